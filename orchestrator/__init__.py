@@ -1,0 +1,1 @@
+"""Restarts Elasticsearch, OpenSearch and Riak clusters in safe waves."""
