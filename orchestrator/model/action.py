@@ -1,0 +1,201 @@
+"""What can be done: a closed union of idempotent verbs, each short; waiting is not an action.
+
+Stopping and starting are *asked for* and return; whether they happened is read from the host and from
+the cluster. Sending a verb twice is harmless, but a stop is sent again only through the gates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Level, SettingValue
+from orchestrator.model.policy import Hook
+
+
+class Purpose(Enum):
+    """Why cluster settings are written."""
+
+    RAISE_LIMITS = "raise_limits"
+    WITHHOLD = "set_allocation"
+    REASSIGN = "restore_allocation"
+    PUT_BACK = "restore_settings"
+
+
+class Moment(Enum):
+    """When a hook runs."""
+
+    BEFORE_STOP = "before_stop"
+    WHILE_STOPPED = "while_stopped"
+    AFTER_RECOVERY = "after_recovery"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChange:
+    """One cluster setting at one level. None is "absent", which is apart from any value."""
+
+    level: Level
+    key: str
+    found: SettingValue | None
+    wanted: SettingValue | None
+
+    def undone(self) -> SettingChange:
+        """The change that puts back what was found."""
+        return SettingChange(level=self.level, key=self.key, found=self.wanted, wanted=self.found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSettings:
+    """A settings update that changes nothing: archived settings can block every real one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSettings:
+    """All the changes in one update, both levels together."""
+
+    changes: tuple[SettingChange, ...]
+    purpose: Purpose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flush:
+    """Flush all indices (synced, where the version has it), so that copies recover from disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryFailed:
+    """Try copies again on which allocation gave up after its five attempts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReplicas:
+    """Give an index so many replicas."""
+
+    index: str
+    index_uuid: str
+    found: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludeFromVoting:
+    """Take a node out of the voting configuration, so that another master is elected."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearVotingExclusions:
+    """Take away all voting exclusions, without waiting for the nodes to leave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopNode:
+    """Ask the service manager to stop the node's service."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartNode:
+    """Ask the service manager to start the node's service."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebootHost:
+    """Reboot the node's host; its service is down already."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHook:
+    """Run one hook for a node."""
+
+    node: NodeName
+    moment: Moment
+    number: int
+    hook: Hook
+
+
+ClusterAction: TypeAlias = (
+    ProbeSettings
+    | WriteSettings
+    | Flush
+    | RetryFailed
+    | SetReplicas
+    | ExcludeFromVoting
+    | ClearVotingExclusions
+)
+HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook
+Action: TypeAlias = ClusterAction | HostAction
+
+
+def action_name(action: Action) -> str:
+    """The public name of a verb, as the plan, the journal and the views show it."""
+    match action:
+        case WriteSettings(purpose=purpose):
+            return purpose.value
+        case ProbeSettings():
+            return "probe_settings"
+        case Flush():
+            return "flush"
+        case RetryFailed():
+            return "retry_failed"
+        case SetReplicas():
+            return "set_replicas"
+        case ExcludeFromVoting():
+            return "exclude_from_voting"
+        case ClearVotingExclusions():
+            return "clear_voting_exclusions"
+        case StopNode():
+            return "stop"
+        case StartNode():
+            return "start"
+        case RebootHost():
+            return "reboot"
+        case RunHook(moment=moment):
+            return f"hook_{moment.value}"
+
+
+def action_target(action: Action) -> str:
+    """What a verb acts on: a node's name, or `cluster`."""
+    match action:
+        case StopNode(node=node) | StartNode(node=node) | RebootHost(node=node) | RunHook(node=node):
+            return node
+        case SetReplicas(index=index):
+            return f"index {index}"
+        case _:
+            return "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The verb was accepted; for a stop or a start that is all it says.
+
+    Attributes:
+        output: what a command printed, bounded and free of secrets.
+    """
+
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The verb certainly did nothing: refused, not reached, rights missing."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDoubt:
+    """The connection was lost or a limit ran out: it may or may not have been done. Only a reading tells."""
+
+    reason: str
+
+
+ActionResult: TypeAlias = Done | Refused | InDoubt

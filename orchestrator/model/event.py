@@ -1,0 +1,374 @@
+"""What is written in the journal: a closed union, versioned.
+
+The state of a run is a fold over these events (`engine/evolve.py`), and every view is drawn from them.
+A field name that is a Python keyword carries a trailing underscore here and none in JSON (`from_` is `from`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from orchestrator.model.action import Action, Purpose
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.observation import Level, SettingValue
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.policy import Policy, Wave
+from orchestrator.model.reading import Instant, Seconds
+
+SCHEMA_VERSION = 1
+"""Raised when an event changes so that an older program could not read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingCopy:
+    """A copy that was not started when the run began, or another that is missing now.
+
+    Attributes:
+        count: how many copies of the shard are missing for this reason.
+    """
+
+    index: str
+    index_uuid: str
+    number: int
+    primary: bool
+    reason: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """A run begins.
+
+    Attributes:
+        nodes: the selected ones in their order.
+        addresses: where their hosts were then: a node that is down tells nobody its address.
+        cluster_file: path of the cluster file, from which `resume` reads endpoints and secrets again.
+    """
+
+    cluster: str
+    cluster_uuid: str
+    version: str
+    policy: Policy
+    nodes: tuple[NodeName, ...]
+    operator: str
+    host: str
+    addresses: Mapping[NodeName, str] = field(default_factory=dict)
+    cluster_file: str = ""
+    event: Literal["run_started"] = "run_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTaken:
+    """The cluster is ours. `takeover` says that an expired lease of somebody else was replaced."""
+
+    epoch: int
+    holder: str
+    takeover: bool = False
+    event: Literal["lease_taken"] = "lease_taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLost:
+    """No stop any more; starts and restores go on."""
+
+    reason: str
+    event: Literal["lease_lost"] = "lease_lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineRecorded:
+    """How the cluster was before anything was changed."""
+
+    missing: tuple[MissingCopy, ...]
+    incarnations: Mapping[NodeName, Incarnation]
+    boots: Mapping[NodeName, str] = field(default_factory=dict)
+    event: Literal["baseline_recorded"] = "baseline_recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChanged:
+    """A cluster setting is about to be changed; what was found is what will be put back."""
+
+    level: Level
+    key: str
+    found: SettingValue | None
+    wanted: SettingValue | None
+    purpose: Purpose
+    event: Literal["setting_changed"] = "setting_changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRestored:
+    """A setting stands again as it was found, read back from the cluster. `value` None = absent.
+
+    Attributes:
+        note: says so when somebody else changed it meanwhile: theirs is left.
+    """
+
+    level: Level
+    key: str
+    value: SettingValue | None
+    note: str = ""
+    event: Literal["setting_restored"] = "setting_restored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasAdded:
+    """An index without replicas is about to be given one for the run."""
+
+    index: str
+    index_uuid: str
+    found: int
+    wanted: int
+    event: Literal["replicas_added"] = "replicas_added"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasRestored:
+    """An index has as many replicas as it was found with (or is gone)."""
+
+    index_uuid: str
+    event: Literal["replicas_restored"] = "replicas_restored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VotingExcluded:
+    """The elected master is about to be excluded from voting."""
+
+    node: NodeName
+    event: Literal["voting_excluded"] = "voting_excluded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VotingRestored:
+    """No voting exclusion of ours is left."""
+
+    event: Literal["voting_restored"] = "voting_restored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaveStarted:
+    """A wave is chosen, with the lives that its nodes had before it (and their hosts' boots)."""
+
+    wave: Wave
+    incarnations: Mapping[NodeName, Incarnation]
+    boots: Mapping[NodeName, str] = field(default_factory=dict)
+    event: Literal["wave_started"] = "wave_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseEntered:
+    """The run (node None) or one of its nodes enters a phase."""
+
+    from_: str
+    to: str
+    node: NodeName | None = None
+    why: str = ""
+    event: Literal["phase_entered"] = "phase_entered"
+
+
+def run_phase(old: Phase, new: Phase, *, why: str = "") -> PhaseEntered:
+    """The event of a step of the run."""
+    return PhaseEntered(from_=old.value, to=new.value, why=why)
+
+
+def node_phase(node: NodeName, old: NodePhase, new: NodePhase, *, why: str = "") -> PhaseEntered:
+    """The event of a step of a node."""
+    return PhaseEntered(node=node, from_=old.value, to=new.value, why=why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSent:
+    """About to be done; until its outcome is recorded, it is in doubt."""
+
+    action: Action
+    event: Literal["action_sent"] = "action_sent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionConfirmed:
+    """Accepted. `output` is bounded and free of secrets."""
+
+    action: Action
+    output: str = ""
+    event: Literal["action_confirmed"] = "action_confirmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionFailed:
+    """Refused, or (`in_doubt`) perhaps done."""
+
+    action: Action
+    reason: str
+    in_doubt: bool
+    event: Literal["action_failed"] = "action_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A predicate refuses: which, about what, and the evidence."""
+
+    predicate: str
+    subject: str
+    evidence: str
+    event: Literal["hold"] = "hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldsCleared:
+    """Nothing holds any more."""
+
+    event: Literal["holds_cleared"] = "holds_cleared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoodReading:
+    """One more good reading in a row of the wave's return (0 = the row broke, and why)."""
+
+    count: int
+    why: str = ""
+    event: Literal["good_reading"] = "good_reading"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescued:
+    """The first reading after the stop found shards left without a started copy: started at once."""
+
+    shards: tuple[str, ...]
+    event: Literal["rescued"] = "rescued"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondFailure:
+    """Something outside the wave failed while ours were down or recovering."""
+
+    what: str
+    event: Literal["second_failure"] = "second_failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecovered:
+    """A node is back with all its copies. `seconds` is from its stop to here."""
+
+    node: NodeName
+    seconds: Seconds
+    bytes_reused: int | None = None
+    bytes_copied: int | None = None
+    operations_replayed: int | None = None
+    event: Literal["node_recovered"] = "node_recovered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaveFinished:
+    """Every node of the wave is back (or failed), and the cluster is as healthy as before."""
+
+    number: int
+    seconds: Seconds
+    event: Literal["wave_finished"] = "wave_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """Somebody asked the run to pause or to stop: who and how."""
+
+    request: Request
+    by: str
+    event: Literal["requested"] = "requested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingDown:
+    """The run gives up for now: why, and how it will have ended when all is put back."""
+
+    reason: str
+    outcome: Outcome
+    event: Literal["standing_down"] = "standing_down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoodDown:
+    """All is put back, or `left` lists what is not."""
+
+    outcome: Outcome
+    left: tuple[str, ...] = ()
+    event: Literal["stood_down"] = "stood_down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed:
+    """The run goes on in a new process. Its timers begin anew."""
+
+    operator: str
+    host: str
+    retry_failed: bool = False
+    skip: tuple[NodeName, ...] = ()
+    event: Literal["run_resumed"] = "run_resumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreBegun:
+    """`restore`, or a takeover: only the stand-down of a run is done."""
+
+    operator: str
+    host: str
+    event: Literal["restore_begun"] = "restore_begun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """The end of the run, or of this attempt at it when it can be resumed."""
+
+    outcome: Outcome
+    exit_code: int
+    seconds: Seconds
+    message: str = ""
+    event: Literal["run_finished"] = "run_finished"
+
+
+Event: TypeAlias = (
+    RunStarted
+    | LeaseTaken
+    | LeaseLost
+    | BaselineRecorded
+    | SettingChanged
+    | SettingRestored
+    | ReplicasAdded
+    | ReplicasRestored
+    | VotingExcluded
+    | VotingRestored
+    | WaveStarted
+    | PhaseEntered
+    | ActionSent
+    | ActionConfirmed
+    | ActionFailed
+    | Hold
+    | HoldsCleared
+    | GoodReading
+    | Rescued
+    | SecondFailure
+    | NodeRecovered
+    | WaveFinished
+    | Requested
+    | StandingDown
+    | StoodDown
+    | RunResumed
+    | RestoreBegun
+    | RunFinished
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """An event in its place in the journal.
+
+    Attributes:
+        sequence: one-based within the run, without gaps.
+        at: when it was decided, by the orchestrator's clock.
+    """
+
+    run: str
+    sequence: int
+    at: Instant
+    event: Event

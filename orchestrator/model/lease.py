@@ -1,0 +1,50 @@
+"""The lease: one run a cluster, and what any bastion needs to put the cluster back without our state file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.event import ReplicasAdded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInHand:
+    """A node that we took down or are about to, with the life it had before.
+
+    Attributes:
+        address: where its host is reached: a node that is down tells nobody.
+    """
+
+    node: NodeName
+    incarnation: Incarnation
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    """What stands in the cluster while a run is on.
+
+    Attributes:
+        epoch: counts takeovers; creating the next one is how a lease is taken over, which only one can.
+        owner: `user@host`, for people.
+        process: boot id, pid and start time of the owner's process, by which the same machine knows that
+            it is provably gone.
+        started: RFC 3339.
+        heartbeat: counter; a watcher that sees the same one for 90 s of its own clock may take over.
+        debts: settings changed and not yet put back, with what was found at both levels.
+        excluded: nodes that we excluded from voting.
+        in_hand: nodes that are ours to start.
+    """
+
+    epoch: int
+    run: str
+    owner: str
+    process: str
+    started: str
+    heartbeat: int = 0
+    debts: tuple[SettingChange, ...] = ()
+    replicas: tuple[ReplicasAdded, ...] = ()
+    excluded: tuple[NodeName, ...] = ()
+    in_hand: tuple[NodeInHand, ...] = ()

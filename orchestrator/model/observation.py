@@ -1,0 +1,246 @@
+"""One reading of the world. Every part is a value or `Unknown`; nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from orchestrator.model.cluster import Health, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
+
+SettingValue = str | tuple[str, ...]
+"""A flat setting as the cluster returns it; lists come back as lists."""
+
+
+class Level(Enum):
+    """Where a cluster setting stands. The effective value is transient over persistent over the files'."""
+
+    PERSISTENT = "persistent"
+    TRANSIENT = "transient"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """One `_cluster/state` read: membership, metadata and routing that belong together.
+
+    Attributes:
+        version: lowest version among the nodes, such as `9.1.0`.
+        distribution: `elasticsearch` or `opensearch`.
+        state_version: the cluster state's own counter; two readings with the same one are the same.
+        master: None while there is none.
+        voters: node ids of the last committed voting configuration; None before 7.
+        voting_exclusions: names (or ids of nodes that are gone) excluded from voting.
+        shutdowns: node ids with a node-shutdown record.
+    """
+
+    name: str
+    uuid: str
+    version: str
+    distribution: str
+    state_version: int
+    master: NodeName | None
+    nodes: tuple[Node, ...]
+    indices: tuple[Index, ...]
+    copies: tuple[ShardCopy, ...]
+    voters: frozenset[str] | None = None
+    voting_exclusions: tuple[str, ...] = ()
+    shutdowns: tuple[str, ...] = ()
+
+    def node(self, name: NodeName) -> Node | None:
+        """The member of that name; None when the master does not list it."""
+        return next((node for node in self.nodes if node.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsView:
+    """Cluster settings, flat, level by level.
+
+    Attributes:
+        files: what elasticsearch.yml or the built-in default says, for the keys we ask about.
+        archived: names under `archived.`, which can block every later update.
+    """
+
+    persistent: Mapping[str, SettingValue] = field(default_factory=dict)
+    transient: Mapping[str, SettingValue] = field(default_factory=dict)
+    files: Mapping[str, SettingValue] = field(default_factory=dict)
+
+    @property
+    def archived(self) -> tuple[str, ...]:
+        """Names of archived settings at either level."""
+        return tuple(
+            sorted(key for key in {*self.persistent, *self.transient} if key.startswith("archived."))
+        )
+
+    def at(self, level: Level, key: str) -> SettingValue | None:
+        """What stands at that level; None = absent, which is apart from any value."""
+        return (self.persistent if level is Level.PERSISTENT else self.transient).get(key)
+
+    def effective(self, key: str) -> SettingValue | None:
+        """Transient over persistent over the files'; None when nobody says."""
+        for layer in (self.transient, self.persistent, self.files):
+            if key in layer:
+                return layer[key]
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthView:
+    """`_cluster/health` asked with `wait_for_events=languid`, so that it is not stale.
+
+    Attributes:
+        settled: False when the languid wait timed out: the reading may then be old.
+        pending_tasks: cluster-state updates that wait for the master.
+        oldest_task: how long the oldest of them waits.
+    """
+
+    status: Health
+    settled: bool
+    nodes: int
+    active_shards: int
+    initializing_shards: int
+    relocating_shards: int
+    unassigned_shards: int
+    pending_tasks: int
+    oldest_task: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """A shard copy on its way.
+
+    Attributes:
+        source: None when it recovers from its own disk.
+        bytes_total: to be had in all, reused ones included.
+        bytes_reused: found on disk already.
+        bytes_copied: moved over the network so far.
+    """
+
+    shard: ShardId
+    target: NodeName
+    source: NodeName | None
+    stage: str
+    bytes_total: int
+    bytes_reused: int
+    bytes_copied: int
+    operations_replayed: int
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """Work under way that a restart would break.
+
+    Attributes:
+        snapshots: `repository/name` of those running.
+        merges: nodes on which a force-merge runs.
+        reindexes: nodes on which a reindex, update-by-query or delete-by-query runs.
+    """
+
+    snapshots: tuple[str, ...] = ()
+    merges: frozenset[NodeName] = frozenset()
+    reindexes: frozenset[NodeName] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A node's data paths, summed; the watermark is about the fullest of them.
+
+    Attributes:
+        used_share: of the fullest path, 0 to 1.
+        over_low: past the low watermark: no copy is allocated there any more.
+        over_high: past the high watermark: copies are moved away.
+    """
+
+    used_share: float
+    over_low: bool
+    over_high: bool
+
+
+class ServiceState(Enum):
+    """What the host's service manager says of the node's service."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    STARTING = "starting"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """What was read on a node's host.
+
+    Attributes:
+        service: state of the node's service.
+        detail: the manager's own words, for people (`failed (Result: exit-code)`).
+        boot_id: changes with each boot of the machine; None where it cannot be read.
+        machine_id: tells which nodes share a machine; None where it cannot be read.
+        may_control: whether the account may stop and start the service (sudo was tried where it is needed);
+            None when this observation did not ask.
+    """
+
+    service: ServiceState
+    detail: str
+    boot_id: str | None = None
+    machine_id: str | None = None
+    may_control: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseView:
+    """What is known of our lease.
+
+    Attributes:
+        held: ours, by the last write or read that succeeded.
+        refreshed: age of that success.
+    """
+
+    held: bool
+    holder: str
+    refreshed: Seconds
+
+
+class Look(Enum):
+    """What to read for the next decision: as little as the decision needs.
+
+    GATE is everything; LAST is what the last reading before a stop needs, in as few calls as will do;
+    DOWN is what matters while a node is down; RECOVERY is what tells how recovery goes;
+    HOSTS_FULL asks each selected host for its rights too.
+    """
+
+    CLUSTER = auto()
+    SETTINGS = auto()
+    HEALTH = auto()
+    RECOVERIES = auto()
+    ACTIVITY = auto()
+    DISKS = auto()
+    HOSTS = auto()
+    HOST_RIGHTS = auto()
+
+
+EVERYTHING = frozenset(Look)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """All that a decision may know.
+
+    Attributes:
+        at: when the reading *began*; what happened later may not be in it.
+        hosts: of the nodes that were asked; a host not in it was not asked.
+    """
+
+    at: Instant
+    cluster: Reading[ClusterView] = NOT_READ
+    settings: Reading[SettingsView] = NOT_READ
+    health: Reading[HealthView] = NOT_READ
+    recoveries: Reading[tuple[Recovery, ...]] = NOT_READ
+    activity: Reading[Activity] = NOT_READ
+    disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
+    hosts: Mapping[NodeName, Reading[HostView]] = field(default_factory=dict)
+    lease: Reading[LeaseView] = NOT_READ
+
+    def host(self, name: NodeName) -> Reading[HostView]:
+        """The host of that node, `Unknown` when it was not asked."""
+        return self.hosts.get(name, Unknown(reason=f"the host of {name} was not asked"))

@@ -1,0 +1,55 @@
+"""Names of the phases. The legal steps between them are one literal table in `engine/phases.py`."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+
+
+class Phase(Enum):
+    """Where a run is: a wave in hand goes from GATED to SETTLED."""
+
+    PREPARING = "preparing"
+    GATED = "gated"
+    WITHHELD = "withheld"
+    DOWN = "down"
+    REJOINED = "rejoined"
+    REASSIGNED = "reassigned"
+    SETTLED = "settled"
+    FINISHING = "finishing"
+    STANDING_DOWN = "standing_down"
+    ENDED = "ended"
+
+
+class NodePhase(Enum):
+    """Where one node of the run is."""
+
+    PENDING = "pending"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    TUNED = "tuned"
+    STARTING = "starting"
+    REJOINED = "rejoined"
+    RECOVERED = "recovered"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Outcome(Enum):
+    """How a run ended; each has its exit code."""
+
+    DONE = "done"
+    HELD = "held"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    PAUSED = "paused"
+    NOT_RESTORED = "not_restored"
+    RESTORED = "restored"
+
+
+class Request(IntEnum):
+    """What somebody asked of a run under way, mildest first; a stronger one replaces a milder."""
+
+    NONE = 0
+    PAUSE = 1
+    STOP = 2
+    INTERRUPT = 3

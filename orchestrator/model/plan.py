@@ -1,0 +1,88 @@
+"""What a run would do: the waves, the exact steps, and what holds it already.
+
+The shape is the contract's: `plan.json` and `--output json` carry these fields under these names
+(`predicted` is `predicted_seconds` there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.model.cluster import NodeName, Zone
+from orchestrator.model.event import Hold
+from orchestrator.model.observation import SettingValue
+from orchestrator.model.policy import Kind, Strategy
+from orchestrator.model.reading import Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """How long something should take: never one number, for recovery depends on what is written meanwhile."""
+
+    low: Seconds
+    likely: Seconds
+    high: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWave:
+    """A wave as planned. Execution may shrink or delay it, never widen it.
+
+    Attributes:
+        number: one-based.
+        zone: None where the cluster has no awareness or the strategy does not go by it.
+        why: one line: why these nodes now, and why no more.
+    """
+
+    number: int
+    nodes: tuple[NodeName, ...]
+    predicted: Prediction
+    zone: Zone | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One action as it would be sent.
+
+    Attributes:
+        wave: one-based; 0 is before the first wave. A step after the last wave carries the last one's number.
+        order: one-based within the whole plan.
+        target: a node's name, `cluster`, or `index NAME`.
+        action: the verb's public name.
+        detail: the exact call or command line, free of secrets.
+    """
+
+    wave: int
+    order: int
+    target: str
+    action: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run would do, and what the cluster was when this was worked out.
+
+    Attributes:
+        version: lowest version among the nodes.
+        fingerprint: `sha256:…` of what the plan rests on; a saved plan is applied only while it still fits.
+        lower_bound_waves: fewest waves that any plan could have; None until planning knows one.
+        holds: what would hold the run now.
+        settings_changed: key to (found, wanted); None is "absent".
+    """
+
+    cluster: str
+    kind: Kind
+    version: str
+    strategy: Strategy
+    fingerprint: str
+    waves: tuple[PlannedWave, ...]
+    predicted: Prediction
+    lower_bound_waves: int | None = None
+    holds: tuple[Hold, ...] = ()
+    steps: tuple[Step, ...] = ()
+    settings_changed: Mapping[str, tuple[SettingValue | None, SettingValue | None]] = field(
+        default_factory=dict
+    )

@@ -1,0 +1,189 @@
+"""How a run is to be done: the playbook, the cluster file and the flags, checked and frozen.
+
+The policy is journalled at the start; `resume` uses that one, whatever the files say by then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from orchestrator.model.cluster import NodeName, Zone
+from orchestrator.model.reading import Instant, Seconds
+
+
+class Kind(Enum):
+    """Kinds of cluster."""
+
+    ELASTICSEARCH = "elasticsearch"
+
+
+class Strategy(Enum):
+    """How waves are cut. Zones and shard-safe sets come with a later version."""
+
+    NODE = "node"
+
+
+class ZeroReplicas(Enum):
+    """What to do about indices without replicas."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+    ADD_REPLICA = "add_replica"
+
+
+class LeasePlace(Enum):
+    """Where the lease stands beside the state database."""
+
+    CLUSTER = "cluster"
+    STATE = "state"
+
+
+class Together(Enum):
+    """When nodes of one machine go down in one wave."""
+
+    ALWAYS = "always"
+    REBOOT = "reboot"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Limits of every wait, in seconds; reaching one stands the run down."""
+
+    stop: Seconds = 600.0
+    start: Seconds = 600.0
+    rejoin: Seconds = 600.0
+    recover: Seconds = 8 * 3600.0
+    withheld: Seconds = 1800.0
+    hold: Seconds = 3600.0
+    gate: Seconds = 4 * 3600.0
+    reboot: Seconds = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryLimits:
+    """Raised for the run, never lowered; None leaves a limit as it is.
+
+    Attributes:
+        max_bytes_per_sec: bytes a second.
+        concurrent_streams: only where the version has it (before 5).
+    """
+
+    node_initial_primaries_recoveries: int | None = 4
+    node_concurrent_recoveries: int | None = 15
+    max_bytes_per_sec: int | None = 100 * 1024 * 1024
+    concurrent_streams: int | None = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """A command before, during or after a node's restart.
+
+    Attributes:
+        run: command line in which `{node}` stands for the node's name.
+        local: on this machine instead of the node's host.
+        timeout: seconds after which it has failed.
+    """
+
+    run: str
+    local: bool = False
+    timeout: Seconds = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """Hooks by moment, in order."""
+
+    before_stop: tuple[Hook, ...] = ()
+    while_stopped: tuple[Hook, ...] = ()
+    after_recovery: tuple[Hook, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which nodes a run restarts; empty `only` is all of them. Names are globs.
+
+    Attributes:
+        started_before: only nodes whose process is older, by the node's own clock.
+    """
+
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    zone: Zone | None = None
+    started_before: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisabledPredicate:
+    """A predicate that the operator has switched off, wholly or for one subject."""
+
+    name: str
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Everything a decision may ask about what is wanted.
+
+    Attributes:
+        cluster: the name that the cluster must call itself.
+        max_unavailable: nodes of one wave, at least 1.
+        min_started_copies: in-sync copies of every shard that stay started outside the wave.
+        min_capacity: share of data nodes of each tier that stays up, 0 to 1.
+        accept_red: indices that may be red already.
+        zero_replicas_accepted: names or globs under the `accept` policy.
+        settle_consecutive: good readings in a row after which a node counts as back.
+        timeout: seconds after which the whole run stands down; None without one.
+        pause_after: nodes after which the run pauses (a canary); None without one.
+    """
+
+    kind: Kind
+    cluster: str
+    playbook: str = "elasticsearch-rolling-restart"
+    strategy: Strategy = Strategy.NODE
+    max_unavailable: int = 1
+    min_started_copies: int = 1
+    min_capacity: float = 0.5
+    overlap_recovery: bool = False
+    master_step_down: bool = False
+    accept_red: frozenset[str] = frozenset()
+    accept_master_outage: bool = False
+    lease: LeasePlace = LeasePlace.CLUSTER
+    allocation_while_down: str = "primaries"
+    zero_replicas: ZeroReplicas = ZeroReplicas.REFUSE
+    zero_replicas_accepted: tuple[str, ...] = ()
+    recovery_limits: RecoveryLimits = field(default_factory=RecoveryLimits)
+    flush: bool = True
+    rebalance_while_running: str | None = "none"
+    settle_consecutive: int = 3
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    hooks: Hooks = field(default_factory=Hooks)
+    zone_attribute: str | None = None
+    expect_nodes: int | None = None
+    together: Together = Together.REBOOT
+    selection: Selection = field(default_factory=Selection)
+    reboot: bool = False
+    pause_after: int | None = None
+    disabled_predicates: tuple[DisabledPredicate, ...] = ()
+    reason: str | None = None
+    timeout: Seconds | None = None
+
+    def disables(self, name: str, subject: str) -> bool:
+        """Whether the operator has switched this predicate off for this subject."""
+        return any(rule.name == name and rule.subject in (None, subject) for rule in self.disabled_predicates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """Nodes that are stopped, tuned, started and rejoin together.
+
+    Attributes:
+        number: one-based.
+        why: one line: why these, and why no more.
+    """
+
+    number: int
+    nodes: tuple[NodeName, ...]
+    zone: Zone | None = None
+    why: str = ""

@@ -1,0 +1,34 @@
+"""What a reading of the world can be: a value, or `Unknown` with its reason.
+
+Unknown is never healthy: a predicate that meets it holds, and no code may take it for an empty value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+Instant: TypeAlias = float
+"""A moment in seconds since the Unix epoch, from a `Clock` that never goes back within one process."""
+
+Seconds: TypeAlias = float
+"""A duration in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A reading that failed or was not taken.
+
+    Attributes:
+        reason: one line for people: which read, of what, and how it failed.
+    """
+
+    reason: str
+
+
+T = TypeVar("T")
+Reading: TypeAlias = T | Unknown
+"""A value that was read, or `Unknown`."""
+
+NOT_READ = Unknown(reason="not read in this observation")
+"""The part of an observation that nobody asked for this time."""
