@@ -1,0 +1,157 @@
+"""decide(state, observation, now) -> Decision: what a run does next. Pure; asked anew after every step.
+
+The order in which things are looked at is the order of their urgency: a lost second node before a request to
+stop, a request before the phase in hand. Only stops are gated; no rule here bars a start or a restore.
+"""
+
+from __future__ import annotations
+
+from orchestrator.engine import down, gates, settle, standdown
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.phases import FINAL_NODE_PHASES
+from orchestrator.engine.state import RunState
+from orchestrator.engine.steps import Situation, stand_down
+from orchestrator.errors import SafetyViolation
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import SecondFailure
+from orchestrator.model.observation import EVERYTHING, Look, Observation
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.reading import Instant
+
+_WATCHED_FOR_FAILURES = (Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
+
+_RED_PATIENCE_SECONDS = 60.0
+"""After allocation is back a primary needs a moment to start from its own disk; an older red stays red."""
+
+_BETWEEN_WAVES = (Phase.GATED, Phase.SETTLED)
+
+
+def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
+    """The next step, from what is known and nothing else.
+
+    Raises:
+        SafetyViolation: the state is of no run (no policy), or verbs are under way whose outcome nobody
+            recorded.
+    """
+    if state.policy is None:
+        raise SafetyViolation("a run without a policy cannot be decided on")
+    if state.in_flight:
+        raise SafetyViolation(f"outcomes are not recorded: {state.in_flight}")
+    if state.phase is Phase.ENDED:
+        return Decision()
+    situation = Situation(
+        state=state, policy=state.policy, kind=kind_of(state.policy.kind), seen=observation, now=now
+    )
+    urgent = None if state.phase is Phase.STANDING_DOWN else _urgent(situation)
+    if urgent is not None:
+        return urgent
+    match state.phase:
+        case Phase.PREPARING:
+            return gates.preparing(situation)
+        case Phase.GATED:
+            return gates.gated(situation)
+        case Phase.WITHHELD:
+            return gates.withheld(situation)
+        case Phase.DOWN:
+            return down.down(situation)
+        case Phase.REJOINED:
+            return down.rejoined(situation)
+        case Phase.REASSIGNED:
+            return settle.reassigned(situation)
+        case Phase.SETTLED:
+            return settle.settled(situation)
+        case Phase.FINISHING:
+            return settle.finishing(situation)
+        case Phase.STANDING_DOWN:
+            return standdown.standing_down(situation)
+
+
+def _urgent(situation: Situation) -> Decision | None:
+    """What goes before the phase in hand; None when nothing does."""
+    state, policy, now = situation.state, situation.policy, situation.now
+    failure = _second_failure(situation)
+    if failure is not None:
+        reason = f"a second failure: {failure}"
+        return stand_down(state, reason, Outcome.FAILED, SecondFailure(what=failure))
+    if state.phase is Phase.FINISHING:
+        # All is restarted; what is left is what a stand-down would do as well.
+        return None
+    if state.request in (Request.STOP, Request.INTERRUPT):
+        return stand_down(state, f"asked to stop by {state.requested_by}", Outcome.INTERRUPTED)
+    if policy.timeout is not None and now - state.started > policy.timeout:
+        return stand_down(state, f"--timeout of {policy.timeout:.0f} s ran out", Outcome.HELD)
+    if state.withheld_since is not None and now - state.withheld_since > policy.deadlines.withheld:
+        reason = (
+            f"allocation was withheld for {now - state.withheld_since:.0f} s: it goes back now, and the "
+            "cluster rebuilds elsewhere what the nodes that are down hold"
+        )
+        return stand_down(state, reason, Outcome.FAILED)
+    if state.phase in _BETWEEN_WAVES and not state.wave:
+        return _pause(situation)
+    return None
+
+
+def _pause(situation: Situation) -> Decision | None:
+    state, policy = situation.state, situation.policy
+    left = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
+    if not left:
+        return None
+    if state.request is Request.PAUSE:
+        return stand_down(state, f"asked to pause by {state.requested_by}", Outcome.PAUSED)
+    done = state.recovered
+    if policy.pause_after is not None and not state.paused and done >= policy.pause_after:
+        nodes = "node" if done == 1 else "nodes"
+        return stand_down(state, f"paused after {done} {nodes}, as asked", Outcome.PAUSED)
+    return None
+
+
+def _second_failure(situation: Situation) -> str | None:
+    """Something outside the wave that failed while ours are down or recovering."""
+    state, view = situation.state, situation.view
+    if state.phase not in _WATCHED_FOR_FAILURES or view is None or state.baseline is None:
+        return None
+    wave = set(state.wave.nodes) if state.wave else set()
+    present = {node.name for node in view.nodes}
+    known_away = {
+        name for name, node in state.nodes.items() if node.phase in (NodePhase.FAILED, NodePhase.SKIPPED)
+    }
+    away = sorted(set(state.baseline.incarnations) - present - wave - known_away)
+    if away and any(node.phase is not NodePhase.PENDING for node in state.wave_nodes):
+        return f"node {away[0]} left the cluster while {', '.join(sorted(wave))} was away or recovering"
+    if state.phase is not Phase.REASSIGNED:
+        return None
+    again = [
+        node.name
+        for node in state.wave_nodes
+        if node.phase is NodePhase.REJOINED and node.name not in present
+    ]
+    if again:
+        return f"node {again[0]} left the cluster again after it had rejoined"
+    red = situation.kind.red(state, view)
+    if red and situation.now - state.phase_since > _RED_PATIENCE_SECONDS:
+        return f"{red[0]} has no started copy"
+    return None
+
+
+def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
+    """What to read for the next decision, and of which nodes' hosts: as little as it needs."""
+    wave = frozenset(state.wave.nodes) if state.wave else frozenset()
+    pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
+    match state.phase:
+        case Phase.PREPARING | Phase.GATED:
+            hosts = pending if not state.waves_finished else wave or pending
+            return EVERYTHING, hosts
+        case Phase.WITHHELD:
+            return EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}, wave
+        case Phase.DOWN:
+            return frozenset({Look.CLUSTER, Look.HOSTS}), wave
+        case Phase.REJOINED:
+            return frozenset({Look.CLUSTER, Look.HEALTH, Look.HOSTS}), wave
+        case Phase.REASSIGNED | Phase.SETTLED:
+            return frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.RECOVERIES}), frozenset()
+        case Phase.FINISHING:
+            return frozenset({Look.CLUSTER, Look.SETTINGS}), frozenset()
+        case Phase.STANDING_DOWN | Phase.ENDED:
+            ours = frozenset(node.name for node in state.in_hand)
+            return frozenset({Look.CLUSTER, Look.SETTINGS, Look.HOSTS}), ours

@@ -1,0 +1,280 @@
+"""While nodes are down by us: stopped, tuned, started, back. The only way on is start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import NodeProgress
+from orchestrator.engine.steps import (
+    GRACE_SECONDS,
+    LOOK_AGAIN,
+    QUICK_SECONDS,
+    RETRY_SECONDS,
+    Situation,
+    act,
+    note,
+    stand_down,
+    wait,
+)
+from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
+from orchestrator.model.event import Event, GoodReading, Rescued, node_phase, run_phase
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.reading import Unknown
+from orchestrator.model.watch import ClusterWatch, NodesJoined
+
+_GONE = (ServiceState.STOPPED, ServiceState.FAILED)
+"""The process is gone: a unit whose exit status is not listed as a success is "failed" after a clean stop."""
+
+_START_TRIES = 2
+"""A refused start is tried once more; a service that failed is left to the stand-down's one start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What one node does next; all empty = it waits. `give_up` stands the run down, with the reason."""
+
+    events: tuple[Event, ...] = ()
+    actions: tuple[HostAction, ...] = ()
+    give_up: str | None = None
+
+
+WAIT = Move()
+
+
+def down(situation: Situation) -> Decision:
+    """Bring every node of the wave through stop, hooks, tuning and start, each at its own pace."""
+    state = situation.state
+    if not situation.fresh:
+        return LOOK_AGAIN
+    rescue = _rescue(situation)
+    if rescue is not None:
+        return rescue
+    moves = [_move(situation, node) for node in state.wave_nodes]
+    reasons = [move.give_up for move in moves if move.give_up]
+    events = tuple(event for move in moves for event in move.events)
+    if reasons:
+        return stand_down(state, reasons[0], Outcome.FAILED, *events)
+    actions = tuple(action for move in moves for action in move.actions)
+    if events or actions:
+        return act(*actions, events=events)
+    touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
+    if not touched:
+        why = "the stop certainly did not happen: through the gates again"
+        return note(run_phase(state.phase, Phase.WITHHELD, why=why))
+    if all(_started(situation, node) for node in touched):
+        return note(run_phase(state.phase, Phase.REJOINED))
+    return _listen(situation, touched)
+
+
+def _listen(situation: Situation, nodes: list[NodeProgress]) -> Decision:
+    phases = sorted({f"{node.name} {node.phase.value}" for node in nodes})
+    starting = any(node.phase is NodePhase.STARTING for node in nodes)
+    return wait(
+        situation.now,
+        f"services: {', '.join(phases)}",
+        services=[node.name for node in nodes],
+        cluster=awaited_members(situation) if starting else None,
+    )
+
+
+def awaited_members(situation: Situation) -> ClusterWatch | None:
+    """Listen for the nodes to join, while some are away: with all present the long poll would not wait."""
+    if situation.view is None or situation.state.baseline is None:
+        return None
+    expected = len(set(situation.state.baseline.incarnations) | {n.name for n in situation.view.nodes})
+    return NodesJoined(count=expected) if len(situation.view.nodes) < expected else None
+
+
+def _rescue(situation: Situation) -> Decision | None:
+    """Shards left without a started copy that nobody accepted: start at once, without hooks and tuning.
+
+    No check can close the race between the last reading and the stop: a new index may put its only primary
+    on the node in that moment.
+    """
+    state = situation.state
+    if situation.view is None or any(node.rescued for node in state.wave_nodes):
+        return None
+    red = situation.kind.red(state, situation.view)
+    if not red:
+        return None
+    events: list[Event] = [Rescued(shards=tuple(str(shard) for shard in red))]
+    starts: list[StartNode] = []
+    for node in state.wave_nodes:
+        if node.phase in (NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED):
+            why = f"rescue: {red[0]} has no started copy"
+            events.append(node_phase(node.name, node.phase, NodePhase.STARTING, why=why))
+            starts.append(StartNode(node=node.name))
+    return act(*starts, events=events)
+
+
+def _move(situation: Situation, node: NodeProgress) -> Move:
+    match node.phase:
+        case NodePhase.STOPPING:
+            return _stopping(situation, node)
+        case NodePhase.STOPPED:
+            return _stopped(situation, node)
+        case NodePhase.TUNED:
+            return _tuned(situation, node)
+        case NodePhase.STARTING:
+            return starting(situation, node)
+        case _:
+            return WAIT
+
+
+def _stopping(situation: Situation, node: NodeProgress) -> Move:
+    name, host, now = node.name, situation.seen.host(node.name), situation.now
+    if situation.reborn(node):
+        why = "came up before we started it"
+        return Move(events=(node_phase(name, node.phase, NodePhase.STARTING, why=why),))
+    if not isinstance(host, Unknown) and host.service in _GONE:
+        stopped = node_phase(name, node.phase, NodePhase.STOPPED, why=host.detail)
+        if situation.policy.hooks.while_stopped:
+            return Move(events=(stopped,))
+        return _onwards(situation, node, stopped)
+    failure = situation.state.failure_of(StopNode(node=name))
+    if failure and not failure.in_doubt:
+        back = node_phase(name, node.phase, NodePhase.PENDING, why=failure.reason)
+        return Move(events=(back,), give_up=f"{name} could not be stopped: {failure.reason}")
+    running = not isinstance(host, Unknown) and host.service is ServiceState.RUNNING
+    if not node.asked and running and situation.never_stopped(node):
+        return Move(events=(node_phase(name, node.phase, NodePhase.PENDING, why="still in the same life"),))
+    if now - node.since > situation.policy.deadlines.stop:
+        limit = f"{situation.policy.deadlines.stop:.0f} s"
+        said = host.reason if isinstance(host, Unknown) else host.detail
+        return Move(give_up=f"{name} did not stop within {limit} ({said}): a start is queued behind its stop")
+    return WAIT
+
+
+def _stopped(situation: Situation, node: NodeProgress) -> Move:
+    """Hooks, then the place of tuning: the process is down, so what is changed counts from its first page."""
+    if situation.reborn(node):
+        why = "came up before we started it"
+        return Move(events=(node_phase(node.name, node.phase, NodePhase.STARTING, why=why),))
+    for number, hook in enumerate(situation.policy.hooks.while_stopped):
+        if (Moment.WHILE_STOPPED.value, number) in node.hooks_done:
+            continue
+        action = RunHook(node=node.name, moment=Moment.WHILE_STOPPED, number=number, hook=hook)
+        failure = situation.state.failure_of(action)
+        if failure:
+            return Move(give_up=f"hook while_stopped on {node.name}: {failure.reason}")
+        return Move(actions=(action,))
+    return _onwards(situation, node)
+
+
+def _onwards(situation: Situation, node: NodeProgress, *steps: Event) -> Move:
+    """From STOPPED past the place of tuning to the start, in one decision.
+
+    No gate bars a start, so a reading between these steps would only keep the node down for longer.
+    """
+    tuned = node_phase(node.name, NodePhase.STOPPED, NodePhase.TUNED)
+    on = _tuned(situation, node)
+    return Move(events=(*steps, tuned, *on.events), actions=on.actions)
+
+
+def _tuned(situation: Situation, node: NodeProgress) -> Move:
+    step = node_phase(node.name, NodePhase.TUNED, NodePhase.STARTING)
+    if situation.policy.reboot and not node.rebooted:
+        return Move(events=(step,), actions=(RebootHost(node=node.name),))
+    return Move(events=(step,), actions=(StartNode(node=node.name),))
+
+
+def starting(situation: Situation, node: NodeProgress) -> Move:
+    """Asked to start, at most a few times; gives up when the service fails or the time is out."""
+    name, host, now = node.name, situation.seen.host(node.name), situation.now
+    if _started(situation, node):
+        return WAIT
+    if situation.policy.reboot and not situation.rebooted(node) and not node.rescued:
+        return _rebooting(situation, node)
+    running = not isinstance(host, Unknown) and host.service is ServiceState.RUNNING
+    if node.rescued and running and situation.never_stopped(node):
+        why = "rescued before its stop was done: still in the same life"
+        return Move(events=(node_phase(name, node.phase, NodePhase.PENDING, why=why),))
+    limit = situation.policy.deadlines.start
+    gone = not isinstance(host, Unknown) and host.service in _GONE
+    said = host.reason if isinstance(host, Unknown) else host.detail
+    failure = situation.state.failure_of(StartNode(node=name))
+    if now - node.since > limit:
+        return Move(give_up=f"{name} did not start within {limit:.0f} s: {said}")
+    if node.asked:
+        if gone and now - node.asked_at > GRACE_SECONDS:
+            return Move(give_up=f"{name} failed to start: {said}")
+        return WAIT
+    if failure and not failure.in_doubt and node.starts >= _START_TRIES:
+        return Move(give_up=f"{name} could not be started: {failure.reason}")
+    if (gone or isinstance(host, Unknown)) and now - node.asked_at > RETRY_SECONDS:
+        return Move(actions=(StartNode(node=name),))
+    return WAIT
+
+
+def _rebooting(situation: Situation, node: NodeProgress) -> Move:
+    action, limit = RebootHost(node=node.name), situation.policy.deadlines.reboot
+    failure = situation.state.failure_of(action)
+    if failure and not failure.in_doubt:
+        return Move(give_up=f"the host of {node.name} could not be rebooted: {failure.reason}")
+    if situation.now - node.since > limit:
+        return Move(give_up=f"the host of {node.name} is not back with another boot id after {limit:.0f} s")
+    if not node.rebooted:
+        return Move(actions=(action,))
+    return WAIT
+
+
+def _started(situation: Situation, node: NodeProgress) -> bool:
+    """Its service runs (or it is in the cluster already): from here on the cluster is watched."""
+    if node.phase in (NodePhase.PENDING, NodePhase.FAILED):
+        return True  # dropped from the wave, or given up
+    if situation.reborn(node):
+        return True
+    host = situation.seen.host(node.name)
+    if node.phase is not NodePhase.STARTING or isinstance(host, Unknown):
+        return node.phase is NodePhase.REJOINED
+    if situation.policy.reboot and not node.rescued and not situation.rebooted(node):
+        return False
+    return host.service is ServiceState.RUNNING and not situation.same_life(node)
+
+
+def rejoined(situation: Situation) -> Decision:
+    """Started; wait until the master lists every node in a new life, in several readings that agree."""
+    state, policy, now = situation.state, situation.policy, situation.now
+    if not situation.fresh:
+        return LOOK_AGAIN
+    nodes = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
+    away = [node for node in nodes if not situation.reborn(node)]
+    settled = not isinstance(situation.seen.health, Unknown) and situation.seen.health.settled
+    if away or not settled:
+        return _not_back(situation, away)
+    count = state.good_readings + 1
+    if count < policy.settle_consecutive:
+        progress = GoodReading(count=count)
+        return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=(progress,))
+    steps = [
+        node_phase(node.name, node.phase, NodePhase.REJOINED)
+        for node in nodes
+        if node.phase is NodePhase.STARTING
+    ]
+    return note(*steps, run_phase(state.phase, Phase.REASSIGNED))
+
+
+def _not_back(situation: Situation, away: list[NodeProgress]) -> Decision:
+    state, policy, now = situation.state, situation.policy, situation.now
+    names = ", ".join(node.name for node in away) or "a reading that is not stale"
+    for node in away:
+        host = situation.seen.host(node.name)
+        if isinstance(host, Unknown) or host.service not in _GONE or now - node.asked_at < GRACE_SECONDS:
+            continue
+        if node.phase is NodePhase.STARTING and node.starts < _START_TRIES and not node.asked:
+            return act(StartNode(node=node.name))
+        return stand_down(state, f"{node.name} went down before it rejoined: {host.detail}", Outcome.FAILED)
+    if now - state.phase_since > policy.deadlines.rejoin:
+        reason = f"{names}: not back in the cluster within {policy.deadlines.rejoin:.0f} s"
+        return stand_down(state, reason, Outcome.FAILED)
+    broken = (GoodReading(count=0, why=f"{names} not back"),) if state.good_readings else ()
+    return wait(
+        now,
+        f"{names} to rejoin",
+        seconds=1.0,
+        services=[node.name for node in away],
+        cluster=awaited_members(situation),
+        events=broken,
+    )

@@ -1,0 +1,342 @@
+"""evolve(state, record) -> state: the only way in which a run's state comes about, live or replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from orchestrator.engine.phases import FINAL_NODE_PHASES, check_node_step, check_run_step
+from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.model import event as ev
+from orchestrator.model.action import (
+    Action,
+    Moment,
+    ProbeSettings,
+    Purpose,
+    RebootHost,
+    RetryFailed,
+    RunHook,
+    SettingChange,
+    StartNode,
+    StopNode,
+)
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Instant
+
+
+def replay(run: str, records: Iterable[ev.Record]) -> RunState:
+    """Fold a journal into the state that it tells of.
+
+    Raises:
+        SafetyViolation: the journal holds an illegal step.
+    """
+    state = RunState(run=run)
+    for record in records:
+        state = evolve(state, record)
+    return state
+
+
+def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR0911  (one arm an event)
+    """The state after one more event.
+
+    Raises:
+        SafetyViolation: the event is an illegal step; the state passed in is unchanged.
+    """
+    at, event = record.at, record.event
+    match event:
+        case ev.RunStarted():
+            return _started(state, event, at)
+        case ev.RunResumed():
+            return _resumed(state, event, at)
+        case ev.RestoreBegun():
+            return _restoring(state, at)
+        case ev.LeaseTaken():
+            return replace(state, lease_lost=None)
+        case ev.LeaseLost(reason=reason):
+            return replace(state, lease_lost=reason)
+        case ev.BaselineRecorded():
+            return replace(state, baseline=event)
+        case ev.SettingChanged():
+            return _setting_changed(state, event, at)
+        case ev.SettingRestored():
+            return _setting_restored(state, event)
+        case ev.ReplicasAdded(index_uuid=uuid):
+            return replace(state, replicas={uuid: event, **state.replicas})
+        case ev.ReplicasRestored(index_uuid=uuid):
+            return replace(state, replicas={key: v for key, v in state.replicas.items() if key != uuid})
+        case ev.VotingExcluded(node=node):
+            return replace(state, excluded=state.excluded | {node})
+        case ev.VotingRestored():
+            return replace(state, excluded=frozenset())
+        case ev.WaveStarted():
+            return _wave_started(state, event, at)
+        case ev.PhaseEntered(node=None):
+            return _run_step(state, event, at)
+        case ev.PhaseEntered(node=node) if node is not None:
+            return _node_step(state, node, event, at)
+        case ev.PhaseEntered():
+            return state
+        case ev.ActionSent(action=action):
+            return _sent(state, action, at)
+        case ev.ActionConfirmed(action=action):
+            return _confirmed(state, action, at)
+        case ev.ActionFailed():
+            return _failed(state, event, at)
+        case ev.Hold():
+            since = state.holding_since if state.holding_since is not None else at
+            others = tuple(
+                h for h in state.holds if (h.predicate, h.subject) != (event.predicate, event.subject)
+            )
+            return replace(state, holds=(*others, event), holding_since=since)
+        case ev.HoldsCleared():
+            return replace(state, holds=(), holding_since=None)
+        case ev.GoodReading(count=count):
+            return replace(state, good_readings=count)
+        case ev.Rescued():
+            rescued = {node.name: replace(node, rescued=True) for node in state.wave_nodes}
+            return replace(state, nodes={**state.nodes, **rescued})
+        case ev.SecondFailure(what=what):
+            return replace(state, second_failure=what)
+        case ev.NodeRecovered():
+            return state
+        case ev.WaveFinished():
+            return replace(state, waves_finished=state.waves_finished + 1, wave=None, wave_since=None)
+        case ev.Requested(request=request, by=by):
+            return replace(state, request=max(state.request, request), requested_by=by)
+        case ev.StandingDown(reason=reason, outcome=outcome):
+            return replace(state, stand_down_reason=reason, stand_down_outcome=outcome)
+        case ev.StoodDown():
+            return state
+        case ev.RunFinished(outcome=outcome, message=message):
+            paused = state.paused or outcome is Outcome.PAUSED
+            return replace(state, outcome=outcome, message=message, paused=paused)
+        case _:
+            assert_never(event)
+
+
+def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
+    nodes = {name: NodeProgress(name=name, since=at) for name in event.nodes}
+    return replace(
+        state,
+        started=at,
+        phase_since=at,
+        cluster=event.cluster,
+        cluster_uuid=event.cluster_uuid,
+        version=event.version,
+        policy=event.policy,
+        nodes=nodes,
+        addresses=event.addresses,
+    )
+
+
+def _in_doubt(state: RunState, at: Instant) -> RunState:
+    """A new process takes over: what was under way is in doubt, and every timer begins anew."""
+    nodes = {name: replace(node, since=at, asked=False, asked_at=0.0) for name, node in state.nodes.items()}
+    return replace(
+        state,
+        started=at,
+        phase_since=at,
+        holding_since=None,
+        called_off_since=None,
+        holds=(),
+        nodes=nodes,
+        in_flight=(),
+        confirmed=(),
+        failed=(),
+        acted_at=at,
+        probed=None,
+        retries=0,
+        retried_at=0.0,
+        withheld_since=at if state.withheld_since is not None else None,
+        good_readings=0,
+        request=type(state.request).NONE,
+        requested_by="",
+        stand_down_reason=None,
+        stand_down_outcome=None,
+        second_failure=None,
+        lease_lost=None,
+        outcome=None,
+        message="",
+    )
+
+
+def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:
+    state = replace(_in_doubt(state, at), restoring=False)
+    nodes = dict(state.nodes)
+    for name, node in state.nodes.items():
+        if name in event.skip and node.phase in (NodePhase.PENDING, NodePhase.FAILED):
+            nodes[name] = replace(node, phase=NodePhase.SKIPPED)
+        elif event.retry_failed and node.phase is NodePhase.FAILED:
+            # A start is owed; hooks and tuning had their turn.
+            nodes[name] = replace(node, phase=NodePhase.STARTING, failure=None, starts=0)
+    state = replace(state, nodes=nodes)
+    ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
+    if ours and not (state.wave and {node.name for node in ours} <= set(state.wave.nodes)):
+        number = state.waves_finished + 1
+        wave = Wave(number=number, nodes=tuple(node.name for node in ours), why="in hand when the run ended")
+        state = replace(state, wave=wave, wave_since=at)
+    if any(node.phase is not NodePhase.REJOINED for node in ours):
+        phase = Phase.DOWN
+    elif ours:
+        phase = Phase.REASSIGNED
+    elif state.wave and all(node.phase in FINAL_NODE_PHASES for node in state.wave_nodes):
+        phase = Phase.SETTLED
+    else:
+        # Nothing is down by us: the wave, if one was chosen, is chosen again through the gates.
+        phase, state = Phase.PREPARING, replace(state, wave=None, wave_since=None)
+    return replace(state, phase=phase)
+
+
+def _restoring(state: RunState, at: Instant) -> RunState:
+    nodes = {
+        # `restore` owes a node that stayed down one more start as well.
+        name: replace(node, phase=NodePhase.STARTING, failure=None, starts=0)
+        if node.phase is NodePhase.FAILED
+        else node
+        for name, node in state.nodes.items()
+    }
+    state = replace(state, nodes=nodes)
+    return replace(_in_doubt(state, at), restoring=True, phase=Phase.STANDING_DOWN)
+
+
+def _setting_changed(state: RunState, event: ev.SettingChanged, at: Instant) -> RunState:
+    key = (event.level, event.key)
+    owed = state.debts.get(key)
+    # What was found first is what is owed, however often we write the key afterwards.
+    found = owed.found if owed else event.found
+    debt = SettingChange(level=event.level, key=event.key, found=found, wanted=event.wanted)
+    withheld = state.withheld_since
+    keys = state.withheld
+    if event.purpose is Purpose.WITHHOLD:
+        keys, withheld = keys | {key}, at if withheld is None else withheld
+    return replace(state, debts={**state.debts, key: debt}, withheld=keys, withheld_since=withheld)
+
+
+def _setting_restored(state: RunState, event: ev.SettingRestored) -> RunState:
+    debts = {key: v for key, v in state.debts.items() if key != (event.level, event.key)}
+    withheld = state.withheld - {(event.level, event.key)}
+    return replace(
+        state, debts=debts, withheld=withheld, withheld_since=state.withheld_since if withheld else None
+    )
+
+
+def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunState:
+    nodes = dict(state.nodes)
+    at_start = state.baseline.incarnations if state.baseline else {}
+    for name in event.wave.nodes:
+        nodes[name] = replace(
+            nodes[name],
+            before=event.incarnations.get(name) or at_start.get(name),
+            boot_before=event.boots.get(name),
+            stopped_at=None,
+            rebooted=False,
+            rescued=False,
+            starts=0,
+        )
+    return replace(state, wave=event.wave, wave_since=at, nodes=nodes, retries=0, retried_at=0.0)
+
+
+def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
+    new = Phase(event.to)
+    check_run_step(state.phase, new)
+    called_off = new is Phase.GATED and state.wave is not None
+    if state.phase is Phase.WITHHELD and new is Phase.REASSIGNED and state.called_off_since is None:
+        state = replace(state, called_off_since=at)
+    return replace(
+        state,
+        phase=new,
+        phase_since=at,
+        confirmed=(),
+        failed=(),
+        good_readings=0,
+        holds=(),
+        holding_since=None,
+        wave=None if called_off else state.wave,
+        wave_since=None if called_off else state.wave_since,
+    )
+
+
+def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Instant) -> RunState:
+    node = state.nodes[name]
+    new = NodePhase(event.to)
+    check_node_step(name, node.phase, new)
+    changed = replace(
+        node,
+        phase=new,
+        since=at,
+        asked=False,
+        asked_at=0.0,
+        stopped_at=at if new is NodePhase.STOPPING and node.stopped_at is None else node.stopped_at,
+        failure=event.why if new is NodePhase.FAILED else None,
+    )
+    if new is NodePhase.STOPPING:
+        state = replace(state, called_off_since=None)
+    return replace(state, nodes={**state.nodes, name: changed})
+
+
+def _with_node(state: RunState, name: NodeName, **changes: object) -> RunState:
+    if name not in state.nodes:
+        return state
+    node: NodeProgress = replace(state.nodes[name], **changes)  # type: ignore[arg-type]  # field names by keyword
+    return replace(state, nodes={**state.nodes, name: node})
+
+
+def _sent(state: RunState, action: Action, at: Instant) -> RunState:
+    state = replace(state, in_flight=(*state.in_flight, action), acted_at=at)
+    match action:
+        case StopNode(node=name):
+            return _with_node(state, name, asked_at=at)
+        case StartNode(node=name):
+            return _with_node(state, name, asked_at=at, starts=state.nodes[name].starts + 1)
+        case RebootHost(node=name):
+            return _with_node(state, name, asked_at=at, rebooted=True)
+        case RetryFailed():
+            return replace(state, retries=state.retries + 1, retried_at=at)
+        case _:
+            return state
+
+
+def _landed(state: RunState, action: Action, at: Instant) -> RunState:
+    flying = list(state.in_flight)
+    if action in flying:
+        flying.remove(action)
+    return replace(state, in_flight=tuple(flying), acted_at=at)
+
+
+def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
+    state = _landed(state, action, at)
+    still_failed = tuple(f for f in state.failed if f.action != action)
+    state = replace(state, confirmed=(*state.confirmed, action), failed=still_failed)
+    match action:
+        case StopNode(node=name) | StartNode(node=name) | RebootHost(node=name):
+            return _with_node(state, name, asked=True)
+        case RunHook(node=name, moment=moment, number=number):
+            done = _hooks_done(state, name, moment, number)
+            return _with_node(state, name, hooks_done=done)
+        case ProbeSettings():
+            return replace(state, probed=True)
+        case _:
+            return state
+
+
+def _hooks_done(state: RunState, name: NodeName, moment: Moment, number: int) -> frozenset[tuple[str, int]]:
+    """What ran and counts: `after_recovery` undoes `before_stop` once all of it has run."""
+    done = state.nodes[name].hooks_done | {(moment.value, number)}
+    after = {d for d in done if d[0] == Moment.AFTER_RECOVERY.value}
+    if moment is Moment.BEFORE_STOP:
+        return done - after  # out of service anew: what put it back before does not count any more
+    owed = len(state.policy.hooks.after_recovery) if state.policy else 0
+    if moment is Moment.AFTER_RECOVERY and len(after) >= owed:
+        return frozenset(d for d in done if d[0] != Moment.BEFORE_STOP.value)
+    return done
+
+
+def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
+    state = _landed(state, event.action, at)
+    state = replace(state, failed=(*(f for f in state.failed if f.action != event.action), event))
+    if isinstance(event.action, ProbeSettings):
+        return replace(state, probed=False)
+    return state

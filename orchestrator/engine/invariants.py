@@ -1,0 +1,315 @@
+"""What must hold at every moment of every run, whatever was seen and whatever went wrong.
+
+Written apart from `decide`: it imports the model and the state, none of the rules that it watches. Each
+invariant looks at one step, the event of a record with the state before and after it, and says what is wrong
+with it. The tests ask after every event of every simulated run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.model.action import (
+    RebootHost,
+    SetReplicas,
+    SettingChange,
+    StartNode,
+    StopNode,
+    WriteSettings,
+)
+from orchestrator.model.event import ActionSent, Record, RunFinished, StoodDown
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.reading import Seconds
+
+_PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
+"""Longer than a master needs for a settings update, its own time-outs included."""
+
+_HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Phase.SETTLED, Phase.FINISHING})
+"""Phases in which the cluster is to heal, so allocation is back or on its way back."""
+
+_NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One event in its place: the state before it, the record, the state after it."""
+
+    before: RunState
+    record: Record
+    after: RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invariant:
+    """One thing that must hold.
+
+    Attributes:
+        name: by which a failure is reported.
+        why: what goes wrong where it does not hold.
+        check: yields what is wrong with a step.
+    """
+
+    name: str
+    why: str
+    check: Callable[[Step], Iterator[str]]
+
+
+def broken(step: Step) -> tuple[str, ...]:
+    """Everything that is wrong with a step; empty when all holds."""
+    return tuple(f"{rule.name}: {wrong}" for rule in INVARIANTS for wrong in rule.check(step))
+
+
+def _sent(step: Step) -> object:
+    event = step.record.event
+    return event.action if isinstance(event, ActionSent) else None
+
+
+def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
+    state, action = step.before, _sent(step)
+    if not isinstance(action, StopNode) or state.policy is None:
+        return
+    wanted = state.policy.allocation_while_down
+    ours = [state.debts[key] for key in state.withheld if key in state.debts]
+    # Nothing of ours is right only where the operator switched the rule off that refuses such a find.
+    found_so = any(rule.name == "no_other_maintenance" for rule in state.policy.disabled_predicates)
+    if not found_so and not any(debt.wanted == wanted for debt in ours):
+        yield f"{action.node} is stopped and no allocation is withheld by this run"
+
+
+def _stops_are_sent_from_down_alone(step: Step) -> Iterator[str]:
+    state, action = step.before, _sent(step)
+    if not isinstance(action, StopNode):
+        return
+    node = state.nodes.get(action.node)
+    if state.phase is not Phase.DOWN or node is None or node.phase is not NodePhase.STOPPING:
+        phase = node.phase.value if node else "not of the run"
+        yield f"{action.node} ({phase}) is stopped in {state.phase.value}"
+
+
+def _only_the_wave_is_stopped(step: Step) -> Iterator[str]:
+    state, action = step.before, _sent(step)
+    if isinstance(action, StopNode | RebootHost) and (
+        state.wave is None or action.node not in state.wave.nodes
+    ):
+        yield f"{action.node} is not of the wave in hand"
+
+
+def _budget(step: Step) -> Iterator[str]:
+    state = step.after
+    if state.policy is None or not isinstance(_sent(step), StopNode):
+        return
+    down = sorted(node.name for node in state.nodes.values() if node.phase in IN_HAND)
+    if len(down) > state.policy.max_unavailable:
+        yield f"{', '.join(down)} are in hand, {state.policy.max_unavailable} allowed"
+
+
+def _nobody_stops_without_the_lease(step: Step) -> Iterator[str]:
+    action = _sent(step)
+    if isinstance(action, StopNode | RebootHost) and step.before.lease_lost is not None:
+        yield f"{action.node} goes down: {step.before.lease_lost}"
+
+
+def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
+    for name, node in step.before.nodes.items():
+        later = step.after.nodes.get(name)
+        final = node.phase in (NodePhase.RECOVERED, NodePhase.SKIPPED)
+        if final and later is not None and later.phase is not node.phase:
+            yield f"{name} was {node.phase.value} and is {later.phase.value}"
+
+
+def _changes_are_written_down_first(step: Step) -> Iterator[str]:
+    action, state = _sent(step), step.before
+    if isinstance(action, WriteSettings):
+        for change in action.changes:
+            if not _covered(state, change):
+                yield f"{change.key} ({change.level.value}) is set to {change.wanted} and no debt says so"
+    if isinstance(action, SetReplicas) and action.index_uuid not in state.replicas:
+        yield f"the replicas of {action.index} are changed and nothing says so"
+
+
+def _covered(state: RunState, change: SettingChange) -> bool:
+    debt = state.debts.get((change.level, change.key))
+    return debt is not None and change.wanted in (debt.wanted, debt.found)
+
+
+def _what_was_found_stays(step: Step) -> Iterator[str]:
+    for key, debt in step.before.debts.items():
+        later = step.after.debts.get(key)
+        if later is not None and later.found != debt.found:
+            yield f"{key[1]} was found as {debt.found}, and now as {later.found}"
+
+
+def _nobody_waits_with_allocation_off(step: Step) -> Iterator[str]:
+    state = step.after
+    if state.withheld_since is None or state.phase not in _HEALING or state.policy is None:
+        return
+    passed = step.record.at - max(state.phase_since, state.withheld_since)
+    # A cluster that answers nobody is waited for as long as allocation may be withheld at all.
+    if passed > state.policy.deadlines.withheld + _PUTTING_BACK_SECONDS:
+        yield f"allocation is withheld in {state.phase.value} for {passed:.0f} s"
+
+
+def _withholding_has_a_limit(step: Step) -> Iterator[str]:
+    state = step.after
+    if state.withheld_since is None or state.policy is None:
+        return
+    limits = state.policy.deadlines
+    passed = step.record.at - state.withheld_since
+    if passed > limits.withheld + limits.start + limits.rejoin + _PUTTING_BACK_SECONDS:
+        yield f"allocation is withheld for {passed:.0f} s"
+
+
+def _waves_begin_healed(step: Step) -> Iterator[str]:
+    old, new = step.before.phase, step.after.phase
+    if new is not Phase.WITHHELD or old is not Phase.GATED:
+        return
+    unfinished = [n.name for n in step.after.nodes.values() if n.phase not in _NEVER_DOWN]
+    if unfinished:
+        yield f"a wave begins while {', '.join(unfinished)} is in hand"
+
+
+def _done_owes_nothing(step: Step) -> Iterator[str]:
+    event, state = step.record.event, step.after
+    if not isinstance(event, RunFinished) or event.outcome is not Outcome.DONE:
+        return
+    if state.debts or state.replicas or state.excluded:
+        yield f"done, and owed: {[*state.debts, *state.replicas, *state.excluded]}"
+    unfinished = [
+        n.name for n in state.nodes.values() if n.phase not in (NodePhase.RECOVERED, NodePhase.SKIPPED)
+    ]
+    if unfinished:
+        yield f"done, and not restarted: {', '.join(unfinished)}"
+
+
+def _what_is_left_is_said(step: Step) -> Iterator[str]:
+    event, state = step.record.event, step.after
+    if not isinstance(event, StoodDown):
+        return
+    owed = bool(state.debts or state.replicas or state.excluded)
+    if owed and (event.outcome is not Outcome.NOT_RESTORED or not event.left):
+        yield f"stood down as {event.outcome.value} with {[*state.debts, *state.replicas, *state.excluded]}"
+    if event.left and event.outcome is not Outcome.NOT_RESTORED:
+        yield f"something is left and the outcome is {event.outcome.value}"
+
+
+def _nodes_are_brought_up(step: Step) -> Iterator[str]:
+    """A run ends with every node of its own started, failed and named, or listed as left."""
+    event, state = step.record.event, step.after
+    if not isinstance(event, RunFinished) or event.outcome is Outcome.NOT_RESTORED:
+        return
+    forgotten = [
+        n.name
+        for n in state.nodes.values()
+        if n.phase in (NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED, NodePhase.STARTING)
+    ]
+    if forgotten:
+        yield f"ended as {event.outcome.value} with {', '.join(forgotten)} in hand"
+    failed = [n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED]
+    if failed and event.outcome is Outcome.DONE:
+        yield f"done, and failed: {', '.join(failed)}"
+
+
+def _nothing_after_the_end(step: Step) -> Iterator[str]:
+    if _sent(step) is not None and step.before.phase is Phase.ENDED:
+        yield f"{step.record.event} after the end"
+
+
+def _no_stop_after_standing_down(step: Step) -> Iterator[str]:
+    action, state = _sent(step), step.before
+    if isinstance(action, StopNode | RebootHost) and state.stand_down_reason is not None:
+        yield f"{action.node} goes down after: {state.stand_down_reason}"
+
+
+def _starts_are_for_our_own(step: Step) -> Iterator[str]:
+    action = _sent(step)
+    if isinstance(action, StartNode):
+        node = step.before.nodes.get(action.node)
+        if node is None or node.phase in (NodePhase.RECOVERED, NodePhase.SKIPPED):
+            yield f"{action.node} is started and is not in hand"
+
+
+INVARIANTS: Final[tuple[Invariant, ...]] = (
+    Invariant(
+        name="stops_stand_behind_withholding",
+        why="With allocation on, the cluster begins to rebuild what the node will bring back.",
+        check=_stops_stand_behind_withholding,
+    ),
+    Invariant(
+        name="stops_are_sent_from_down_alone",
+        why="Every other phase is outside the gates.",
+        check=_stops_are_sent_from_down_alone,
+    ),
+    Invariant(
+        name="only_the_wave_is_stopped",
+        why="The rules were asked about the wave and about no other node.",
+        check=_only_the_wave_is_stopped,
+    ),
+    Invariant(name="budget", why="The operator said how many nodes may be away at once.", check=_budget),
+    Invariant(
+        name="nobody_stops_without_the_lease",
+        why="Two runs would take two nodes down at once.",
+        check=_nobody_stops_without_the_lease,
+    ),
+    Invariant(
+        name="a_finished_node_is_not_stopped",
+        why="One restart a node is what a run is for.",
+        check=_a_finished_node_is_not_stopped,
+    ),
+    Invariant(
+        name="changes_are_written_down_first",
+        why="What nobody wrote down, nobody puts back after a crash.",
+        check=_changes_are_written_down_first,
+    ),
+    Invariant(
+        name="what_was_found_stays",
+        why="Our own value must never be taken for what was found.",
+        check=_what_was_found_stays,
+    ),
+    Invariant(
+        name="nobody_waits_with_allocation_off",
+        why="A cluster that may not allocate cannot heal while a run holds.",
+        check=_nobody_waits_with_allocation_off,
+    ),
+    Invariant(
+        name="withholding_has_a_limit",
+        why="Every wait has a limit, this one above all.",
+        check=_withholding_has_a_limit,
+    ),
+    Invariant(
+        name="waves_begin_healed",
+        why="The node before must be back before the next goes.",
+        check=_waves_begin_healed,
+    ),
+    Invariant(
+        name="done_owes_nothing",
+        why="Exit 0 says that the cluster is as it was found.",
+        check=_done_owes_nothing,
+    ),
+    Invariant(
+        name="what_is_left_is_said",
+        why="A setting left behind unsaid is found at the next outage.",
+        check=_what_is_left_is_said,
+    ),
+    Invariant(
+        name="nodes_are_brought_up",
+        why="Nobody else knows that the node is ours to start.",
+        check=_nodes_are_brought_up,
+    ),
+    Invariant(
+        name="nothing_after_the_end", why="The lease is given back by then.", check=_nothing_after_the_end
+    ),
+    Invariant(
+        name="no_stop_after_standing_down",
+        why="Standing down puts back, and takes nothing more.",
+        check=_no_stop_after_standing_down,
+    ),
+    Invariant(
+        name="starts_are_for_our_own",
+        why="A node that somebody else keeps down is not ours to start.",
+        check=_starts_are_for_our_own,
+    ),
+)
+"""All of them; the docs list them by name."""

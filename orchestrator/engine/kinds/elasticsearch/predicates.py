@@ -1,0 +1,281 @@
+"""Rules about the cluster as a whole: is this a reading, a cluster, a moment in which to stop anything?
+
+Rules about shard copies and the nodes that stay are in `redundancy.py`. A reading that a rule needs and
+does not have is a refusal: unknown is never healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline, red_shards
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS, is_ours
+from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.model.action import ProbeSettings
+from orchestrator.model.cluster import Health, NodeName
+from orchestrator.model.observation import ClusterView, Level, ServiceState, SettingsView
+from orchestrator.model.phase import NodePhase
+from orchestrator.model.reading import Unknown
+
+OLDEST_TASK_SECONDS: Final = 30.0
+"""Elasticsearch's own limit for a master operation: a task this old means a master that lags."""
+
+SHOWN: Final = 5
+"""How many names one piece of evidence lists: more would hide the message."""
+
+Rule = Callable[[Question, ClusterView], Iterator[Finding]]
+
+
+def some(names: list[str]) -> str:
+    """A few names and how many more there are."""
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def on_cluster(rule: Rule) -> Callable[[Question], Iterator[Finding]]:
+    """A rule that needs the cluster state."""
+
+    def check(question: Question) -> Iterator[Finding]:
+        view = question.observation.cluster
+        if isinstance(view, Unknown):
+            yield "cluster state", view.reason
+        else:
+            yield from rule(question, view)
+
+    return check
+
+
+def observation_is_fresh(question: Question) -> Iterator[Finding]:
+    """The reading is whole, and was taken after the last thing we did."""
+    seen, state = question.observation, question.state
+    parts = {
+        "cluster state": seen.cluster,
+        "cluster settings": seen.settings,
+        "health": seen.health,
+        "activity": seen.activity,
+        "disks": seen.disks,
+    }
+    for name, part in parts.items():
+        if isinstance(part, Unknown):
+            yield name, part.reason
+    if not isinstance(seen.cluster, Unknown) and seen.cluster.master is None:
+        yield "master", "the cluster has no elected master"
+    if seen.at < state.acted_at:
+        yield "reading", f"taken {state.acted_at - seen.at:.1f} s before the last change"
+    if not isinstance(seen.health, Unknown) and not seen.health.settled:
+        yield "health", "the master did not work off its queue in time: the reading may be old"
+
+
+def cluster_is_the_one_named(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Name and uuid are those that the run began with."""
+    if view.name != question.policy.cluster:
+        yield f"cluster {view.name}", f"the cluster file names {question.policy.cluster}"
+    if question.state.cluster_uuid and view.uuid != question.state.cluster_uuid:
+        yield f"cluster {view.uuid}", f"the run began on {question.state.cluster_uuid}"
+
+
+def lease_is_held(question: Question) -> Iterator[Finding]:
+    """One run a cluster: a lost or unreadable lease bars the next stop."""
+    lease = question.observation.lease
+    if isinstance(lease, Unknown):
+        yield "lease", lease.reason
+    elif not lease.held:
+        yield "lease", f"held by {lease.holder}"
+    elif question.state.lease_lost is not None:
+        yield "lease", question.state.lease_lost
+
+
+def settings_are_writable(question: Question) -> Iterator[Finding]:
+    """A settings update that changes nothing was accepted: archived settings block every real one."""
+    if question.state.probed:
+        return
+    settings = question.observation.settings
+    failure = question.state.failure_of(ProbeSettings())
+    reason = failure.reason if failure else "no update was accepted yet"
+    archived = () if isinstance(settings, Unknown) else settings.archived
+    names = f"; archived settings stand there: {some(list(archived))}" if archived else ""
+    yield "cluster settings", reason + names
+
+
+def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Nobody else is at work: allocation, exclusions, shutdown records that this run did not make."""
+    settings = question.observation.settings
+    if isinstance(settings, Unknown):
+        yield "cluster settings", settings.reason
+        return
+    yield from _foreign_settings(question, settings)
+    foreign = [name for name in view.voting_exclusions if name not in question.state.excluded]
+    if foreign:
+        yield "voting exclusions", f"{some(sorted(foreign))}: made by somebody else"
+    if view.shutdowns:
+        yield "node shutdown", f"records for {some(sorted(view.shutdowns))}"
+
+
+def _foreign_settings(question: Question, settings: SettingsView) -> Iterator[Finding]:
+    for level in Level:
+        value = settings.at(level, ALLOCATION)
+        if value not in (None, "all") and not is_ours(question.state, settings, level, ALLOCATION):
+            yield ALLOCATION, f"is {value} ({level.value}): found off, or changed by somebody else"
+    from_file = settings.files.get(ALLOCATION)
+    if settings.effective(ALLOCATION) == from_file and from_file not in (None, "all"):
+        yield ALLOCATION, f"is {from_file} in elasticsearch.yml"
+    for key in sorted({*settings.persistent, *settings.transient}):
+        value = settings.effective(key)
+        if key.startswith(EXCLUSIONS) and value:
+            yield key, f"excludes {value} from allocation: a node is being emptied"
+
+
+def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Every node that was there at the start is there now, and as many as the cluster file expects."""
+    present = {node.name for node in view.nodes}
+    before = question.state.baseline.incarnations if question.state.baseline else {}
+    for name in sorted(before):
+        if name not in present:
+            yield f"node {name}", "was in the cluster when the run began and is not now"
+    for node in question.state.nodes.values():
+        if node.phase is NodePhase.FAILED:
+            yield f"node {node.name}", f"failed in this run: {node.failure}"
+    expected = question.policy.expect_nodes
+    if expected is not None and len(present) < expected:
+        yield "nodes", f"{len(present)} present, {expected} expected"
+
+
+def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """No shard is without a started copy, but for the indices that the operator accepts."""
+    red = sorted({copy.shard.index for copy in view.copies if copy.primary and not copy.started})
+    for index in red:
+        if index not in question.policy.accept_red:
+            yield f"index {index}", "a primary is not started (accept it with `accept: {red: […]}`)"
+    health = question.observation.health
+    if not red and not isinstance(health, Unknown) and health.status is Health.RED:
+        yield "health", "red, though every primary in the routing table is started"
+    if isinstance(health, Unknown):
+        yield "health", health.reason
+
+
+def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """No copy is missing that was not missing when the run began."""
+    missing = missing_beyond_baseline(question.state, view)
+    if missing:
+        names = sorted({str(copy.shard) for copy in missing})
+        reasons = sorted({copy.unassigned_reason for copy in missing if copy.unassigned_reason})
+        why = f" ({', '.join(reasons)})" if reasons else ""
+        yield "shard copies", f"{len(missing)} not started: {some(names)}{why}"
+    red = sorted(str(shard) for shard in red_shards(question.state, view))
+    if red:
+        yield "primaries", f"without a started copy: {some(red)}"
+
+
+def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """In a cluster of mixed versions, a copy cannot go back to a node older than its primary's.
+
+    A run that does the upgrade itself (its own nodes came back newer) goes on.
+    """
+    versions = {node.name: version_key(node.version) for node in view.nodes}
+    newest = max(versions.values(), default=())
+    done = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.RECOVERED]
+    began = version_key(question.state.version)
+    if any(versions.get(name, began) > began for name in done):
+        return
+    primaries = {copy.shard: copy.node for copy in view.copies if copy.primary}
+    for name in question.wave.nodes:
+        if versions.get(name, newest) == newest:
+            continue
+        stranded = sorted(
+            str(copy.shard)
+            for copy in view.copies
+            if copy.node == name
+            and not copy.primary
+            and versions.get(primaries.get(copy.shard) or name, ()) > versions[name]
+        )
+        if stranded:
+            yield f"node {name}", f"older than the nodes with the primaries of {some(stranded)}"
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """A version as numbers; what is not a number (`-SNAPSHOT`) counts as nothing."""
+    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
+
+
+def no_running_snapshot(question: Question) -> Iterator[Finding]:
+    """A snapshot that loses a node is partial."""
+    activity = question.observation.activity
+    if isinstance(activity, Unknown):
+        yield "snapshots", activity.reason
+        return
+    for name in activity.snapshots:
+        yield f"snapshot {name}", "is running"
+
+
+def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Finding]:
+    """Work of hours that a restart throws away."""
+    activity = question.observation.activity
+    if isinstance(activity, Unknown):
+        yield "tasks", activity.reason
+        return
+    for name in question.wave.nodes:
+        if name in activity.merges:
+            yield f"node {name}", "a force-merge runs there"
+        if name in activity.reindexes:
+            yield f"node {name}", "a reindex, update-by-query or delete-by-query runs there"
+
+
+def pending_tasks_drained(question: Question) -> Iterator[Finding]:
+    """The master keeps up; one that does not will be slow to see nodes leave and join."""
+    health = question.observation.health
+    if isinstance(health, Unknown):
+        yield "pending tasks", health.reason
+    elif health.oldest_task > OLDEST_TASK_SECONDS:
+        yield "pending tasks", f"{health.pending_tasks} wait, the oldest for {health.oldest_task:.0f} s"
+
+
+def selected_hosts_ready(question: Question) -> Iterator[Finding]:
+    """Hosts answer, the account may control the service, and the service runs: before anything is stopped.
+
+    Every selected host is asked before the first stop, since a fault found at node 17 leaves a cluster of
+    two kinds.
+    """
+    pending = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.PENDING]
+    asked = pending if question.first_stop else list(question.wave.nodes)
+    for name in asked:
+        host = question.observation.host(name)
+        if isinstance(host, Unknown):
+            yield f"host of {name}", host.reason.removeprefix(f"host of {name}: ")
+            continue
+        if host.may_control is False or (question.first_stop and host.may_control is None):
+            yield f"host of {name}", f"the account may not stop and start the service: {host.detail}"
+        if host.service is not ServiceState.RUNNING:
+            yield f"host of {name}", f"the service does not run: {host.detail}"
+        if question.policy.reboot and host.boot_id is None:
+            yield f"host of {name}", "its boot id cannot be read, so a reboot could not be proven"
+        sharing = _sharing_the_machine(question, name) if question.policy.reboot else []
+        if sharing:
+            yield (
+                f"host of {name}",
+                (
+                    f"{some(sharing)} on the same machine would go down with it: not in this version; "
+                    "restart them without `--reboot`"
+                ),
+            )
+
+
+def _sharing_the_machine(question: Question, name: NodeName) -> list[str]:
+    """The other nodes on a node's machine, as far as can be told.
+
+    Of hosts that were read, machine and boot are compared: clones of one image share a machine id, containers
+    of one machine the boot id, only nodes of one machine both. Members whose hosts were not read are told by
+    their address alone.
+    """
+    seen, own = question.observation, question.observation.host(name)
+    sharing: set[str] = set()
+    for other in seen.hosts:
+        there = seen.host(other)
+        if other == name or isinstance(own, Unknown) or isinstance(there, Unknown):
+            continue
+        if own.machine_id and (own.machine_id, own.boot_id) == (there.machine_id, there.boot_id):
+            sharing.add(other)
+    if not isinstance(seen.cluster, Unknown):
+        at = {node.name: node.address for node in seen.cluster.nodes}
+        sharing |= {other for other in at if other != name and at[other] == at.get(name)}
+    return sorted(sharing)

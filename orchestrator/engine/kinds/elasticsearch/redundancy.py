@@ -1,0 +1,171 @@
+"""Rules about what stays when a wave goes down: copies, votes, roles, capacity, disks, zones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.engine.kinds.elasticsearch.predicates import some
+from orchestrator.engine.kinds.elasticsearch.recovery import (
+    accepts_without_replicas,
+    copies_by_shard,
+    counts_as_safe,
+    exempt_from_copies_rule,
+    indices_by_uuid,
+)
+from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.model.cluster import DATA_ROLES, CopyState, NodeName, Role
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.reading import Unknown
+
+_ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
+"""A vote is counted by the quorum rule; the others are services of a node to its own clients."""
+
+_SMALLEST_QUORUM: Final = 3
+"""Voters below which losing one stops the cluster (2 of 2 and 1 of 1 are needed)."""
+
+
+def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Outside the wave, every shard keeps `min_started_copies` started copies of its in-sync set."""
+    wave, least = set(question.wave.nodes), question.policy.min_started_copies
+    metadata = indices_by_uuid(view)
+    for shard, copies in copies_by_shard(view).items():
+        index = metadata.get(shard.index_uuid)
+        if not any(copy.node in wave and copy.started for copy in copies):
+            continue
+        if exempt_from_copies_rule(index) or shard.index in question.policy.accept_red:
+            continue
+        safe = [copy.node for copy in copies if copy.node not in wave and counts_as_safe(index, copy)]
+        if len(safe) < least:
+            where = f" on {', '.join(str(node) for node in safe)}" if safe else ""
+            yield (
+                f"index {shard.index}",
+                f"{shard}: {len(safe)} started in-sync copies elsewhere{where}, {least} wanted",
+            )
+    yield from _pinned(question, view)
+
+
+def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """An index pinned to a candidate by `require._id` (a shrink under way) has all its copies there."""
+    names = {node.node_id: node.name for node in view.nodes}
+    for index in view.indices:
+        pinned = index.pinned_to
+        if pinned is not None and names.get(pinned, pinned) in question.wave.nodes:
+            yield f"index {index.name}", f"is pinned to {names.get(pinned, pinned)}: a shrink is under way"
+
+
+def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """No shard with a copy on the wave is on its way somewhere: the wave may be the source or the target."""
+    wave = set(question.wave.nodes)
+    for shard, copies in copies_by_shard(view).items():
+        touched = any(copy.node in wave or copy.relocating_to in wave for copy in copies)
+        moving = [c for c in copies if c.state in (CopyState.INITIALIZING, CopyState.RELOCATING)]
+        if touched and moving:
+            where = ", ".join(f"{c.state.value} on {c.node}" for c in moving)
+            yield f"shard {shard}", where
+
+
+def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """An index without replicas is away while its node is: refused, accepted by name, or given a replica."""
+    metadata, wave = indices_by_uuid(view), set(question.wave.nodes)
+    here = {copy.shard.index_uuid for copy in view.copies if copy.node in wave}
+    for uuid in sorted(here):
+        index = metadata.get(uuid)
+        if index is None or index.replicas > 0 or index.searchable_snapshot:
+            continue
+        if (
+            not accepts_without_replicas(question.policy, index)
+            and index.name not in question.policy.accept_red
+        ):
+            yield (
+                f"index {index.name}",
+                "has no replicas (`zero_replica_indices: accept` or `add_replica` in the playbook)",
+            )
+
+
+def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """The committed voting configuration keeps a majority without the wave."""
+    wave = set(question.wave.nodes)
+    if view.voters is None:
+        yield "voting configuration", "not told by this version"
+        return
+    names = {node.node_id: node.name for node in view.nodes}
+    lost = sorted(names[voter] for voter in view.voters if names.get(voter) in wave)
+    if not lost:
+        return
+    if len(view.voters) < _SMALLEST_QUORUM:
+        if not question.policy.accept_master_outage:
+            yield (
+                f"node {lost[0]}",
+                f"one of {len(view.voters)} voters: no master without it (`accept: {{master_outage: true}}`)",
+            )
+        return
+    left = [voter for voter in view.voters if voter in names and names[voter] not in wave]
+    if 2 * len(left) <= len(view.voters):
+        yield f"node {lost[0]}", f"{len(left)} of {len(view.voters)} voters would be left: no majority"
+
+
+def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Every tier and role that the wave has keeps a member outside it."""
+    wave = set(question.wave.nodes)
+    inside = {role for node in view.nodes if node.name in wave for role in node.roles}
+    outside = {role for node in view.nodes if node.name not in wave for role in node.roles}
+    for role in sorted(inside - outside - _ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
+        if role is Role.MASTER and question.policy.accept_master_outage:
+            continue
+        yield f"role {role.value}", f"no node outside the wave ({', '.join(sorted(wave))}) has it"
+
+
+def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Of each tier's data nodes, `min_capacity` stays up: what is down is query capacity gone."""
+    wave, least = set(question.wave.nodes), question.policy.min_capacity
+    for tier in sorted(DATA_ROLES, key=lambda role: role.value):
+        members = [node.name for node in view.nodes if tier in node.roles]
+        left = [name for name in members if name not in wave]
+        if len(left) < len(members) and len(left) < least * len(members):
+            yield (
+                f"tier {tier.value}",
+                f"{len(left)} of {len(members)} nodes would stay up, {least:.0%} wanted",
+            )
+
+
+def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """A wave stays within one awareness zone: allocation put the copies of a shard into different ones."""
+    attribute = question.policy.zone_attribute
+    if attribute is None:
+        return
+    members = {node.name: node for node in view.nodes}
+    zones = {str(members[name].zone(attribute)) for name in question.wave.nodes if name in members}
+    if len(zones) > 1:
+        yield "wave", f"its nodes are in zones {', '.join(sorted(zones))}"
+
+
+def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Nodes of the wave, and those that are away already, are at most `max_unavailable`."""
+    present = {node.name for node in view.nodes}
+    before = set(question.state.baseline.incarnations) if question.state.baseline else set()
+    away: set[NodeName] = (before - present) | set(question.wave.nodes)
+    if len(away) > question.policy.max_unavailable:
+        allowed = question.policy.max_unavailable
+        yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), {allowed} allowed"
+
+
+def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Past a watermark copies are refused or moved away, so that what is withheld would not come back."""
+    disks = question.observation.disks
+    if isinstance(disks, Unknown):
+        yield "disks", disks.reason
+        return
+    for node in view.nodes:
+        if not node.holds_data:
+            continue
+        disk = disks.get(node.name)
+        if disk is None:
+            yield f"node {node.name}", "its disk was not read"
+        elif disk.over_high:
+            yield f"node {node.name}", f"disk {disk.used_share:.0%} used: above the high watermark"
+        elif disk.over_low and node.name in question.wave.nodes:
+            yield (
+                f"node {node.name}",
+                f"disk {disk.used_share:.0%} used: above the low watermark, no copy returns",
+            )

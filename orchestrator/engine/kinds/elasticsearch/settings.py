@@ -1,0 +1,96 @@
+"""Cluster settings that a run changes: which, to what, and how they go back as they were found.
+
+The effective value of a setting is transient over persistent over elasticsearch.yml. A change is written
+persistently, so that it outlives a change of master or a full restart of the cluster, and transiently only
+where a transient value would shadow it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import SettingChange
+from orchestrator.model.observation import Level, SettingsView, SettingValue
+from orchestrator.model.policy import Policy
+
+ALLOCATION: Final = "cluster.routing.allocation.enable"
+REBALANCE: Final = "cluster.routing.rebalance.enable"
+AWARENESS: Final = "cluster.routing.allocation.awareness.attributes"
+EXCLUSIONS: Final = "cluster.routing.allocation.exclude."
+INITIAL_PRIMARIES: Final = "cluster.routing.allocation.node_initial_primaries_recoveries"
+CONCURRENT_RECOVERIES: Final = "cluster.routing.allocation.node_concurrent_recoveries"
+BANDWIDTH: Final = "indices.recovery.max_bytes_per_sec"
+
+_UNITS: Final = {
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kb": 1 << 10,
+    "m": 1 << 20,
+    "mb": 1 << 20,
+    "g": 1 << 30,
+    "gb": 1 << 30,
+}
+
+
+def bytes_of(value: SettingValue | None) -> int | None:
+    """Bytes of a size as Elasticsearch writes it (`40mb`; 1 mb = 1024² bytes); None if it is none."""
+    match = (
+        re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower()) if isinstance(value, str) else None
+    )
+    unit = _UNITS.get(match.group(2)) if match else None
+    return int(float(match.group(1)) * unit) if match and unit else None
+
+
+def _count_of(value: SettingValue | None) -> int | None:
+    return int(value) if isinstance(value, str) and value.strip().isdigit() else None
+
+
+def _change(settings: SettingsView, key: str, wanted: str) -> tuple[SettingChange, ...]:
+    """Write `key` persistently, and transiently where a transient value stands above it."""
+    levels = [Level.PERSISTENT]
+    if settings.at(Level.TRANSIENT, key) is not None:
+        levels.append(Level.TRANSIENT)
+    found = [(level, settings.at(level, key)) for level in levels]
+    return tuple(
+        SettingChange(level=level, key=key, found=value, wanted=wanted)
+        for level, value in found
+        if value != wanted
+    )
+
+
+def withhold_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+    """The changes that withhold allocation of replicas while a node is down."""
+    return _change(settings, ALLOCATION, policy.allocation_while_down)
+
+
+def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+    """Recovery limits raised for the run, never lowered, and rebalancing held still."""
+    limits = policy.recovery_limits
+    changes: list[SettingChange] = []
+    counts = (
+        (INITIAL_PRIMARIES, limits.node_initial_primaries_recoveries),
+        (CONCURRENT_RECOVERIES, limits.node_concurrent_recoveries),
+    )
+    for key, count in counts:
+        now = _count_of(settings.effective(key))
+        # A value that we cannot read may be larger than ours: it is left.
+        known = now is not None or settings.effective(key) is None
+        if count is not None and known and count > (now or 0):
+            changes += _change(settings, key, str(count))
+    bandwidth, wanted = bytes_of(settings.effective(BANDWIDTH)), limits.max_bytes_per_sec
+    # 0 and below mean "no limit" (documented since 1.x): there is nothing to raise.
+    if wanted is not None and bandwidth is not None and 0 < bandwidth < wanted:
+        changes += _change(settings, BANDWIDTH, f"{wanted}b")
+    rebalance = policy.rebalance_while_running
+    if rebalance is not None and settings.effective(REBALANCE) != rebalance:
+        changes += _change(settings, REBALANCE, rebalance)
+    return tuple(changes)
+
+
+def is_ours(state: RunState, settings: SettingsView, level: Level, key: str) -> bool:
+    """Whether what stands there is what this run wrote."""
+    debt = state.debts.get((level, key))
+    return debt is not None and settings.at(level, key) == debt.wanted

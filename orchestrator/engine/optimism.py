@@ -1,0 +1,184 @@
+"""A world in which everything goes well at once: what a plan is made in.
+
+It answers the same decisions as the real one, from a real observation, so that a plan shows the very steps
+that a run would take. It knows nothing of time: `estimate.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from orchestrator.model.action import (
+    Action,
+    ClearVotingExclusions,
+    ExcludeFromVoting,
+    Flush,
+    ProbeSettings,
+    RebootHost,
+    RetryFailed,
+    RunHook,
+    SetReplicas,
+    StartNode,
+    StopNode,
+    WriteSettings,
+)
+from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy
+from orchestrator.model.observation import (
+    ClusterView,
+    LeaseView,
+    Level,
+    Observation,
+    ServiceState,
+    SettingsView,
+    SettingValue,
+)
+from orchestrator.model.reading import Instant, Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimisticWorld:
+    """What would be observed after the actions so far.
+
+    Attributes:
+        seen: the last observation, changed by what was done.
+        asleep: members that are down, as they will come back.
+        lives: counts the lives that this world has given out.
+    """
+
+    seen: Observation
+    asleep: Mapping[NodeName, Node] = field(default_factory=dict)
+    lives: int = 0
+
+    def at(self, now: Instant) -> Observation:
+        """The observation of that moment. The lease counts as ours: a plan takes none."""
+        return replace(self.seen, at=now, lease=LeaseView(held=True, holder="this plan", refreshed=0.0))
+
+    def after(self, action: Action) -> OptimisticWorld:
+        """The world in which the action has succeeded, at once."""
+        view = self.seen.cluster
+        if isinstance(view, Unknown):
+            return self
+        match action:
+            case StopNode(node=name):
+                return self._stopped(view, name)
+            case StartNode(node=name):
+                return self._started(view, name)
+            case RebootHost(node=name):
+                return self._started(view, name).booted(name)
+            case WriteSettings():
+                return self._settings(action)
+            case SetReplicas():
+                return self._replicas(view, action)
+            case ExcludeFromVoting(node=name):
+                master = next((n.name for n in view.nodes if n.master_eligible and n.name != name), None)
+                return self._with(view, master=master, voting_exclusions=(*view.voting_exclusions, name))
+            case ClearVotingExclusions():
+                return self._with(view, voting_exclusions=())
+            case ProbeSettings() | Flush() | RetryFailed() | RunHook():
+                return self
+            case _:
+                assert_never(action)
+
+    def _with(self, view: ClusterView, **changes: object) -> OptimisticWorld:
+        changed: ClusterView = replace(view, **changes)  # type: ignore[arg-type]  # field names by keyword
+        return replace(self, seen=replace(self.seen, cluster=changed))
+
+    def service(self, name: NodeName, state: ServiceState) -> OptimisticWorld:
+        """The world in which the node's service is in that state."""
+        host = self.seen.host(name)
+        if isinstance(host, Unknown):
+            return self
+        hosts = {**self.seen.hosts, name: replace(host, service=state, detail=state.value)}
+        return replace(self, seen=replace(self.seen, hosts=hosts))
+
+    def booted(self, name: NodeName) -> OptimisticWorld:
+        """The world in which the node's host has another boot id."""
+        host = self.seen.host(name)
+        if isinstance(host, Unknown):
+            return self
+        hosts = {**self.seen.hosts, name: replace(host, boot_id=f"planned-{self.lives}")}
+        return replace(self, seen=replace(self.seen, hosts=hosts))
+
+    def _stopped(self, view: ClusterView, name: NodeName) -> OptimisticWorld:
+        member = view.node(name)
+        if member is None:
+            return self
+        nodes = tuple(node for node in view.nodes if node.name != name)
+        eligible = next((node.name for node in nodes if node.master_eligible), None)
+        master = eligible if view.master == name else view.master
+        world = self._with(view, nodes=nodes, master=master, copies=_without(view.copies, name))
+        return replace(world, asleep={**self.asleep, name: member}).service(name, ServiceState.STOPPED)
+
+    def _started(self, view: ClusterView, name: NodeName) -> OptimisticWorld:
+        member = self.asleep.get(name)
+        if member is None:
+            return self.service(name, ServiceState.RUNNING)
+        lives = self.lives + 1
+        reborn = replace(
+            member, incarnation=Incarnation(ephemeral_id=f"planned-{lives}", started_at_ms=lives)
+        )
+        copies = tuple(
+            replace(copy, state=CopyState.STARTED, relocating_to=None) if copy.node == name else copy
+            for copy in view.copies
+        )
+        world = self._with(view, nodes=(*view.nodes, reborn), copies=copies)
+        asleep = {other: node for other, node in self.asleep.items() if other != name}
+        return replace(world, asleep=asleep, lives=lives).service(name, ServiceState.RUNNING)
+
+    def _settings(self, action: WriteSettings) -> OptimisticWorld:
+        settings = self.seen.settings
+        if isinstance(settings, Unknown):
+            return self
+        layers: dict[Level, dict[str, SettingValue]] = {
+            Level.PERSISTENT: dict(settings.persistent),
+            Level.TRANSIENT: dict(settings.transient),
+        }
+        for change in action.changes:
+            if change.wanted is None:
+                layers[change.level].pop(change.key, None)
+            else:
+                layers[change.level][change.key] = change.wanted
+        changed = SettingsView(
+            persistent=layers[Level.PERSISTENT], transient=layers[Level.TRANSIENT], files=settings.files
+        )
+        return replace(self, seen=replace(self.seen, settings=changed))
+
+    def _replicas(self, view: ClusterView, action: SetReplicas) -> OptimisticWorld:
+        indices = tuple(
+            replace(index, replicas=action.wanted) if index.uuid == action.index_uuid else index
+            for index in view.indices
+        )
+        primaries = [c for c in view.copies if c.shard.index_uuid == action.index_uuid and c.primary]
+        others = tuple(c for c in view.copies if c.shard.index_uuid != action.index_uuid or c.primary)
+        added = tuple(copy for primary in primaries for copy in _replica_of(view, primary, action.wanted))
+        return self._with(view, indices=indices, copies=(*others, *added))
+
+
+def _replica_of(view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardCopy, ...]:
+    places = [node.name for node in view.nodes if node.holds_data and node.name != primary.node]
+    return tuple(
+        ShardCopy(shard=primary.shard, primary=False, state=CopyState.STARTED, node=place)
+        for place in places[:count]
+    )
+
+
+def _without(copies: tuple[ShardCopy, ...], name: NodeName) -> tuple[ShardCopy, ...]:
+    """The routing table after a node has left: a replica elsewhere is promoted for each primary it had.
+
+    The copies stay assigned to the sleeping node as unassigned ones do in effect: not started, and back
+    with it.
+    """
+    lost = {copy.shard for copy in copies if copy.node == name and copy.primary}
+    heirs = {copy.shard: copy for copy in copies if copy.shard in lost and copy.node != name and copy.started}
+    changed = []
+    for copy in copies:
+        if copy.node == name:
+            state = CopyState.UNASSIGNED
+            changed.append(replace(copy, state=state, primary=copy.primary and copy.shard not in heirs))
+        elif heirs.get(copy.shard) is copy:
+            changed.append(replace(copy, primary=True))
+        else:
+            changed.append(copy)
+    return tuple(changed)

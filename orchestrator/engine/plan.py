@@ -1,0 +1,176 @@
+"""A plan: what a run would do, by driving the same decisions over a world in which everything goes well."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Final
+
+from orchestrator.engine.decide import decide
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.estimate import NodeTimes, predict_wave, total
+from orchestrator.engine.evolve import evolve
+from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.optimism import OptimisticWorld
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import Action, action_name, action_target
+from orchestrator.model.event import (
+    ActionConfirmed,
+    Event,
+    Hold,
+    Record,
+    RunStarted,
+    SettingChanged,
+    StandingDown,
+    WaveStarted,
+)
+from orchestrator.model.observation import ClusterView, Observation, SettingValue
+from orchestrator.model.phase import Phase
+from orchestrator.model.plan import Plan, PlannedWave, Step
+from orchestrator.model.policy import DisabledPredicate, Policy, Wave
+from orchestrator.model.reading import Instant, Unknown
+
+Describe = Callable[[Action], str]
+"""The exact call or command line of an action."""
+
+_TURNS_A_NODE: Final = 200
+"""Decisions that a node's restart may take in a world without delays; more means that a plan cannot end."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Draft:
+    """What is gathered while the run is played through."""
+
+    waves: list[Wave] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    settings: dict[str, tuple[SettingValue | None, SettingValue | None]] = field(default_factory=dict)
+
+
+def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, times: NodeTimes) -> Plan:
+    """Play the run through from this observation.
+
+    What holds is reported and then passed over, so that the plan shows the whole of it; only the rules that
+    cannot be disabled end the plan where they stand.
+
+    Args:
+        started: the event with which the run would begin.
+        seen: a whole observation of the real world.
+        describe: the exact call of an action, from the ports.
+        times: past restarts, for the prediction.
+    """
+    draft, state, now = _Draft(), RunState(run="plan"), seen.at
+    world, sequence = OptimisticWorld(seen=seen), 0
+    state = evolve(state, Record(run="plan", sequence=sequence, at=now, event=started))
+    for _ in range(_TURNS_A_NODE * (len(started.nodes) + 1)):
+        if state.phase is Phase.ENDED:
+            break
+        now += 1.0
+        decision = decide(state, world.at(now), now)
+        refusals = _refusals(decision)
+        if refusals:
+            passed = _pass_over(state, refusals, draft)
+            if passed is None:
+                break
+            state = passed
+            continue
+        state = _follow(state, decision.events, now, draft)
+        for action in decision.actions:
+            order, wave = len(draft.steps) + 1, state.wave.number if state.wave else state.waves_finished
+            draft.steps.append(
+                Step(
+                    wave=wave,
+                    order=order,
+                    target=action_target(action),
+                    action=action_name(action),
+                    detail=describe(action),
+                )
+            )
+            world = world.after(action)
+            state = _follow(state, (ActionConfirmed(action=action),), now, draft)
+    return _finished(started, seen, draft, times)
+
+
+def _refusals(decision: Decision) -> tuple[Hold, ...]:
+    """Holds of a decision, whether it waits on them or stands down because of them."""
+    if any(isinstance(event, StandingDown) for event in decision.events):
+        said = tuple(event for event in decision.events if isinstance(event, Hold))
+        reason = next(e.reason for e in decision.events if isinstance(e, StandingDown))
+        return said or (Hold(predicate="stand_down", subject="run", evidence=reason),)
+    return decision.holds
+
+
+def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> RunState | None:
+    """The state in which these holds are switched off; None when one of them cannot be."""
+    policy = state.policy
+    if policy is None:
+        return None
+    known = {(hold.predicate, hold.subject) for hold in draft.holds}
+    draft.holds += [hold for hold in refusals if (hold.predicate, hold.subject) not in known]
+    optional = {rule.name for rule in kind_of(policy.kind).predicates if rule.may_be_disabled}
+    if any(hold.predicate not in optional for hold in refusals):
+        return None
+    off = tuple(DisabledPredicate(name=hold.predicate, subject=hold.subject) for hold in refusals)
+    return replace(state, policy=replace(policy, disabled_predicates=(*policy.disabled_predicates, *off)))
+
+
+def _follow(state: RunState, events: tuple[Event, ...], now: Instant, draft: _Draft) -> RunState:
+    for event in events:
+        state = evolve(state, Record(run="plan", sequence=0, at=now, event=event))
+        if isinstance(event, WaveStarted):
+            draft.waves.append(event.wave)
+        elif isinstance(event, SettingChanged):
+            draft.settings.setdefault(event.key, (event.found, event.wanted))
+    return state
+
+
+def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: NodeTimes) -> Plan:
+    waves = tuple(
+        PlannedWave(
+            number=wave.number,
+            zone=wave.zone,
+            nodes=wave.nodes,
+            why=wave.why,
+            predicted=predict_wave(wave, times),
+        )
+        for wave in draft.waves
+    )
+    return Plan(
+        cluster=started.cluster,
+        kind=started.policy.kind,
+        version=started.version,
+        strategy=started.policy.strategy,
+        fingerprint=fingerprint(seen.cluster, started.policy, [wave.nodes for wave in draft.waves]),
+        waves=waves,
+        lower_bound_waves=None,
+        holds=tuple(draft.holds),
+        steps=tuple(draft.steps),
+        settings_changed=draft.settings,
+        predicted=total([wave.predicted for wave in waves]),
+    )
+
+
+def fingerprint(view: ClusterView | Unknown, policy: Policy, waves: object) -> str:
+    """What a plan stands on: the cluster, its members with zones and roles, the policy, the waves.
+
+    Not in it: lives of processes, places of shards, and all else that changes from minute to minute; the
+    gates look at those.
+    """
+    members = (
+        []
+        if isinstance(view, Unknown)
+        else sorted(
+            (n.name, n.node_id, sorted(r.value for r in n.roles), sorted(n.attributes.items()))
+            for n in view.nodes
+        )
+    )
+    uuid = None if isinstance(view, Unknown) else view.uuid
+    text = json.dumps([uuid, members, asdict(policy), waves], sort_keys=True, default=_plain)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: object) -> object:
+    """Sets in an order of their own, since theirs differs from process to process."""
+    return sorted(map(str, value)) if isinstance(value, frozenset) else str(value)

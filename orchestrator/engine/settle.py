@@ -1,0 +1,298 @@
+"""After a wave is back: allocation as it was found, recovery, and at the end everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.steps import (
+    LOOK_AGAIN,
+    QUICK_SECONDS,
+    RETRY_SECONDS,
+    Situation,
+    act,
+    note,
+    stand_down,
+    wait,
+)
+from orchestrator.errors import ExitCode
+from orchestrator.model.action import (
+    ClearVotingExclusions,
+    Moment,
+    Purpose,
+    RetryFailed,
+    RunHook,
+    SetReplicas,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.cluster import CopyState, ShardCopy
+from orchestrator.model.event import (
+    Event,
+    GoodReading,
+    NodeRecovered,
+    ReplicasRestored,
+    RunFinished,
+    SettingRestored,
+    VotingRestored,
+    WaveFinished,
+    node_phase,
+    run_phase,
+)
+from orchestrator.model.observation import Recovery
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.reading import Unknown
+from orchestrator.model.watch import CopiesActive
+
+ALLOCATION_ATTEMPTS: Final = 5
+"""`index.allocation.max_retries`: after so many failures in a row the cluster leaves a copy unassigned."""
+
+_RETRIES: Final = 3
+_RETRY_FAILED_SECONDS: Final = 30.0
+"""A copy that fails again needs a person, not a loop: few tries, far apart."""
+
+
+def owed(state: RunState, purpose: Purpose) -> tuple[SettingChange, ...]:
+    """Debts by purpose, in an order of their own: what withholds allocation goes first and apart."""
+    withholding = purpose is Purpose.REASSIGN
+    keys = [key for key in state.debts if (key in state.withheld) is withholding]
+    return tuple(state.debts[key] for key in sorted(keys, key=lambda key: (key[0].value, key[1])))
+
+
+def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
+    """Write what was found, read it back, and only then count it as restored; None when nothing is owed.
+
+    It is written even when the reading shows the found value already: an update in doubt may still wait in
+    the master's queue, and one that is confirmed after it proves that it does not. A value that is neither
+    ours nor the found one was set by somebody else meanwhile: theirs is left, and said so.
+    """
+    state, settings, now = situation.state, situation.seen.settings, situation.now
+    debts = owed(state, purpose)
+    if not debts:
+        return None
+    if not situation.fresh:
+        return LOOK_AGAIN
+    if isinstance(settings, Unknown):
+        return wait(now, f"settings to be readable: {settings.reason}")
+    ours = [debt for debt in debts if settings.at(debt.level, debt.key) in (debt.found, debt.wanted)]
+    foreign = [debt for debt in debts if debt not in ours]
+    if foreign:
+        note_ = "changed by somebody else meanwhile: left as it is now"
+        return note(
+            *(
+                SettingRestored(level=d.level, key=d.key, value=settings.at(d.level, d.key), note=note_)
+                for d in foreign
+            )
+        )
+    write = WriteSettings(changes=tuple(debt.undone() for debt in debts), purpose=purpose)
+    confirmed = [action for action in state.confirmed if isinstance(action, WriteSettings)]
+    written = {change for action in confirmed if action.purpose is purpose for change in action.changes}
+    back = [
+        debt for debt in debts if debt.undone() in written and settings.at(debt.level, debt.key) == debt.found
+    ]
+    if back:
+        return note(*(SettingRestored(level=debt.level, key=debt.key, value=debt.found) for debt in back))
+    failure = state.failure_of(write)
+    if failure and now - state.acted_at < RETRY_SECONDS:
+        return wait(now, f"settings to be put back: {failure.reason}", seconds=RETRY_SECONDS)
+    if write in state.confirmed and now - state.acted_at < RETRY_SECONDS:
+        return wait(now, "a reading that shows the settings put back", seconds=QUICK_SECONDS)
+    return act(write)
+
+
+def reassigned(situation: Situation) -> Decision:
+    """Allocation goes back; then wait until nothing is missing that was not missing before the run."""
+    state, policy, now = situation.state, situation.policy, situation.now
+    late = now - state.phase_since > policy.deadlines.recover
+    putting_back = put_back(situation, Purpose.REASSIGN)
+    if putting_back is not None:
+        if now - state.phase_since > policy.deadlines.rejoin:
+            return stand_down(state, "allocation could not be put back yet", Outcome.FAILED)
+        return putting_back
+    touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
+    if not touched:
+        return note(run_phase(state.phase, Phase.GATED))
+    if not situation.fresh:
+        return LOOK_AGAIN
+    view, health = situation.view, situation.seen.health
+    if view is None or isinstance(health, Unknown) or not health.settled:
+        missing: tuple[ShardCopy, ...] | None = None
+    else:
+        missing = situation.kind.missing(state, view)
+    if missing == ():
+        count = state.good_readings + 1
+        if count >= policy.settle_consecutive:
+            return note(run_phase(state.phase, Phase.SETTLED))
+        progress = (GoodReading(count=count),)
+        return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
+    if late:
+        names = (
+            ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5]) or "the cluster cannot be read"
+        )
+        return stand_down(
+            state, f"not recovered within {policy.deadlines.recover:.0f} s: {names}", Outcome.HELD
+        )
+    return _recovering(situation, missing)
+
+
+def _recovering(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> Decision:
+    state, now, view = situation.state, situation.now, situation.view
+    broken = (GoodReading(count=0, why="copies are missing"),) if state.good_readings else ()
+    if missing is None or view is None:
+        return wait(now, "a reading of the cluster", seconds=1.0, events=broken)
+    retrying = retry_given_up(situation, missing)
+    if retrying is not None:
+        return replace(retrying, events=(*broken, *retrying.events))
+    given_up = [copy for copy in missing if _given_up(copy)]
+    active = sum(copy.started for copy in view.copies)
+    what = f"{len(missing)} shard copies to recover"
+    if given_up:
+        first = given_up[0]
+        what += f"; {first.shard} failed {first.failed_attempts} times (ask _cluster/allocation/explain)"
+    return wait(now, what, cluster=CopiesActive(count=active + len(missing)), events=broken)
+
+
+def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
+    """Try copies again that the cluster has given up on, a few times a wave and far apart; None = not now."""
+    state = situation.state
+    wanted = any(_given_up(copy) for copy in missing)
+    if wanted and state.retries < _RETRIES and situation.now - state.retried_at > _RETRY_FAILED_SECONDS:
+        return act(RetryFailed())
+    return None
+
+
+def _given_up(copy: ShardCopy) -> bool:
+    return copy.state is CopyState.UNASSIGNED and copy.failed_attempts >= ALLOCATION_ATTEMPTS
+
+
+def hooks_owed(situation: Situation, nodes: Iterable[NodeProgress]) -> Iterator[RunHook]:
+    """`after_recovery` hooks of nodes that are to have them, which have neither run nor failed here."""
+    for node in nodes:
+        for number, hook in enumerate(situation.policy.hooks.after_recovery):
+            action = RunHook(node=node.name, moment=Moment.AFTER_RECOVERY, number=number, hook=hook)
+            if (action.moment.value, number) not in node.hooks_done and not situation.state.failure_of(
+                action
+            ):
+                yield action
+
+
+def depooled(node: NodeProgress) -> bool:
+    """Its `before_stop` ran and it is not down: what took it out of service is to be undone."""
+    ran = any(moment == Moment.BEFORE_STOP.value for moment, _ in node.hooks_done)
+    return ran and node.phase is not NodePhase.FAILED
+
+
+def settled(situation: Situation) -> Decision:
+    """The wave is back: its hooks, its figures, and on to the next or to the end."""
+    state, now = situation.state, situation.now
+    nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
+    hook = next(hooks_owed(situation, nodes), None)
+    if hook is not None:
+        return act(hook)
+    events: list[Event] = []
+    for node in nodes:
+        events.append(_figures(situation, node))
+        events.append(node_phase(node.name, node.phase, NodePhase.RECOVERED))
+    if state.wave:
+        seconds = now - (state.wave_since if state.wave_since is not None else now)
+        events.append(WaveFinished(number=state.wave.number, seconds=seconds))
+    hook_failure = next((f for f in state.failed if isinstance(f.action, RunHook)), None)
+    if hook_failure:
+        return stand_down(state, f"hook after_recovery: {hook_failure.reason}", Outcome.FAILED, *events)
+    return note(*events, run_phase(state.phase, Phase.GATED))
+
+
+def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
+    read = situation.seen.recoveries
+    seconds = situation.now - (node.stopped_at if node.stopped_at is not None else node.since)
+    if isinstance(read, Unknown):
+        return NodeRecovered(node=node.name, seconds=seconds)
+    here: list[Recovery] = [recovery for recovery in read if recovery.target == node.name]
+    return NodeRecovered(
+        node=node.name,
+        seconds=seconds,
+        bytes_reused=sum(recovery.bytes_reused for recovery in here),
+        bytes_copied=sum(recovery.bytes_copied for recovery in here),
+        operations_replayed=sum(recovery.operations_replayed for recovery in here),
+    )
+
+
+def restore_all(situation: Situation) -> Decision | None:
+    """Settings, exclusions and replicas as they were found; None when nothing is owed any more."""
+    for purpose in (Purpose.REASSIGN, Purpose.PUT_BACK):
+        putting_back = put_back(situation, purpose)
+        if putting_back is not None:
+            return putting_back
+    return restore_voting(situation) or _restore_replicas(situation)
+
+
+def restore_voting(situation: Situation) -> Decision | None:
+    """Clear the exclusions of ours, and see them gone; None when none is owed."""
+    state, view, now = situation.state, situation.view, situation.now
+    if not state.excluded:
+        return None
+    action = ClearVotingExclusions()
+    soon = now - state.acted_at < RETRY_SECONDS
+    if action in state.confirmed:
+        if situation.fresh and view is not None and not state.excluded & set(view.voting_exclusions):
+            return note(VotingRestored())
+        if soon:
+            return wait(now, "a reading without our voting exclusions", seconds=QUICK_SECONDS)
+    elif state.failure_of(action) and soon:
+        return wait(now, "voting exclusions to be cleared", seconds=RETRY_SECONDS)
+    return act(action)
+
+
+def _restore_replicas(situation: Situation) -> Decision | None:
+    """An added replica goes away only while all its copies are started: it may be the only good one.
+
+    As with settings, what was found is written even where the reading shows it: the update that added the
+    replica may be in doubt and still on its way. A number that is neither ours nor the found one was set by
+    somebody else meanwhile: theirs is left.
+    """
+    state, view, now = situation.state, situation.view, situation.now
+    for uuid, added in sorted(state.replicas.items()):
+        action = SetReplicas(index=added.index, index_uuid=uuid, found=added.wanted, wanted=added.found)
+        if view is None or not situation.fresh:
+            return wait(now, "a reading of the cluster", seconds=1.0)
+        index = next((index for index in view.indices if index.uuid == uuid), None)
+        if index is None or index.replicas not in (added.found, added.wanted):
+            return note(ReplicasRestored(index_uuid=uuid))
+        if index.replicas == added.found and action in state.confirmed:
+            return note(ReplicasRestored(index_uuid=uuid))
+        if index.replicas == added.wanted and not all(
+            c.started for c in view.copies if c.shard.index_uuid == uuid
+        ):
+            return wait(now, f"all copies of {added.index}, before its added replica goes away")
+        tried = state.failure_of(action) or action in state.confirmed
+        if tried and now - state.acted_at < RETRY_SECONDS:
+            return wait(now, f"the replica of {added.index} to be taken away", seconds=RETRY_SECONDS)
+        return act(action)
+    return None
+
+
+def finishing(situation: Situation) -> Decision:
+    """Every node is restarted: put everything back and end."""
+    state, now = situation.state, situation.now
+    restoring = restore_all(situation)
+    if restoring is not None:
+        if now - state.phase_since > situation.policy.deadlines.rejoin:
+            return stand_down(state, "settings could not be put back yet", Outcome.FAILED)
+        return restoring
+    hook = next(hooks_owed(situation, [n for n in state.nodes.values() if depooled(n)]), None)
+    if hook is not None:
+        return act(hook)
+    hook_failure = next((f for f in state.failed if isinstance(f.action, RunHook)), None)
+    if hook_failure:
+        return stand_down(state, f"hook after_recovery: {hook_failure.reason}", Outcome.FAILED)
+    skipped = [node.name for node in state.nodes.values() if node.phase is NodePhase.SKIPPED]
+    message = f"skipped: {', '.join(skipped)}" if skipped else ""
+    return note(
+        run_phase(state.phase, Phase.ENDED),
+        RunFinished(
+            outcome=Outcome.DONE, exit_code=int(ExitCode.DONE), seconds=now - state.started, message=message
+        ),
+    )

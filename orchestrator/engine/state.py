@@ -1,0 +1,175 @@
+"""The state of a run: a fold of its journal, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.model.action import Action, SettingChange
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
+from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.observation import Level
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.policy import Policy, Wave
+from orchestrator.model.reading import Instant
+
+SettingKey = tuple[Level, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProgress:
+    """One node of the run.
+
+    Attributes:
+        since: when it entered its phase, or a new process took the run up.
+        before: the life it had before its wave; None until the wave is chosen.
+        boot_before: its host's boot id then, where it could be read.
+        stopped_at: when its stop was first asked for in this wave.
+        asked: the stop or start of its phase was accepted by its host; False after a crash or in doubt.
+        asked_at: when it was last sent.
+        rebooted: a reboot was asked for (it counts as the start).
+        rescued: started at once because shards were left without a started copy.
+        starts: how often a start was asked for in this wave.
+        hooks_done: (moment, number) of hooks that ran, for which `after_recovery` may be owed.
+        failure: why it is FAILED, in one line.
+    """
+
+    name: NodeName
+    phase: NodePhase = NodePhase.PENDING
+    since: Instant = 0.0
+    before: Incarnation | None = None
+    boot_before: str | None = None
+    stopped_at: Instant | None = None
+    asked: bool = False
+    asked_at: Instant = 0.0
+    rebooted: bool = False
+    rescued: bool = False
+    starts: int = 0
+    hooks_done: frozenset[tuple[str, int]] = frozenset()
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Everything that a decision may know of the past.
+
+    Attributes:
+        started: when the run, or this attempt at it, began.
+        phase_since: when the phase was entered; every deadline counts from such a moment.
+        holding_since: when the run began to hold, None while nothing holds.
+        called_off_since: since when every wave was called off at its last reading; None once one stops.
+        nodes: every selected node, in the order of the run.
+        addresses: of the nodes' hosts, as they were when the run began.
+        wave: the wave in hand.
+        debts: settings changed and not yet put back, by level and key, with what was found first.
+        in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
+        confirmed: verbs that were confirmed since the phase was entered.
+        failed: verbs that failed since the phase was entered, the latest last.
+        acted_at: when the last verb was sent or its outcome recorded: an older reading is stale.
+        probed: a settings update that changes nothing was accepted; None before the first try.
+        withheld: the debts that withhold allocation.
+        withheld_since: when allocation was first withheld without having been put back since.
+        good_readings: in a row.
+        retries: `retry_failed` calls of this wave; `retried_at` the last of them.
+        paused: the run has paused before: a canary is looked at once, and then the run goes on to its end.
+        restoring: only a stand-down is wanted (`restore`, takeover).
+    """
+
+    run: str
+    started: Instant = 0.0
+    cluster: str = ""
+    cluster_uuid: str = ""
+    version: str = ""
+    policy: Policy | None = None
+    phase: Phase = Phase.PREPARING
+    phase_since: Instant = 0.0
+    holding_since: Instant | None = None
+    called_off_since: Instant | None = None
+    holds: tuple[Hold, ...] = ()
+    baseline: BaselineRecorded | None = None
+    nodes: Mapping[NodeName, NodeProgress] = field(default_factory=dict)
+    addresses: Mapping[NodeName, str] = field(default_factory=dict)
+    wave: Wave | None = None
+    wave_since: Instant | None = None
+    waves_finished: int = 0
+    debts: Mapping[SettingKey, SettingChange] = field(default_factory=dict)
+    replicas: Mapping[str, ReplicasAdded] = field(default_factory=dict)
+    excluded: frozenset[NodeName] = frozenset()
+    in_flight: tuple[Action, ...] = ()
+    confirmed: tuple[Action, ...] = ()
+    failed: tuple[ActionFailed, ...] = ()
+    acted_at: Instant = 0.0
+    probed: bool | None = None
+    withheld: frozenset[SettingKey] = frozenset()
+    withheld_since: Instant | None = None
+    good_readings: int = 0
+    retries: int = 0
+    retried_at: Instant = 0.0
+    request: Request = Request.NONE
+    requested_by: str = ""
+    stand_down_reason: str | None = None
+    stand_down_outcome: Outcome | None = None
+    second_failure: str | None = None
+    lease_lost: str | None = None
+    paused: bool = False
+    restoring: bool = False
+    outcome: Outcome | None = None
+    message: str = ""
+
+    @property
+    def wave_nodes(self) -> tuple[NodeProgress, ...]:
+        """Progress of the nodes of the wave in hand."""
+        return tuple(self.nodes[name] for name in self.wave.nodes) if self.wave else ()
+
+    @property
+    def in_hand(self) -> tuple[NodeProgress, ...]:
+        """Nodes that this run has touched and not finished: ours to bring up."""
+        return tuple(node for node in self.nodes.values() if node.phase in IN_HAND | {NodePhase.REJOINED})
+
+    @property
+    def recovered(self) -> int:
+        """Nodes that have had their restart, in whatever attempt at the run."""
+        return sum(node.phase is NodePhase.RECOVERED for node in self.nodes.values())
+
+    @property
+    def untouched(self) -> bool:
+        """Whether this run has changed nothing that would have to be put back or gone on with."""
+        return not (self.debts or self.replicas or self.excluded or self.waves_finished) and all(
+            node.phase is NodePhase.PENDING and not node.hooks_done for node in self.nodes.values()
+        )
+
+    def failure_of(self, action: Action) -> ActionFailed | None:
+        """How that verb failed since the phase was entered; None when it did not."""
+        return next((failed for failed in reversed(self.failed) if failed.action == action), None)
+
+    def lease_record(self, record: LeaseRecord) -> LeaseRecord:
+        """`record` brought up to this state: what another bastion must know to put the cluster back."""
+        return LeaseRecord(
+            epoch=record.epoch,
+            run=record.run,
+            owner=record.owner,
+            process=record.process,
+            started=record.started,
+            heartbeat=record.heartbeat,
+            debts=tuple(
+                self.debts[key] for key in sorted(self.debts, key=lambda key: (key[0].value, key[1]))
+            ),
+            replicas=tuple(self.replicas[uuid] for uuid in sorted(self.replicas)),
+            excluded=tuple(sorted(self.excluded)),
+            in_hand=tuple(
+                NodeInHand(
+                    node=node.name,
+                    incarnation=node.before or Incarnation(),
+                    address=self.addresses.get(node.name, ""),
+                )
+                for node in self.nodes.values()
+                if node.phase in IN_HAND
+            ),
+        )
+
+
+IN_HAND = frozenset(
+    {NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED, NodePhase.STARTING, NodePhase.FAILED}
+)
+"""Phases in which a node may be down because of us, so that a start is owed."""

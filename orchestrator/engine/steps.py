@@ -1,0 +1,125 @@
+"""Small pieces from which decisions are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.kinds.kind import KindOfCluster
+from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.model.action import Action
+from orchestrator.model.cluster import Node, NodeName
+from orchestrator.model.event import ActionSent, Event, Hold, StandingDown, run_phase
+from orchestrator.model.observation import ClusterView, Observation
+from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.model.watch import ClusterWatch, Watch
+
+POLL_SECONDS: Final = 2.0
+"""How long a decision listens before it looks again all the same: nothing that we wait for is older."""
+
+QUICK_SECONDS: Final = 0.2
+"""Between readings that must agree in a row: far enough apart to be different ones."""
+
+RETRY_SECONDS: Final = 5.0
+"""Before a verb that was refused or is in doubt is sent again."""
+
+GRACE_SECONDS: Final = 3.0
+"""A service manager may show the state of before a verb for a moment after it has accepted the verb."""
+
+
+DOUBT_SECONDS: Final = 30.0
+"""A stop whose connection was lost may reach a slow host later: until then it may still be done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that a step of a decision needs."""
+
+    state: RunState
+    policy: Policy
+    kind: KindOfCluster
+    seen: Observation
+    now: Instant
+
+    @property
+    def view(self) -> ClusterView | None:
+        """The cluster state if it is known *and* a master stands behind it, else None."""
+        view = self.seen.cluster
+        return None if isinstance(view, Unknown) or view.master is None else view
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the reading was begun after the last thing we did."""
+        return self.seen.at >= self.state.acted_at
+
+    def member(self, name: NodeName) -> Node | None:
+        """The node as the master lists it; None when it is away or nobody knows."""
+        return self.view.node(name) if self.view else None
+
+    def reborn(self, node: NodeProgress) -> bool:
+        """Whether the node is in the cluster in another life than before its wave (for a reboot: boot)."""
+        member = self.member(node.name)
+        if member is None or node.before is None or not member.incarnation.differs_from(node.before):
+            return False
+        return not self.policy.reboot or self.rebooted(node)
+
+    def rebooted(self, node: NodeProgress) -> bool:
+        """Whether the node's host provably has another boot id than before its wave."""
+        host = self.seen.host(node.name)
+        return (
+            not isinstance(host, Unknown)
+            and None not in (host.boot_id, node.boot_before)
+            and (host.boot_id != node.boot_before)
+        )
+
+    def same_life(self, node: NodeProgress) -> bool:
+        """Whether the node is in the cluster in the very life that it had before its wave."""
+        member = self.member(node.name)
+        return member is not None and member.incarnation == node.before
+
+    def never_stopped(self, node: NodeProgress) -> bool:
+        """Whether a stop in doubt can be taken as not done: the same life, long after it was asked for."""
+        return self.now - node.since > DOUBT_SECONDS and self.same_life(node)
+
+
+def act(*actions: Action, events: Iterable[Event] = ()) -> Decision:
+    """Commit these events, then do these things."""
+    sent = tuple(ActionSent(action=action) for action in actions)
+    return Decision(events=(*events, *sent), actions=actions)
+
+
+def note(*events: Event) -> Decision:
+    """Commit these events, then decide again."""
+    return Decision(events=events)
+
+
+LOOK_AGAIN: Final = Decision()
+"""The reading is older than what we did: read again at once."""
+
+
+def wait(
+    now: Instant,
+    for_people: str,
+    *,
+    seconds: Seconds = POLL_SECONDS,
+    cluster: ClusterWatch | None = None,
+    services: Iterable[NodeName] = (),
+    holds: tuple[Hold, ...] = (),
+    events: tuple[Event, ...] = (),
+) -> Decision:
+    """Listen at most so long, then look again."""
+    watch = Watch(until=now + seconds, cluster=cluster, services=frozenset(services), for_people=for_people)
+    return Decision(events=events, holds=holds, watch=watch)
+
+
+def stand_down(state: RunState, reason: str, outcome: Outcome, *events: Event) -> Decision:
+    """Give up for now: everything is put back as it was found, and the run can be resumed."""
+    return note(
+        *events,
+        StandingDown(reason=reason, outcome=outcome),
+        run_phase(state.phase, Phase.STANDING_DOWN, why=reason),
+    )

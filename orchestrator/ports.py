@@ -1,0 +1,183 @@
+"""What the runtime asks of the world. Real adapters and the simulation implement the same protocols.
+
+Faults of the world come back as data (`Unknown`, `Refused`, `InDoubt`); a port raises only for defects.
+Every method returns within a bounded time of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import ActionResult, ClusterAction, HostAction
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, Record
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import (
+    Activity,
+    ClusterView,
+    Disk,
+    HealthView,
+    HostView,
+    LeaseView,
+    Look,
+    Recovery,
+    SettingsView,
+)
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
+from orchestrator.model.watch import ClusterWatch, Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReadings:
+    """What a cluster port read; the parts nobody asked for stay `NOT_READ`."""
+
+    cluster: Reading[ClusterView] = NOT_READ
+    settings: Reading[SettingsView] = NOT_READ
+    health: Reading[HealthView] = NOT_READ
+    recoveries: Reading[tuple[Recovery, ...]] = NOT_READ
+    activity: Reading[Activity] = NOT_READ
+    disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
+
+
+class Clock(Protocol):
+    """Time as the core is told it."""
+
+    def now(self) -> Instant:
+        """Seconds since the epoch; never goes back within a process, whatever the system clock does."""
+        ...
+
+    def wait(self, seconds: Seconds) -> None:
+        """Return after so long, or at once when a request or a signal comes in."""
+        ...
+
+
+class ClusterPort(Protocol):
+    """How the cluster is read and told."""
+
+    def observe(self, look: Collection[Look]) -> ClusterReadings:
+        """Read the parts asked for, in as few calls as will do."""
+        ...
+
+    def perform(self, action: ClusterAction) -> ActionResult:
+        """Do it once, with retries only where nothing can have been done."""
+        ...
+
+    def describe(self, action: ClusterAction) -> str:
+        """The exact call, as `PUT /_cluster/settings {…}`; free of secrets."""
+        ...
+
+    def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
+        """Long-poll until what is watched for seems to hold (True) or the time is out (False).
+
+        A hint to look again, never proof. Returns early on a lost connection.
+        """
+        ...
+
+    def avoid(self, nodes: Collection[NodeName]) -> None:
+        """Send nothing to these nodes from now on: they go down or are down."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back."""
+        ...
+
+
+class HostPort(Protocol):
+    """How the nodes' machines are reached and changed. Thread-safe: hosts are worked on in parallel."""
+
+    def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
+        """Read each node's service and host, in parallel; with `rights`, try sudo too."""
+        ...
+
+    def perform(self, action: HostAction) -> ActionResult:
+        """Do it; a stop or a start is only asked for, and its progress is read by `observe`."""
+        ...
+
+    def describe(self, action: HostAction) -> str:
+        """The exact command line; free of secrets."""
+        ...
+
+    def watch(self, nodes: Collection[NodeName], timeout: Seconds) -> bool:
+        """Return True as soon as the service of one of them changed its state, False at the time-out."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class Listener(Protocol):
+    """Waits, as a decision asks for it."""
+
+    def listen(self, watch: Watch) -> None:
+        """Return when something seems to have happened, at a request, or at `watch.until`."""
+        ...
+
+
+class LeasePort(Protocol):
+    """The lease in the cluster. The state database has a lease of its own beside it."""
+
+    def read(self) -> Reading[LeaseRecord | None]:
+        """The record with the highest epoch; None when there is none."""
+        ...
+
+    def create(self, record: LeaseRecord) -> ActionResult:
+        """Create that epoch; `Refused` when somebody else was first."""
+        ...
+
+    def write(self, record: LeaseRecord) -> ActionResult:
+        """Replace the record of our own epoch; `Refused` when it is ours no more (a higher epoch stands)."""
+        ...
+
+    def remove(self, epoch: int) -> ActionResult:
+        """Remove every record up to this epoch; what is gone already is done."""
+        ...
+
+
+class LeaseKeeper(Protocol):
+    """Our hold on the lease during a run: heartbeat, record, loss."""
+
+    def view(self) -> LeaseView:
+        """What is known of it now."""
+        ...
+
+    def publish(self, state: RunState) -> ActionResult:
+        """Bring the record in the cluster up to this state, if it differs; before the state is acted on."""
+        ...
+
+
+class Journal(Protocol):
+    """The record of a run: append only."""
+
+    def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
+        """Commit all of them in one durable transaction.
+
+        Raises:
+            JournalError: nothing of them is written, and nothing may be done on their strength.
+        """
+        ...
+
+    def request(self) -> Request:
+        """The strongest request that another terminal has left for this run."""
+        ...
+
+
+class Reporter(Protocol):
+    """Whoever watches: terminal, lines, JSON, notifications."""
+
+    def events(self, records: Sequence[Record]) -> None:
+        """These were committed."""
+        ...
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """A decision was made on this state; what it waits for is in it."""
+        ...
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """The run has ended."""
+        ...
