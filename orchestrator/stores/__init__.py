@@ -1,0 +1,1 @@
+"""How each kind of cluster is read and told."""

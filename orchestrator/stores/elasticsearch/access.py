@@ -1,0 +1,126 @@
+"""How a cluster is reached: endpoints, credentials, TLS and the limits of a request."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from orchestrator.errors import ConfigError
+
+_PUBLISHED: Final = re.compile(r"(?:(?P<name>[^/]+)/)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<port>\d+)")
+"""`127.0.0.1:9200`, `[::1]:9200`, or `es1.example.org/10.1.0.1:9200` where a name was published."""
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a request needs besides its own content.
+
+    Attributes:
+        endpoints: URLs of nodes, in the order of preference.
+        api_key: the encoded form (`id:key` in base 64).
+        username: for basic authentication; goes with `password`.
+        ca: file of the certificates that are trusted; the system's otherwise.
+        verify: whether certificates are checked at all.
+        client_cert: file of our own certificate; `client_key` unless it holds the key too.
+        fingerprint: SHA-256 of the certificate that is trusted, in hexadecimal; replaces the check by `ca`.
+    """
+
+    endpoints: tuple[str, ...]
+    api_key: str | None = field(default=None, repr=False)
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    verify: bool = True
+    client_cert: str | None = None
+    client_key: str | None = None
+    fingerprint: str | None = None
+
+    @property
+    def credentials(self) -> str:
+        """Which credentials these are, for people; never what they are."""
+        if self.api_key is not None:
+            return "the API key"
+        return f"user {self.username}" if self.username is not None else "no credentials"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one request. Nothing waits longer, whatever the other side does.
+
+    Attributes:
+        connect: seconds to connect, TLS included.
+        silence: seconds between two bytes of an answer.
+        answer: seconds for a whole answer; a trickle ends here.
+        elected_master: seconds that the asked node itself looks for a master. Waiting for an election belongs
+            to whoever decides, so this is short.
+        answer_bytes: size of an answer; a hundred thousand shards take some 100 MB unfiltered.
+        attempts: how often a request is tried in all, where trying again is harmless.
+    """
+
+    connect: float = 5.0
+    silence: float = 20.0
+    answer: float = 60.0
+    elected_master: float = 5.0
+    answer_bytes: int = 512 * 1024 * 1024
+    attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Endpoint:
+    """A place that HTTP requests go to."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+
+    @property
+    def url(self) -> str:
+        """The URL without user information, which is never kept here."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """What is compared with a node's published address."""
+        return (self.host, self.port)
+
+
+def parse_endpoint(url: str) -> Endpoint:
+    """Read an endpoint as the user wrote it.
+
+    Raises:
+        ConfigError: it is no http(s) URL, or it holds a user or a password.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is not a URL: {error}", key="endpoints") from error
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        raise ConfigError(f"{url!r} must be like https://host:9200", key="endpoints")
+    if parts.username is not None:
+        raise ConfigError(
+            f"credentials belong under `auth`, not in the URL of {parts.hostname}", key="endpoints"
+        )
+    return Endpoint(
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=port if port is not None else _DEFAULT_PORTS[parts.scheme],
+        path=parts.path.rstrip("/"),
+    )
+
+
+def published_places(address: str) -> tuple[tuple[str, int], ...]:
+    """Host and port of a node's `http.publish_address`, the name first; empty if unreadable.
+
+    The form with a name (`es1.example.org/10.1.0.1:9200`) is there since Elasticsearch 7.0.
+    """
+    match = _PUBLISHED.fullmatch(address)
+    if match is None:
+        return ()
+    hosts = [match["name"], match["host"].strip("[]")]
+    return tuple((host.lower(), int(match["port"])) for host in hosts if host)

@@ -1,0 +1,205 @@
+"""Telling a cluster: each verb as the one request that it is, and what the answer to it means.
+
+`describe` and `perform` are made from the same requests, so that a plan shows what will be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+from orchestrator.model.action import (
+    ActionResult,
+    ClearVotingExclusions,
+    ClusterAction,
+    Done,
+    ExcludeFromVoting,
+    Flush,
+    InDoubt,
+    ProbeSettings,
+    Refused,
+    RetryFailed,
+    SetReplicas,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.observation import Level
+from orchestrator.model.reading import Unknown
+from orchestrator.stores.elasticsearch import calls
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.faults import Answer, Fault
+from orchestrator.stores.elasticsearch.parse import parse_archived
+from orchestrator.stores.elasticsearch.parse_cluster import parse_index_uuids
+from orchestrator.stores.elasticsearch.request import Request, quoted
+
+UPDATE_SECONDS: Final = 30.0
+"""How long a change of the cluster state may wait in the master's queue, and for the nodes to apply it."""
+FLUSH_SECONDS: Final = 120.0
+"""A flush writes what memory holds, on every shard; only the speed of recovery depends on its end."""
+PROBE_KEY: Final = "logger.orchestrate.settings-probe"
+"""Taken away by the probe, where it never stood. Any name under `logger.` is a setting since 5.0, and one
+that nobody else uses cannot be changed by somebody else in between, as a real setting could."""
+
+
+def request_for(action: ClusterAction, dialect: Dialect) -> Request:
+    """The request that does it."""
+    waits = {dialect.master_timeout: calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
+    silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
+    match action:
+        case ProbeSettings():
+            body: Any = {"persistent": {PROBE_KEY: None}}
+            return Request(method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence)
+        case WriteSettings(changes=changes):
+            body = settings_body(changes)
+            return Request(method="PUT", path="/_cluster/settings", params=waits, body=body, silence=silence)
+        case Flush():
+            return Request(
+                method="POST",
+                path="/_flush",
+                params={
+                    "wait_if_ongoing": "true",
+                    "ignore_unavailable": "true",
+                    "expand_wildcards": "open,hidden",
+                },
+                silence=FLUSH_SECONDS,
+            )
+        case RetryFailed():
+            return Request(
+                method="POST",
+                path="/_cluster/reroute",
+                params={"retry_failed": "true", "metric": "none"} | waits,
+                silence=silence,
+            )
+        case SetReplicas(index=index, wanted=wanted):
+            return Request(
+                method="PUT",
+                path=f"/{quoted(index)}/_settings",
+                params={"expand_wildcards": "none"} | waits,
+                body={"index": {"number_of_replicas": wanted}},
+                silence=silence,
+            )
+        case ExcludeFromVoting(node=node):
+            return Request(
+                method="POST",
+                path="/_cluster/voting_config_exclusions",
+                params={"node_names": node, "timeout": calls.seconds(UPDATE_SECONDS)},
+                silence=silence,
+            )
+        case ClearVotingExclusions():
+            return Request(
+                method="DELETE",
+                path="/_cluster/voting_config_exclusions",
+                params={"wait_for_removal": "false"},
+                silence=silence,
+            )
+        case _:
+            assert_never(action)
+
+
+def settings_body(changes: Sequence[SettingChange]) -> dict[str, dict[str, Any]]:
+    """One update of both levels. JSON null takes a setting away, which is apart from any value."""
+    body: dict[str, dict[str, Any]] = {}
+    for level in (Level.PERSISTENT, Level.TRANSIENT):
+        values = {
+            change.key: list(change.wanted) if isinstance(change.wanted, tuple) else change.wanted
+            for change in changes
+            if change.level is level
+        }
+        if values:
+            body[level.value] = values
+    return body
+
+
+def perform(client: ElasticsearchClient, action: ClusterAction) -> ActionResult:
+    """Do it, once."""
+    dialect = client.dialect()
+    if isinstance(dialect, Fault):
+        return Refused(reason=dialect.reason)
+    if isinstance(action, WriteSettings) and not action.changes:
+        return Done()  # the server refuses an empty update
+    if isinstance(action, ProbeSettings):
+        blocked = _archived(client, dialect)
+        if blocked is not None:
+            return blocked
+    if isinstance(action, SetReplicas):
+        settled = _index_gone(client, dialect, action)
+        if settled is not None:
+            return settled
+    return outcome_of(action, client.write(request_for(action, dialect)))
+
+
+def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
+    """Refused if there are archived settings, which fail every update that changes something at their level.
+
+    An update that changes nothing passes beside them (seen on 8.19), so they are looked for. Issues:
+    elastic/elasticsearch#61175, opensearch-project/OpenSearch#8714 and #18515.
+    """
+    read = client.read(calls.levels(dialect, client.limits))
+    names = parse_archived(read.body) if isinstance(read, Answer) else Unknown(reason=read.reason)
+    if isinstance(names, Unknown):
+        return Refused(reason=names.reason)
+    if not names:
+        return None
+    repair = 'PUT /_cluster/settings {"persistent": {"archived.*": null}, "transient": {"archived.*": null}}'
+    return Refused(
+        reason=f"archived settings block every update: {', '.join(names)}; look at them, then take them away "
+        f"with {repair}"
+    )
+
+
+def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: SetReplicas) -> ActionResult | None:
+    """Done if the index is gone; None when the one that is there is ours to change.
+
+    An index of the same name with another uuid is another index. Between this reading and the write somebody
+    may still replace it: the server takes names alone, so that gap can only be kept short.
+    """
+    read = client.read(calls.index_uuids(dialect, client.limits, [action.index]))
+    if isinstance(read, Fault):
+        return Refused(
+            reason=f"whether index {action.index} is still the same could not be read: {read.reason}"
+        )
+    uuids = parse_index_uuids(read.body)
+    if isinstance(uuids, Unknown):
+        return Refused(reason=uuids.reason)
+    found = uuids.get(action.index)
+    if found == action.index_uuid:
+        return None
+    why = "is gone" if found is None else f"is another one by now ({found} instead of {action.index_uuid})"
+    return Done(output=f"index {action.index} {why}: left alone")
+
+
+def outcome_of(action: ClusterAction, outcome: Answer | Fault) -> ActionResult:
+    """What an answer means for who asked for the action."""
+    if isinstance(outcome, Fault):
+        if isinstance(action, SetReplicas) and outcome.error_type == "index_not_found_exception":
+            return Done(output=f"index {action.index} is gone")
+        return Refused(reason=outcome.reason) if outcome.nothing_done else InDoubt(reason=outcome.reason)
+    body = outcome.body
+    match action:
+        case ProbeSettings() | WriteSettings() | RetryFailed() | SetReplicas():
+            return _acknowledged(body)
+        case Flush():
+            return _flushed(body)
+        case ExcludeFromVoting() | ClearVotingExclusions():
+            return Done()  # an empty answer, sent when it is done
+        case _:
+            assert_never(action)
+
+
+def _acknowledged(body: Any) -> ActionResult:
+    if isinstance(body, dict) and body.get("acknowledged") is True:
+        return Done()
+    if isinstance(body, dict) and body.get("acknowledged") is False:
+        return InDoubt(reason="the change was accepted, but not every node has confirmed it in time")
+    return InDoubt(reason=f"the answer does not say whether it was done: {str(body)[:200]}")
+
+
+def _flushed(body: Any) -> ActionResult:
+    """A flush that missed shards is done: what was not flushed is replayed, which takes longer, no more."""
+    match body:
+        case {"_shards": {"total": int(total), "successful": int(successful), "failed": int(failed)}}:
+            missed = f", {failed} failed" if failed else ""
+            return Done(output=f"{successful} of {total} copies flushed{missed}")
+        case _:
+            return InDoubt(reason=f"the answer does not say what was flushed: {str(body)[:200]}")

@@ -1,0 +1,133 @@
+"""Every read that is made of a cluster, as requests. One place to see what is asked and with which filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.model.reading import Seconds
+from orchestrator.stores.elasticsearch.access import Limits
+from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.parse import RECOVERY_FIELDS, SNAPSHOT_FIELDS, TASK_ACTIONS
+from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
+from orchestrator.stores.elasticsearch.parse_disks import DISK_FIELDS
+from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
+
+LANGUID_SECONDS: Final = 5.0
+"""How long health may wait for the master's queue to drain; after that it says so (`timed_out`)."""
+ANSWER_MARGIN_SECONDS: Final = 10.0
+"""A server's own time-out must come first, so that it is an answer and not a lost connection."""
+_DEFAULTS: Final = (
+    r"defaults.cluster\.routing\.allocation\.awareness*",
+    r"defaults.cluster\.routing\.allocation\.disk*",
+    r"defaults.cluster\.routing\.allocation\.enable",
+    r"defaults.cluster\.routing\.allocation\.exclude*",
+    r"defaults.cluster\.routing\.allocation\.node_*",
+    r"defaults.cluster\.routing\.rebalance\.enable",
+    r"defaults.indices\.recovery\.max_bytes_per_sec",
+)
+"""Dots are parts of a flat setting's name: escaped in a filter (seen on 8.19, 9.1 and OpenSearch 2.19)."""
+
+
+def seconds(value: Seconds) -> str:
+    """A time as the server takes it."""
+    milliseconds = round(value * 1000)
+    return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
+
+
+def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
+    """Members, metadata and routing, and the snapshots under way if asked."""
+    metrics = "master_node,nodes,metadata,routing_table,version" + (",customs" if with_snapshots else "")
+    fields = STATE_FIELDS + (SNAPSHOT_FIELDS if with_snapshots else ())
+    return get(
+        f"/_cluster/state/{metrics}",
+        params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*dict.fromkeys(fields)),
+    )
+
+
+def snapshots(dialect: Dialect, limits: Limits) -> Request:
+    """The snapshots under way alone."""
+    return get(
+        "/_cluster/state/customs",
+        params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*SNAPSHOT_FIELDS),
+    )
+
+
+def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
+    """Uuids of some indices; those that are gone are left out."""
+    return get(
+        f"/_cluster/state/metadata/{','.join(quoted(name) for name in names)}",
+        params={
+            dialect.master_timeout: seconds(limits.elected_master),
+            "ignore_unavailable": "true",
+            "expand_wildcards": "none",
+        }
+        | filtered("cluster_name", "metadata.indices.*.settings.index.uuid"),
+    )
+
+
+def lives(node_ids: Sequence[str]) -> Request:
+    """What nodes say of themselves."""
+    return get(
+        f"/_nodes/{','.join(quoted(each) for each in node_ids)}/jvm,http",
+        params={"timeout": "5s"}
+        | filtered(
+            "nodes.*.name",
+            "nodes.*.roles",
+            "nodes.*.version",
+            "nodes.*.jvm.start_time_in_millis",
+            "nodes.*.http.publish_address",
+        ),
+    )
+
+
+def settings(dialect: Dialect, limits: Limits) -> Request:
+    """Cluster settings at both levels, and the files' and defaults for the keys that we ask about."""
+    return get(
+        "/_cluster/settings",
+        params={
+            "flat_settings": "true",
+            "include_defaults": "true",
+            dialect.master_timeout: seconds(limits.elected_master),
+        }
+        | filtered("persistent", "transient", *_DEFAULTS),
+    )
+
+
+def levels(dialect: Dialect, limits: Limits) -> Request:
+    """Cluster settings at both levels alone."""
+    return get(
+        "/_cluster/settings",
+        params={"flat_settings": "true", dialect.master_timeout: seconds(limits.elected_master)}
+        | filtered("persistent", "transient"),
+    )
+
+
+def health(dialect: Dialect) -> Request:
+    """The cluster's summary after everything that waits in the master's queue."""
+    return get(
+        "/_cluster/health",
+        params={
+            "wait_for_events": "languid",
+            "timeout": seconds(LANGUID_SECONDS),
+            dialect.master_timeout: seconds(LANGUID_SECONDS),
+        },
+        accept=frozenset({408}),
+        silence=LANGUID_SECONDS + ANSWER_MARGIN_SECONDS,
+    )
+
+
+def recoveries(*, active_only: bool) -> Request:
+    """Recoveries under way, or all that the nodes remember."""
+    only = {"active_only": "true"} if active_only else {}
+    return get("/_recovery", params=only | filtered(*RECOVERY_FIELDS))
+
+
+def tasks() -> Request:
+    """Force-merges and reindexes by node. Unfiltered: an empty answer must be told from none."""
+    return get("/_tasks", params={"actions": TASK_ACTIONS, "timeout": "5s"})
+
+
+def disks() -> Request:
+    """Data paths of every node."""
+    return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DISK_FIELDS))

@@ -1,0 +1,60 @@
+"""The port to an Elasticsearch or OpenSearch cluster: reading, acting, listening."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from orchestrator.model.action import ActionResult, ClusterAction
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Look
+from orchestrator.model.reading import Seconds
+from orchestrator.model.watch import ClusterWatch
+from orchestrator.ports import ClusterReadings
+from orchestrator.stores.elasticsearch.act import perform, request_for
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.faults import Fault
+from orchestrator.stores.elasticsearch.observe import Observer
+from orchestrator.stores.elasticsearch.watch import watch_for
+
+
+class ElasticsearchCluster:
+    """`ClusterPort` over HTTP.
+
+    Args:
+        client: the way to the cluster; the lease shares it.
+    """
+
+    def __init__(self, client: ElasticsearchClient) -> None:
+        self._client = client
+        self._observer = Observer(client)
+        self._restarted: frozenset[NodeName] = frozenset()
+
+    def observe(self, look: Collection[Look]) -> ClusterReadings:
+        """Read the parts asked for. Finished recoveries are told of nodes that were avoided at some time."""
+        return self._observer.observe(look, restarted=self._restarted)
+
+    def perform(self, action: ClusterAction) -> ActionResult:
+        """Do it once, with retries only where nothing can have been done."""
+        return perform(self._client, action)
+
+    def describe(self, action: ClusterAction) -> str:
+        """The exact call on one line.
+
+        When the cluster cannot be asked what it is, the call is shown as the newest takes it.
+        """
+        dialect = self._client.dialect()
+        return str(request_for(action, Dialect(family="") if isinstance(dialect, Fault) else dialect))
+
+    def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
+        """Long-poll until it seems to hold (True) or the time is out or the connection lost (False)."""
+        return watch_for(self._client, watch, timeout)
+
+    def avoid(self, nodes: Collection[NodeName]) -> None:
+        """Send nothing to these nodes from now on: they go down or are down."""
+        self._restarted |= frozenset(nodes)
+        self._client.avoid(nodes)
+
+    def close(self) -> None:
+        """Give connections back."""
+        self._client.close()

@@ -1,0 +1,179 @@
+"""One endpoint: its connections, what answers there, and one exchange of a request and an answer."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from elastic_transport import TransportError
+from elasticsearch import ApiError, Elasticsearch
+
+from orchestrator.errors import ConfigError
+from orchestrator.model.cluster import NodeName
+from orchestrator.ports import Clock
+from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits
+from orchestrator.stores.elasticsearch.dialect import ELASTICSEARCH, OPENSEARCH, parse_version
+from orchestrator.stores.elasticsearch.faults import Answer, Fault, error_fault, transport_fault
+from orchestrator.stores.elasticsearch.fields import Malformed, mapping, text, within
+from orchestrator.stores.elasticsearch.request import Request, filtered, get
+from orchestrator.stores.elasticsearch.transport import SAID_PRODUCT, PlainTransport, Traffic, limited_node
+
+_PROBE: Final = get(
+    "/_nodes/_local/http",
+    params=filtered(
+        "cluster_name",
+        "nodes.*.name",
+        "nodes.*.version",
+        "nodes.*.build_type",
+        "nodes.*.http.publish_address",
+    ),
+)
+"""Not `GET /`: that handler is a module's on 8 and 9, and a setting makes OpenSearch lie there."""
+_FIRST_ERROR_STATUS: Final = 300
+_FIRST_OWN_MAJOR: Final = 4
+"""OpenSearch numbers 1 to 3 meet Elasticsearch's of old; there never was an Elasticsearch 3 or 4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What answers at an endpoint.
+
+    Attributes:
+        address: its `http.publish_address`, None when it does not tell.
+    """
+
+    distribution: str
+    version: str
+    name: NodeName
+    address: str | None = None
+
+
+class Connection:
+    """The way to one endpoint. Safe to share between threads.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used.
+    """
+
+    def __init__(
+        self, access: Access, endpoint: Endpoint, *, traffic: Traffic, limits: Limits, clock: Clock
+    ) -> None:
+        self.endpoint = endpoint
+        self._credentials = access.credentials
+        options: dict[str, Any] = {}
+        if access.api_key is not None:
+            options["api_key"] = access.api_key
+        elif access.username is not None:
+            options["basic_auth"] = (access.username, access.password or "")
+        if endpoint.scheme == "https":
+            options |= _tls(access)
+        self._client = Elasticsearch(
+            [endpoint.url],
+            transport_class=PlainTransport,
+            node_class=limited_node(traffic, limits, clock.now),
+            max_retries=0,
+            retry_on_timeout=False,
+            sniff_on_start=False,
+            sniff_on_node_failure=False,
+            **options,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def exchange(self, request: Request) -> Answer | Fault:
+        """Send one request, once."""
+        outcome = self._exchange(request)
+        return outcome if isinstance(outcome, Fault) else outcome[0]
+
+    def probe(self) -> Server | Fault:
+        """Ask what answers here."""
+        outcome = self._exchange(_PROBE)
+        if isinstance(outcome, Fault):
+            return outcome
+        answer, said = outcome
+        try:
+            return parse_server(answer.body, said)
+        except (Malformed, ValueError) as error:
+            reason = f"{self.endpoint.url} answers, but is neither Elasticsearch nor OpenSearch ({error})"
+            return Fault(reason=reason, nothing_done=True, elsewhere=True)
+
+    def _exchange(self, request: Request) -> tuple[Answer, str] | Fault:
+        client = self._client
+        if request.silence is not None:
+            client = client.options(request_timeout=request.silence)
+        try:
+            response = client.perform_request(request.method, request.target, body=request.body)
+            meta, body = response.meta, response.body
+        except ApiError as error:
+            meta, body = error.meta, error.body
+        except TransportError as error:
+            return transport_fault(error, url=self.endpoint.url)
+        if meta.status >= _FIRST_ERROR_STATUS and meta.status not in request.accept:
+            return error_fault(
+                meta.status,
+                body,
+                url=self.endpoint.url,
+                call=f"{request.method} {request.path}",
+                credentials=self._credentials,
+            )
+        return Answer(status=meta.status, body=body), meta.headers.get(SAID_PRODUCT) or ""
+
+
+def _tls(access: Access) -> dict[str, Any]:
+    """The client's options for TLS. Files are tried now: the client would find out at its first request.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    options: dict[str, Any] = {"verify_certs": access.verify, "ssl_show_warn": False}
+    if access.fingerprint is not None:
+        options["ssl_assert_fingerprint"] = access.fingerprint
+    elif access.ca is not None and access.verify:
+        with _naming("tls.ca", access.ca):
+            ssl.create_default_context(cafile=access.ca)
+        options["ca_certs"] = access.ca
+    if access.client_cert is not None:
+        with _naming("tls.client_cert", access.client_cert):
+            ssl.create_default_context().load_cert_chain(access.client_cert, access.client_key)
+        options["client_cert"] = access.client_cert
+        options["client_key"] = access.client_key or access.client_cert
+    return options
+
+
+@contextmanager
+def _naming(key: str, file: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(f"{file} cannot be used: {error}", key=key) from error
+
+
+def parse_server(body: Any, said_product: str) -> Server:
+    """What answered the probe.
+
+    Elasticsearch says so in a header since 7.14. Without it, numbers from 4 on are an older Elasticsearch;
+    1 to 3 are OpenSearch if the node tells its `build_type`, which Elasticsearch does since 6.
+
+    Raises:
+        Malformed: that is not what a node answers.
+        ValueError: the version is no version.
+    """
+    nodes = list(mapping(within(body, "nodes"), "nodes").values())
+    if len(nodes) != 1:
+        raise Malformed(f"{len(nodes)} nodes say that they answered")
+    node = mapping(nodes[0], "the node")
+    version = text(node.get("version"), "version")
+    major, _, _ = parse_version(version)
+    elastic = said_product == "Elasticsearch" or major >= _FIRST_OWN_MAJOR or node.get("build_type") is None
+    address = within(node, "http", "publish_address")
+    return Server(
+        distribution=ELASTICSEARCH if elastic else OPENSEARCH,
+        version=version,
+        name=NodeName(text(node.get("name"), "name")),
+        address=address if isinstance(address, str) else None,
+    )

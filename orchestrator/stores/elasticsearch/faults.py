@@ -1,0 +1,192 @@
+"""What can go wrong with a request, in words that say what to do, and whether anything may have been done."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import urllib3
+from elastic_transport import ConnectionTimeout, SerializationError, TlsError
+
+ROLE_PAGE: Final = "docs/reference/elasticsearch-role.yml"
+_LONGEST_REASON: Final = 400
+_REFUSING: Final = range(400, 500)
+_MAY_HAVE_BEEN_DONE: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT})
+"""Client errors that do not say that nothing was done. 408 is also what a wait that ran out answers with."""
+_NOTHING_DONE_TYPES: Final = frozenset({"cluster_block_exception", "circuit_breaking_exception"})
+"""Errors with a status of 500 and above that are raised before anything is done."""
+_WORTH_ANOTHER_TRY: Final = frozenset(
+    {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the server said, when that is no error for who asked.
+
+    Attributes:
+        node: name of the node that was asked, where it is known.
+    """
+
+    status: int
+    body: Any
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A request that came to nothing.
+
+    Attributes:
+        reason: one line: what, where, what to do.
+        nothing_done: certainly. Otherwise only a reading tells.
+        elsewhere: another endpoint, or the same a moment later, may do better.
+        status: HTTP's, None when there was no answer.
+        error_type: the server's name for it, such as `index_not_found_exception`.
+    """
+
+    reason: str
+    nothing_done: bool
+    elsewhere: bool = False
+    status: int | None = None
+    error_type: str | None = None
+
+
+def transport_fault(error: Exception, *, url: str) -> Fault:
+    """What a request without a whole answer means."""
+    cause = error.__cause__ or error
+    if isinstance(error, SerializationError):
+        reason = (
+            f"{url} did not answer with JSON, or the answer was cut short: is this Elasticsearch's HTTP port?"
+        )
+        return Fault(reason=reason, nothing_done=False, elsewhere=True)
+    if isinstance(error, TlsError):
+        return Fault(reason=_tls_reason(cause, url), nothing_done=_while_connecting(cause), elsewhere=True)
+    if isinstance(cause, urllib3.exceptions.NameResolutionError):
+        return Fault(reason=f"the host of {url} does not resolve", nothing_done=True, elsewhere=True)
+    if isinstance(cause, urllib3.exceptions.NewConnectionError):
+        return Fault(reason=f"{url} takes no connections: {_root(cause)}", nothing_done=True, elsewhere=True)
+    # After the one above, which is a subclass of it without having to do with time.
+    if isinstance(cause, urllib3.exceptions.ConnectTimeoutError):
+        return Fault(reason=f"{url} did not take the connection in time", nothing_done=True, elsewhere=True)
+    if isinstance(error, ConnectionTimeout):
+        return Fault(reason=f"{url} did not answer in time", nothing_done=False, elsewhere=True)
+    return Fault(
+        reason=f"the connection to {url} was lost: {_root(cause)}", nothing_done=False, elsewhere=True
+    )
+
+
+def _root(error: BaseException) -> str:
+    """The innermost message: urllib3 wraps an error in up to four others."""
+    seen = [error]
+    while (inner := seen[-1].__cause__ or seen[-1].__context__) is not None and inner not in seen:
+        seen.append(inner)
+    inmost = seen[-1]
+    if isinstance(inmost, OSError) and inmost.strerror:
+        return inmost.strerror
+    return _shortened(str(inmost) or type(inmost).__name__)
+
+
+def _while_connecting(cause: BaseException) -> bool:
+    """Whether TLS failed before a request could be sent: at the check of the certificate.
+
+    Other failures may come later: TLS 1.3 tells a client that its certificate is refused only after the
+    handshake, and a request may be on its way by then (though such a server has not read it).
+    """
+    text = str(cause).lower()
+    certain = ("certificate verify failed", "fingerprint", "wrong version number", "hostname mismatch")
+    return any(word in text for word in certain)
+
+
+def _tls_reason(cause: BaseException, url: str) -> str:
+    text = _inmost_tls(cause)
+    lower = text.lower()
+    if "fingerprint" in lower:
+        return f"the certificate of {url} is not the one of `tls.fingerprint`"
+    if "mismatch" in lower or "not valid for" in lower or "doesn't match" in lower:
+        return (
+            f"the certificate of {url} is for another host ({text}): use the name that is in the certificate"
+        )
+    if "expired" in lower:
+        return f"the certificate of {url} has expired"
+    if any(word in lower for word in ("certificate verify failed", "issuer", "self-signed", "self signed")):
+        return f"the certificate of {url} is not signed by an authority that we trust ({text}): set `tls.ca`"
+    if "wrong version number" in lower or "record layer failure" in lower:
+        return f"{url} does not speak TLS: is it http:// there?"
+    if "certificate required" in lower or "bad certificate" in lower or "handshake failure" in lower:
+        return f"{url} refused our certificate or wants one ({text}): see `tls.client_cert`"
+    return f"TLS with {url} failed: {text}"
+
+
+def _inmost_tls(cause: BaseException) -> str:
+    seen: list[BaseException] = [cause]
+    while (inner := seen[-1].__cause__ or seen[-1].__context__) is not None and inner not in seen:
+        seen.append(inner)
+    for error in reversed(seen):
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        if isinstance(error, ssl.SSLError | socket.timeout):
+            return _shortened(str(error))
+    return _shortened(str(cause))
+
+
+def error_fault(status: int, body: Any, *, url: str, call: str, credentials: str) -> Fault:
+    """What an error status means.
+
+    Args:
+        status: HTTP's.
+        body: parsed JSON, or text.
+        url: where it was asked.
+        call: method and path, without the query.
+        credentials: which were sent, for people.
+    """
+    error_type, said = _said(body)
+    nothing_done = (
+        status in _REFUSING and status not in _MAY_HAVE_BEEN_DONE
+    ) or error_type in _NOTHING_DONE_TYPES
+    match status:
+        case HTTPStatus.UNAUTHORIZED:
+            reason = f"{url} refused {credentials} (401): {said}"
+        case HTTPStatus.FORBIDDEN if error_type == "security_exception":
+            reason = f"{credentials} may not {call} (403): {said}; the role that is needed is in {ROLE_PAGE}"
+        case HTTPStatus.FORBIDDEN:
+            reason = f"{call} is forbidden (403): {said}"
+        case HTTPStatus.SERVICE_UNAVAILABLE if error_type in _NO_MASTER:
+            reason = f"there is no elected master, says {url}"
+        case _ if (
+            not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES and status < HTTPStatus.BAD_REQUEST
+        ):
+            reason = f"{url} redirects ({status}); name the place itself as the endpoint"
+        case _:
+            reason = f"{call} was answered with {status}: {said}"
+    return Fault(
+        reason=reason,
+        nothing_done=nothing_done or status < HTTPStatus.BAD_REQUEST,
+        elsewhere=status in _WORTH_ANOTHER_TRY,
+        status=status,
+        error_type=error_type,
+    )
+
+
+_NO_MASTER: Final = frozenset({"master_not_discovered_exception", "cluster_manager_not_discovered_exception"})
+
+
+def _said(body: Any) -> tuple[str | None, str]:
+    """The server's name for the error and its reason."""
+    if not isinstance(body, dict):
+        return None, _shortened(" ".join(str(body).split())) or "no reason given"
+    error = body.get("error")
+    if not isinstance(error, dict):  # before 2.0, and of some handlers until today, the error is a text
+        return None, _shortened(str(error if error is not None else body))
+    error_type, reason = error.get("type"), error.get("reason")
+    return (
+        error_type if isinstance(error_type, str) else None,
+        _shortened(str(reason if reason is not None else error_type)),
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"

@@ -1,0 +1,98 @@
+"""Typed reading of JSON that may lack anything: a value of the right type, or `Malformed` with the path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from orchestrator.model.reading import Reading, Unknown
+
+T = TypeVar("T")
+
+
+class Malformed(Exception):  # noqa: N818  (says what the answer is)
+    """The answer lacks what it must have, or has it in another shape. Becomes `Unknown` at the border."""
+
+
+def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
+    """Run a parser; what it cannot read is `Unknown`, with what and why."""
+    try:
+        return parse()
+    except Malformed as error:
+        return Unknown(reason=f"{what}: the answer is not what it should be: {error}")
+
+
+def mapping(value: Any, where: str) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if not isinstance(value, dict):
+        raise Malformed(f"{where} is {_shown(value)} instead of an object")
+    return value
+
+
+def items(value: Any, where: str) -> list[Any]:
+    """A JSON array.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if not isinstance(value, list):
+        raise Malformed(f"{where} is {_shown(value)} instead of a list")
+    return value
+
+
+def text(value: Any, where: str) -> str:
+    """A text that is not empty.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if not isinstance(value, str) or not value:
+        raise Malformed(f"{where} is {_shown(value)} instead of a text")
+    return value
+
+
+def number(value: Any, where: str) -> int:
+    """A whole number; a text of digits is one too, as settings are texts.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if isinstance(value, str) and value.removeprefix("-").isdecimal():
+        return int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Malformed(f"{where} is {_shown(value)} instead of a number")
+    return value
+
+
+def truth(value: Any, where: str) -> bool:
+    """A boolean; the texts `true` and `false` are ones too.
+
+    Raises:
+        Malformed: it is none.
+    """
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise Malformed(f"{where} is {_shown(value)} instead of true or false")
+    return value
+
+
+def within(value: Any, *path: str) -> Any:
+    """What stands at a path of objects, None when some part of it is absent.
+
+    Raises:
+        Malformed: a part of the path is there but is no object.
+    """
+    for depth, step in enumerate(path):
+        if value is None:
+            return None
+        value = mapping(value, ".".join(path[:depth]) or "the answer").get(step)
+    return value
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is None else repr(value)[:80]

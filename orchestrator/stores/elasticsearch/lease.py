@@ -1,0 +1,183 @@
+"""The lease in cluster state: one index template an epoch, which matches no index and carries the record.
+
+Index templates live in cluster state, so the lease needs no shard, which a restart could take away, and
+survives every node but the last. What makes it a lock is that creating a template that exists is refused
+by the elected master (seen on 8.19, 9.1, OpenSearch 2.19): of all that want epoch N only one gets it.
+
+What it cannot do: a heartbeat replaces the record of our own epoch after *reading* that no higher one
+stands. A takeover between that reading and the write is not seen until the next heartbeat. It does no harm
+to the record, since the highest epoch counts, but for one interval two runs may believe that they hold the
+lease. The taker waits out the expiry (90 s, heartbeats are 15 s apart) to make that gap small, and every
+stop is gated on a fresh lease.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.stores.elasticsearch import calls
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.faults import Answer, Fault
+from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, reading, text, within
+from orchestrator.stores.elasticsearch.request import Request, filtered, get
+
+PREFIX: Final = "orchestrate-lease-"
+META_KEY: Final = "orchestrate"
+PRIORITY: Final = 1_966_080_417
+"""Templates with overlapping patterns must differ in priority, and somebody's may match `*`."""
+UPDATE_SECONDS: Final = 10.0
+"""Shorter than the heartbeat's interval (15 s): a late answer is a missed beat."""
+_NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
+_CODEC: Final = TypeAdapter(LeaseRecord)
+
+
+def encode(record: LeaseRecord) -> Any:
+    """The record as JSON."""
+    return _CODEC.dump_python(record, mode="json")
+
+
+def decode(value: Any) -> Reading[LeaseRecord]:
+    """The record from JSON; `Unknown` if it is none, or one of a later version that says more."""
+    try:
+        return _CODEC.validate_json(json.dumps(value), extra="forbid")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the record"
+        return Unknown(reason=f"the lease in the cluster cannot be read: {where}: {first['msg']}")
+
+
+def lease_body(record: LeaseRecord) -> dict[str, Any]:
+    """The template. No index name may begin with a hyphen, so its pattern matches none."""
+    return {
+        "index_patterns": [f"-{PREFIX}{record.epoch}"],
+        "priority": PRIORITY,
+        "_meta": {META_KEY: encode(record)},
+    }
+
+
+class ElasticsearchLease:
+    """`LeasePort` in an Elasticsearch or OpenSearch cluster.
+
+    Args:
+        client: the way to the cluster.
+    """
+
+    def __init__(self, client: ElasticsearchClient) -> None:
+        self._client = client
+
+    def read(self) -> Reading[LeaseRecord | None]:
+        """The record with the highest epoch; None when there is none."""
+        found = self._all()
+        if isinstance(found, Unknown):
+            return found
+        if not found:
+            return None
+        epoch = max(found)
+        record = decode(found[epoch])
+        if not isinstance(record, Unknown) and record.epoch != epoch:
+            return Unknown(reason=f"the lease {PREFIX}{epoch} says that its epoch is {record.epoch}")
+        return record
+
+    def create(self, record: LeaseRecord) -> ActionResult:
+        """Create that epoch; `Refused` when somebody else was first, or a higher one stands already."""
+        found = self._all()
+        if isinstance(found, Unknown):
+            return Refused(reason=found.reason)
+        if found and max(found) >= record.epoch:
+            return Refused(reason=f"epoch {max(found)} of the lease stands already")
+        return self._put(record, create="true")
+
+    def write(self, record: LeaseRecord) -> ActionResult:
+        """Replace the record of our own epoch; `Refused` when it is ours no more."""
+        current = self.read()
+        if isinstance(current, Unknown):
+            return Refused(reason=current.reason)
+        if current is None:
+            return Refused(reason="the lease is gone: somebody removed it")
+        if (current.epoch, current.run) != (record.epoch, record.run):
+            return Refused(reason=f"the lease is run {current.run}'s of {current.owner} by now")
+        return self._put(record, create="false")
+
+    def remove(self, epoch: int) -> ActionResult:
+        """Remove every record up to this epoch, the highest last; what is gone already is done."""
+        found = self._all()
+        if isinstance(found, Unknown):
+            return Refused(reason=found.reason)
+        for each in sorted(each for each in found if each <= epoch):
+            outcome = self._client.write(self._request("DELETE", each, accept=frozenset({404})))
+            result = _result(outcome)
+            if not isinstance(result, Done):
+                return result
+        return Done()
+
+    def _all(self) -> Reading[dict[int, Any]]:
+        """Records as they stand, by epoch."""
+        dialect = self._client.dialect()
+        if isinstance(dialect, Fault):
+            return Unknown(reason=dialect.reason)
+        request = get(
+            f"/{dialect.lease_template}/{PREFIX}*",
+            params={dialect.master_timeout: calls.seconds(UPDATE_SECONDS)}
+            | filtered("index_templates.name", "index_templates.index_template._meta", "error", "status"),
+            accept=frozenset({404}),  # none matches: an empty list, by 404
+        )
+        outcome = self._client.read(request)
+        if isinstance(outcome, Fault):
+            return Unknown(reason=f"the lease in the cluster could not be read: {outcome.reason}")
+        return reading("lease", lambda: _records(outcome))
+
+    def _put(self, record: LeaseRecord, *, create: str) -> ActionResult:
+        request = self._request("PUT", record.epoch, params={"create": create}, body=lease_body(record))
+        return _result(self._client.write(request))
+
+    def _request(
+        self,
+        method: str,
+        epoch: int,
+        *,
+        params: dict[str, str] | None = None,
+        body: Any = None,
+        accept: frozenset[int] = frozenset(),
+    ) -> Request:
+        dialect = self._client.dialect()
+        spoken = Dialect(family="") if isinstance(dialect, Fault) else dialect
+        return Request(
+            method=method,
+            path=f"/{spoken.lease_template}/{PREFIX}{epoch}",
+            params=(params or {}) | {spoken.master_timeout: calls.seconds(UPDATE_SECONDS)},
+            body=body,
+            accept=accept,
+            silence=UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS,
+        )
+
+
+def _records(answer: Answer) -> dict[int, Any]:
+    if within(answer.body, "error") is not None:
+        raise Malformed(f"answered with {answer.status}: {str(answer.body)[:200]}")
+    listed = within(answer.body, "index_templates")
+    if listed is None and answer.status == 404 and answer.body == {}:  # noqa: PLR2004  (HTTP's own number)
+        return {}  # the filter leaves an empty list away
+    found: dict[int, Any] = {}
+    for value in items(listed, "index_templates"):
+        name = text(mapping(value, "a template").get("name"), "name")
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            found[int(match[1])] = within(value, "index_template", "_meta", META_KEY)
+    return found
+
+
+def _result(outcome: Answer | Fault) -> ActionResult:
+    if isinstance(outcome, Fault):
+        return Refused(reason=outcome.reason) if outcome.nothing_done else InDoubt(reason=outcome.reason)
+    acknowledged = isinstance(outcome.body, dict) and outcome.body.get("acknowledged") is True
+    if acknowledged or outcome.status == 404:  # noqa: PLR2004  (HTTP's own number; accepted of a removal alone)
+        return Done()
+    return InDoubt(reason="the change of the lease was accepted, but not confirmed by every node in time")

@@ -1,0 +1,181 @@
+"""Reading a cluster: the parts asked for, in as few and as small calls as will do.
+
+| part | calls |
+|---|---|
+| CLUSTER | 1; 1 more when a node has begun a new life since the last reading |
+| SETTINGS | 1 |
+| HEALTH | 1 |
+| RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
+| ACTIVITY | 1 beside CLUSTER, else 2 |
+| DISKS | 1 beside SETTINGS, else 2 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Activity, ClusterView, Disk, Look, Recovery, SettingsView
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.ports import ClusterReadings
+from orchestrator.stores.elasticsearch import calls
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.faults import Fault
+from orchestrator.stores.elasticsearch.fields import reading
+from orchestrator.stores.elasticsearch.parse import (
+    parse_health,
+    parse_recoveries,
+    parse_settings,
+    parse_snapshots,
+    parse_tasks,
+    recovering_indices,
+)
+from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
+from orchestrator.stores.elasticsearch.parse_disks import parse_disks
+from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, unfamiliar
+from orchestrator.stores.elasticsearch.request import Request
+
+
+class Observer:
+    """Reads one cluster. Keeps what cannot change: what a node says of its present life, and uuids by name.
+
+    Args:
+        client: the way to it.
+    """
+
+    def __init__(self, client: ElasticsearchClient) -> None:
+        self._client = client
+        self._lives: dict[str, Life] = {}
+        self._uuids: dict[str, str] = {}
+
+    def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
+        """Read the parts asked for.
+
+        Args:
+            look: which parts; those about hosts are not ours.
+            restarted: nodes of which finished recoveries are wanted too. Asking for those makes the answer
+                many times larger, so until there are any, only recoveries under way are asked for.
+        """
+        dialect = self._client.dialect()
+        if isinstance(dialect, Fault):
+            unknown = Unknown(reason=dialect.reason)
+            return ClusterReadings(
+                cluster=unknown if Look.CLUSTER in look else NOT_READ,
+                settings=unknown if Look.SETTINGS in look else NOT_READ,
+                health=unknown if Look.HEALTH in look else NOT_READ,
+                recoveries=unknown if Look.RECOVERIES in look else NOT_READ,
+                activity=unknown if Look.ACTIVITY in look else NOT_READ,
+                disks=unknown if Look.DISKS in look else NOT_READ,
+            )
+        found = ClusterReadings()
+        snapshots: Reading[tuple[str, ...]] = NOT_READ
+        if Look.HEALTH in look:  # first: it waits for the master's queue, so what follows is not older
+            health = self._body(calls.health(dialect))
+            found = replace(found, health=health if isinstance(health, Unknown) else parse_health(health[0]))
+        if Look.CLUSTER in look:
+            cluster, snapshots = self._cluster(dialect, with_snapshots=Look.ACTIVITY in look)
+            found = replace(found, cluster=cluster)
+        if Look.SETTINGS in look:
+            found = replace(found, settings=self._settings(dialect))
+        if Look.RECOVERIES in look:
+            found = replace(found, recoveries=self._recoveries(dialect, restarted))
+        if Look.ACTIVITY in look:
+            if Look.CLUSTER not in look:
+                snapshots = self._snapshots(dialect)
+            found = replace(found, activity=self._activity(snapshots))
+        if Look.DISKS in look:
+            settings = found.settings if Look.SETTINGS in look else self._settings(dialect)
+            found = replace(found, disks=self._disks(settings, found.cluster))
+        return found
+
+    def _body(self, request: Request) -> tuple[Any] | Unknown:
+        """The body of an answer, in a tuple so that no body can be mistaken for a failure."""
+        outcome = self._client.read(request)
+        return Unknown(reason=outcome.reason) if isinstance(outcome, Fault) else (outcome.body,)
+
+    def _cluster(
+        self, dialect: Dialect, *, with_snapshots: bool
+    ) -> tuple[Reading[ClusterView], Reading[tuple[str, ...]]]:
+        read = self._body(calls.state(dialect, self._client.limits, with_snapshots=with_snapshots))
+        if isinstance(read, Unknown):
+            return read, read
+        body = read[0]
+        server = self._client.server()
+        if isinstance(server, Fault):
+            return Unknown(reason=server.reason), Unknown(reason=server.reason)
+        self._meet(body)
+        view = parse_cluster(body, self._lives, distribution=server.distribution, dialect=dialect)
+        if not isinstance(view, Unknown):
+            self._uuids = {index.name: index.uuid for index in view.indices}
+            present = {node.incarnation.ephemeral_id for node in view.nodes}
+            self._lives = {key: life for key, life in self._lives.items() if key in present}
+        return view, parse_snapshots(body) if with_snapshots else NOT_READ
+
+    def _meet(self, state: Any) -> None:
+        """Ask nodes that are new, or have begun a new life, about themselves.
+
+        The answers come later than the state, so a node that restarted in between would have its next life's
+        start time taken for this one's: an incarnation is compared by its ephemeral id first.
+        """
+        new = unfamiliar(state, self._lives)
+        if not new:
+            return
+        read = self._body(calls.lives(new))
+        if isinstance(read, Unknown):
+            return  # what is needed of it is missed, and said so, where the state is parsed
+        told = reading("nodes", lambda: parse_lives(read[0]))
+        if isinstance(told, Unknown):
+            return
+        addresses: dict[NodeName, str] = {}
+        for node_id, life in told.items():
+            match state["nodes"].get(node_id):
+                case {"ephemeral_id": str(ephemeral), "name": str(name)}:
+                    self._lives[ephemeral] = life
+                    if life.http is not None:
+                        addresses[NodeName(name)] = life.http
+                case _:
+                    continue  # it has left since
+        self._client.learn(addresses)
+
+    def _settings(self, dialect: Dialect) -> Reading[SettingsView]:
+        read = self._body(calls.settings(dialect, self._client.limits))
+        return read if isinstance(read, Unknown) else parse_settings(read[0])
+
+    def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> Reading[tuple[Recovery, ...]]:
+        read = self._body(calls.recoveries(active_only=not restarted))
+        if isinstance(read, Unknown):
+            return read
+        names = recovering_indices(read[0])
+        if isinstance(names, Unknown):
+            return names
+        if new := [name for name in names if name not in self._uuids]:
+            asked = self._body(calls.index_uuids(dialect, self._client.limits, new))
+            uuids = asked if isinstance(asked, Unknown) else parse_index_uuids(asked[0])
+            if isinstance(uuids, Unknown):
+                return uuids
+            self._uuids |= uuids
+        return parse_recoveries(read[0], uuids=self._uuids, finished_on=restarted)
+
+    def _snapshots(self, dialect: Dialect) -> Reading[tuple[str, ...]]:
+        read = self._body(calls.snapshots(dialect, self._client.limits))
+        return read if isinstance(read, Unknown) else parse_snapshots(read[0])
+
+    def _activity(self, snapshots: Reading[tuple[str, ...]]) -> Reading[Activity]:
+        if isinstance(snapshots, Unknown):
+            return snapshots
+        read = self._body(calls.tasks())
+        return read if isinstance(read, Unknown) else parse_tasks(read[0], snapshots=snapshots)
+
+    def _disks(
+        self, settings: Reading[SettingsView], cluster: Reading[ClusterView]
+    ) -> Reading[Mapping[NodeName, Disk]]:
+        if isinstance(settings, Unknown):
+            return settings
+        read = self._body(calls.disks())
+        if isinstance(read, Unknown):
+            return read
+        members = () if isinstance(cluster, Unknown) else [node.name for node in cluster.nodes]
+        return parse_disks(read[0], settings, members=members)

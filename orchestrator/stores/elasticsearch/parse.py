@@ -1,0 +1,194 @@
+"""Settings, health, recoveries and work under way. Pure; tolerant of what is more, not of what is less."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from orchestrator.model.cluster import Health, NodeName, ShardId
+from orchestrator.model.observation import Activity, HealthView, Recovery, SettingsView, SettingValue
+from orchestrator.model.reading import Reading
+from orchestrator.stores.elasticsearch.fields import (
+    Malformed,
+    items,
+    mapping,
+    number,
+    reading,
+    text,
+    truth,
+    within,
+)
+
+RECOVERY_FIELDS: Final = tuple(
+    f"*.shards.{name}"
+    for name in (
+        "id",
+        "stage",
+        "source.name",
+        "target.name",
+        "index.size.total_in_bytes",
+        "index.size.reused_in_bytes",
+        "index.size.recovered_in_bytes",
+        "translog.recovered",
+    )
+)
+SNAPSHOT_FIELDS: Final = (
+    "cluster_name",
+    "snapshots.snapshots.repository",
+    "snapshots.snapshots.snapshot",
+    "snapshots.snapshots.state",
+)
+_MERGE: Final = "indices:admin/forcemerge"
+_REINDEXES: Final = (
+    "indices:data/write/reindex",
+    "indices:data/write/update/byquery",
+    "indices:data/write/delete/byquery",
+)
+TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (_MERGE, *_REINDEXES))
+"""What is asked of `_tasks`; each action has parts such as `[n]` on the nodes where its work is."""
+
+
+def parse_settings(body: Any) -> Reading[SettingsView]:
+    """`_cluster/settings?flat_settings&include_defaults`; every level must be there, if only empty."""
+
+    def parse() -> SettingsView:
+        levels = [_flat(within(body, level), level) for level in ("persistent", "transient", "defaults")]
+        if not levels[2]:
+            raise Malformed("no default is listed")
+        return SettingsView(persistent=levels[0], transient=levels[1], files=levels[2])
+
+    return reading("cluster settings", parse)
+
+
+def parse_archived(body: Any) -> Reading[tuple[str, ...]]:
+    """Names of archived settings, from `_cluster/settings?flat_settings` without defaults."""
+
+    def parse() -> tuple[str, ...]:
+        levels = [_flat(within(body, level), level) for level in ("persistent", "transient")]
+        return SettingsView(persistent=levels[0], transient=levels[1]).archived
+
+    return reading("cluster settings", parse)
+
+
+def _flat(value: Any, where: str) -> dict[str, SettingValue]:
+    return {key: _setting(one, f"{where}.{key}") for key, one in mapping(value, where).items()}
+
+
+def _setting(value: Any, where: str) -> SettingValue:
+    if isinstance(value, list):
+        return tuple(text(each, where) for each in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):  # an empty text is a value
+        raise Malformed(f"{where} is {value!r}")
+    return value
+
+
+def parse_health(body: Any) -> Reading[HealthView]:
+    """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0."""
+
+    def parse() -> HealthView:
+        def count(name: str) -> int:
+            return number(within(body, name), name)
+
+        status = text(within(body, "status"), "status")
+        if status not in {health.value for health in Health}:
+            raise Malformed(f"status is {status!r}")
+        return HealthView(
+            status=Health(status),
+            settled=not truth(within(body, "timed_out"), "timed_out"),
+            nodes=count("number_of_nodes"),
+            active_shards=count("active_shards"),
+            initializing_shards=count("initializing_shards"),
+            relocating_shards=count("relocating_shards"),
+            unassigned_shards=count("unassigned_shards"),
+            pending_tasks=count("number_of_pending_tasks"),
+            oldest_task=count("task_max_waiting_in_queue_millis") / 1000,
+        )
+
+    return reading("cluster health", parse)
+
+
+def recovering_indices(body: Any) -> Reading[tuple[str, ...]]:
+    """Names of the indices in a `_recovery` answer."""
+    return reading("recoveries", lambda: tuple(mapping(body, "the answer")))
+
+
+def parse_recoveries(
+    body: Any, *, uuids: Mapping[str, str], finished_on: Collection[NodeName]
+) -> Reading[tuple[Recovery, ...]]:
+    """`_recovery`: those under way, and those that are done on some nodes.
+
+    Args:
+        body: the answer; an empty object when there is none.
+        uuids: of indices by name, since the answer names indices alone. An index that is not among them is
+            gone again, and its recoveries with it.
+        finished_on: nodes of which finished recoveries are of interest. A node knows the recoveries of its
+            present life only.
+    """
+
+    def parse() -> tuple[Recovery, ...]:
+        found: list[Recovery] = []
+        for index, value in mapping(body, "the answer").items():
+            shards = items(within(value, "shards") or [], f"{index}.shards")
+            if index in uuids:
+                found += [_recovery(index, uuids[index], shard) for shard in shards]
+        return tuple(each for each in found if not each.done or each.target in finished_on)
+
+    return reading("recoveries", parse)
+
+
+def _recovery(index: str, uuid: str, value: Any) -> Recovery:
+    where = f"a recovery of [{index}]"
+    size = mapping(within(value, "index", "size"), f"{where}: index.size")
+    stage = text(within(value, "stage"), f"{where}: stage")
+    source = within(value, "source", "name")
+    return Recovery(
+        shard=ShardId(index=index, index_uuid=uuid, number=number(within(value, "id"), f"{where}: id")),
+        target=NodeName(text(within(value, "target", "name"), f"{where}: target")),
+        source=NodeName(source) if isinstance(source, str) and source else None,
+        stage=stage.lower(),
+        bytes_total=number(size.get("total_in_bytes"), f"{where}: total_in_bytes"),
+        bytes_reused=number(size.get("reused_in_bytes"), f"{where}: reused_in_bytes"),
+        bytes_copied=number(size.get("recovered_in_bytes"), f"{where}: recovered_in_bytes"),
+        operations_replayed=max(0, number(within(value, "translog", "recovered"), f"{where}: translog")),
+        done=stage.upper() == "DONE",
+    )
+
+
+def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
+    """Snapshots under way, as `repository/name`, from the cluster state's own record of them.
+
+    The record is absent until the first snapshot is taken; the cluster's name shows that the answer is one.
+    """
+
+    def parse() -> tuple[str, ...]:
+        text(within(body, "cluster_name"), "cluster_name")
+        listed = items(within(body, "snapshots", "snapshots") or [], "snapshots")
+        return tuple(
+            f"{text(within(each, 'repository'), 'repository')}/{text(within(each, 'snapshot'), 'snapshot')}"
+            for each in listed
+        )
+
+    return reading("snapshots", parse)
+
+
+def parse_tasks(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activity]:
+    """`_tasks`, with the snapshots that were read beside it. A node that did not answer makes it unknown."""
+
+    def parse() -> Activity:
+        for part in ("node_failures", "task_failures"):
+            if failures := items(within(body, part) or [], part):
+                raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
+        merges: set[NodeName] = set()
+        reindexes: set[NodeName] = set()
+        for node_id, node in mapping(within(body, "nodes"), "nodes").items():
+            name = NodeName(text(within(node, "name"), f"nodes.{node_id}.name"))
+            for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
+                action = text(within(task, "action"), f"{task_id}.action")
+                (merges if action.startswith(_MERGE) else reindexes).add(name)
+        return Activity(snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset(reindexes))
+
+    return reading("tasks", parse)

@@ -1,0 +1,246 @@
+"""The cluster state: membership, metadata and routing that belong together. Pure.
+
+A part that is absent is an empty one only where the server leaves empty parts away (`filter_path` does);
+whatever must be there and is not makes the whole reading unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.reading import Reading
+from orchestrator.stores.elasticsearch.dialect import Dialect, parse_version
+from orchestrator.stores.elasticsearch.fields import (
+    Malformed,
+    items,
+    mapping,
+    number,
+    reading,
+    text,
+    within,
+)
+from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_nodes
+
+STATE_FIELDS: Final = (
+    "cluster_name",
+    "cluster_uuid",
+    "version",
+    "master_node",
+    "nodes.*.name",
+    "nodes.*.ephemeral_id",
+    "nodes.*.transport_address",
+    "nodes.*.attributes",
+    "nodes.*.roles",
+    "nodes.*.version",
+    "metadata.cluster_uuid",
+    "metadata.cluster_coordination.last_committed_config",
+    "metadata.cluster_coordination.voting_config_exclusions",
+    "metadata.node_shutdown",
+    "metadata.indices.*.state",
+    "metadata.indices.*.in_sync_allocations",
+    "metadata.indices.*.settings.index.uuid",
+    "metadata.indices.*.settings.index.number_of_replicas",
+    "metadata.indices.*.settings.index.auto_expand_replicas",
+    "metadata.indices.*.settings.index.routing.allocation.enable",
+    "metadata.indices.*.settings.index.routing.allocation.require",
+    "metadata.indices.*.settings.index.store.type",
+    "routing_table.indices.*.shards.*.state",
+    "routing_table.indices.*.shards.*.primary",
+    "routing_table.indices.*.shards.*.node",
+    "routing_table.indices.*.shards.*.relocating_node",
+    "routing_table.indices.*.shards.*.shard",
+    "routing_table.indices.*.shards.*.allocation_id.id",
+    "routing_table.indices.*.shards.*.unassigned_info.reason",
+    "routing_table.indices.*.shards.*.unassigned_info.failed_attempts",
+)
+"""What is asked of the cluster state: without it, mappings and features make up nearly all of the answer."""
+_SNAPSHOT_STORES: Final = frozenset({"snapshot", "remote_snapshot"})
+"""`index.store.type` of searchable snapshots: Elasticsearch 7.10 and later; OpenSearch 2.4 and later."""
+_ABSENT: Final = frozenset({"", "_absent_"})
+"""What an exclusion says for a name or an id that it was not given and could not find."""
+
+
+def parse_cluster(
+    body: Any, lives: Mapping[str, Life], *, distribution: str, dialect: Dialect
+) -> Reading[ClusterView]:
+    """A `_cluster/state` answer as the model sees it; `Unknown` when anything in it is not as it must be.
+
+    Args:
+        body: the parsed answer.
+        lives: what nodes said of themselves, by ephemeral id.
+        distribution: `elasticsearch` or `opensearch`.
+        dialect: of its version.
+    """
+    return reading("cluster state", lambda: _cluster(body, lives, distribution=distribution, dialect=dialect))
+
+
+def _cluster(body: Any, lives: Mapping[str, Life], *, distribution: str, dialect: Dialect) -> ClusterView:
+    nodes = parse_nodes(body, lives, roles_in_state=dialect.roles_in_state)
+    if not nodes:
+        raise Malformed("no node is listed")
+    names = [node.name for node in nodes.values()]
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise Malformed(f"several nodes are called {', '.join(twice)}: names must be unique")
+    metadata = mapping(within(body, "metadata"), "metadata")
+    indices = _indices(metadata)
+    coordination = mapping(metadata.get("cluster_coordination"), "metadata.cluster_coordination")
+    master_id = within(body, "master_node")
+    return ClusterView(
+        name=text(within(body, "cluster_name"), "cluster_name"),
+        uuid=text(within(body, "cluster_uuid"), "cluster_uuid"),
+        version=min((node.version for node in nodes.values()), key=_version_order),
+        distribution=distribution,
+        state_version=number(within(body, "version"), "version"),
+        master=_place(master_id, nodes, "the master"),
+        nodes=tuple(sorted(nodes.values(), key=lambda node: node.name)),
+        indices=tuple(indices.values()),
+        copies=tuple(_copies(body, indices, nodes)),
+        voters=_voters(coordination),
+        voting_exclusions=_exclusions(coordination),
+        shutdowns=_shutdowns(metadata),
+    )
+
+
+def _version_order(version: str) -> tuple[int, int, int]:
+    try:
+        return parse_version(version)
+    except ValueError as error:
+        raise Malformed(str(error)) from error
+
+
+def _voters(coordination: dict[str, Any]) -> frozenset[str]:
+    where = "metadata.cluster_coordination.last_committed_config"
+    voters = items(coordination.get("last_committed_config"), where)
+    return frozenset(text(voter, where) for voter in voters)
+
+
+def _exclusions(coordination: dict[str, Any]) -> tuple[str, ...]:
+    where = "metadata.cluster_coordination.voting_config_exclusions"
+    found: list[str] = []
+    for value in items(coordination.get("voting_config_exclusions"), where):
+        exclusion = mapping(value, where)
+        name, node_id = exclusion.get("node_name"), exclusion.get("node_id")
+        given = [known for known in (name, node_id) if isinstance(known, str) and known not in _ABSENT]
+        if not given:
+            raise Malformed(f"{where} names no node")
+        found.append(given[0])
+    return tuple(found)
+
+
+def _shutdowns(metadata: dict[str, Any]) -> tuple[str, ...]:
+    """Node ids with a shutdown record: under `nodes`, an object by node id, or a list of records."""
+    where = "metadata.node_shutdown"
+    nodes = mapping(metadata.get("node_shutdown", {}), where).get("nodes", {})
+    if isinstance(nodes, list):
+        return tuple(sorted(text(within(record, "node_id"), f"{where}: node_id") for record in nodes))
+    return tuple(sorted(mapping(nodes, f"{where}.nodes")))
+
+
+def _indices(metadata: dict[str, Any]) -> dict[str, Index]:
+    listed = mapping(metadata.get("indices", {}), "metadata.indices")
+    return {name: _index(name, mapping(value, f"metadata.indices.{name}")) for name, value in listed.items()}
+
+
+def _index(name: str, value: dict[str, Any]) -> Index:
+    where = f"metadata.indices.{name}"
+    settings = mapping(within(value, "settings", "index"), f"{where}.settings.index")
+    state = text(value.get("state"), f"{where}.state")
+    if state not in ("open", "close"):
+        raise Malformed(f"{where}.state is {state}")
+    auto_expand = settings.get("auto_expand_replicas")
+    require = mapping(within(settings, "routing", "allocation", "require") or {}, f"{where}: require")
+    in_sync = mapping(value.get("in_sync_allocations"), f"{where}.in_sync_allocations")
+    return Index(
+        name=name,
+        uuid=text(settings.get("uuid"), f"{where}: uuid"),
+        open=state == "open",
+        replicas=number(settings.get("number_of_replicas"), f"{where}: number_of_replicas"),
+        auto_expand=None if auto_expand in (None, "false", False) else str(auto_expand),
+        pinned_to=_first_text(require.get("_id"), require.get("_name")),
+        allocation_enable=_first_text(within(settings, "routing", "allocation", "enable")),
+        searchable_snapshot=_first_text(within(settings, "store", "type")) in _SNAPSHOT_STORES,
+        in_sync={
+            number(shard, f"{where}.in_sync_allocations"): frozenset(
+                text(copy, f"{where}.in_sync_allocations")
+                for copy in items(copies, f"{where}.in_sync_allocations")
+            )
+            for shard, copies in in_sync.items()
+        },
+    )
+
+
+def _first_text(*values: Any) -> str | None:
+    return next((value for value in values if isinstance(value, str) and value), None)
+
+
+def _copies(body: Any, indices: Mapping[str, Index], nodes: Mapping[str, Node]) -> list[ShardCopy]:
+    table = mapping(within(body, "routing_table", "indices") or {}, "routing_table.indices")
+    if strangers := sorted(set(table) - set(indices)):
+        raise Malformed(f"index {strangers[0]} has a routing but no metadata")
+    # Closed indices have a routing since 7.2; open ones always.
+    if unrouted := sorted(name for name, index in indices.items() if index.open and name not in table):
+        raise Malformed(f"index {unrouted[0]} has metadata but no routing")
+    found: list[ShardCopy] = []
+    for name, value in table.items():
+        where = f"routing_table.indices.{name}"
+        shards = mapping(within(value, "shards"), f"{where}.shards")
+        for number_text, copies in shards.items():
+            shard = ShardId(
+                index=name, index_uuid=indices[name].uuid, number=number(number_text, f"{where}.shards")
+            )
+            found += [_copy(shard, copy, nodes) for copy in items(copies, f"{where}.shards.{number_text}")]
+    return found
+
+
+def _copy(shard: ShardId, value: Any, nodes: Mapping[str, Node]) -> ShardCopy:
+    where = f"a copy of {shard}"
+    copy = mapping(value, where)
+    primary = copy.get("primary")
+    if not isinstance(primary, bool):
+        raise Malformed(f"{where} does not say whether it is the primary")
+    try:
+        state = CopyState(copy.get("state"))
+    except ValueError as error:
+        raise Malformed(f"{where} is in state {copy.get('state')!r}") from error
+    node = _place(copy.get("node"), nodes, where)
+    if (node is None) is not (state is CopyState.UNASSIGNED):
+        raise Malformed(f"{where} is {state.value} on {node}")
+    unassigned = mapping(copy.get("unassigned_info", {}), f"{where}: unassigned_info")
+    return ShardCopy(
+        shard=shard,
+        primary=primary,
+        state=state,
+        node=node,
+        relocating_to=_place(copy.get("relocating_node"), nodes, where)
+        if state is CopyState.RELOCATING
+        else None,
+        allocation_id=_first_text(within(copy, "allocation_id", "id")),
+        unassigned_reason=_first_text(unassigned.get("reason")),
+        failed_attempts=number(unassigned.get("failed_attempts", 0), f"{where}: failed_attempts"),
+    )
+
+
+def _place(node_id: Any, nodes: Mapping[str, Node], where: str) -> NodeName | None:
+    if node_id is None:
+        return None
+    if text(node_id, where) not in nodes:
+        raise Malformed(f"{where} is on {node_id}, which is not among the nodes")
+    return nodes[node_id].name
+
+
+def parse_index_uuids(body: Any) -> Reading[dict[str, str]]:
+    """Uuids by index name, from a cluster state of metadata alone; empty when none is there."""
+
+    def parse() -> dict[str, str]:
+        text(within(body, "cluster_name"), "cluster_name")  # the answer is one, though it may list no index
+        listed = mapping(within(body, "metadata", "indices") or {}, "metadata.indices")
+        return {
+            name: text(within(value, "settings", "index", "uuid"), f"metadata.indices.{name}: uuid")
+            for name, value in listed.items()
+        }
+
+    return reading("index metadata", parse)

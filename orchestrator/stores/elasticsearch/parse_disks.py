@@ -1,0 +1,154 @@
+"""Disks and the watermarks that allocation measures them by. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from orchestrator.model.cluster import DATA_ROLES, NodeName, Role
+from orchestrator.model.observation import Disk, SettingsView, SettingValue
+from orchestrator.model.reading import Reading
+from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, number, reading, text, within
+from orchestrator.stores.elasticsearch.parse_nodes import parse_roles
+
+DISK_FIELDS: Final = (
+    "_nodes",
+    "nodes.*.name",
+    "nodes.*.roles",
+    "nodes.*.fs.data.total_in_bytes",
+    "nodes.*.fs.data.available_in_bytes",
+)
+_PREFIX: Final = "cluster.routing.allocation.disk."
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?b?)", re.IGNORECASE)
+_POWERS: Final = {
+    "": 0,
+    "b": 0,
+    "k": 1,
+    "kb": 1,
+    "m": 2,
+    "mb": 2,
+    "g": 3,
+    "gb": 3,
+    "t": 4,
+    "tb": 4,
+    "p": 5,
+    "pb": 5,
+}
+_MEASURED: Final = DATA_ROLES - {Role.DATA_FROZEN}
+"""Roles whose nodes have the low and high watermarks; a frozen node's cache fills its disk by design."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """How much of a disk must stay free.
+
+    Attributes:
+        free_bytes: when set as a size.
+        used_share: when set as a percentage or ratio, 0 to 1.
+        max_headroom: no more bytes than these need be free, however large the disk (8.5 and later).
+    """
+
+    free_bytes: int | None = None
+    used_share: float | None = None
+    max_headroom: int | None = None
+
+    def passed(self, *, total: int, available: int) -> bool:
+        """Whether a path with so many bytes is over it."""
+        if self.free_bytes is not None:
+            return available < self.free_bytes
+        needed = total * (1 - (self.used_share if self.used_share is not None else 1.0))
+        if self.max_headroom is not None:
+            needed = min(needed, self.max_headroom)
+        return available < needed
+
+
+def parse_size(value: str, where: str) -> int:
+    """Bytes of `500mb` (1 mb = 1024² bytes).
+
+    Raises:
+        Malformed: it is no size.
+    """
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise Malformed(f"{where} is {value!r}")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
+
+
+def parse_watermark(value: SettingValue | None, headroom: SettingValue | None, where: str) -> Watermark:
+    """A watermark as it is set: `85%`, `0.85`, or `50gb` that must stay free.
+
+    A headroom of -1 is none; it is what the default becomes once the watermark itself is set (seen on 8.19).
+
+    Raises:
+        Malformed: it is none of these.
+    """
+    given = text(value, where)
+    largest = None if headroom in (None, "-1") else parse_size(text(headroom, where), f"{where}.max_headroom")
+    if given.endswith("%"):
+        return Watermark(used_share=_share(given.removesuffix("%"), where) / 100, max_headroom=largest)
+    if re.fullmatch(r"[01]?\.\d+|[01]", given):
+        return Watermark(used_share=_share(given, where), max_headroom=largest)
+    return Watermark(free_bytes=parse_size(given, where))
+
+
+def _share(value: str, where: str) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise Malformed(f"{where} is {value!r}") from error
+
+
+def parse_disks(
+    body: Any, settings: SettingsView, *, members: Collection[NodeName]
+) -> Reading[Mapping[NodeName, Disk]]:
+    """`_nodes/stats/fs` measured by the watermarks in the settings.
+
+    Args:
+        body: the answer.
+        settings: the cluster's, with the defaults under `cluster.routing.allocation.disk.`.
+        members: nodes that must be in it; empty when they are not known.
+    """
+    return reading("disks", lambda: _disks(body, settings, members))
+
+
+def _disks(body: Any, settings: SettingsView, members: Collection[NodeName]) -> dict[NodeName, Disk]:
+    if failed := number(within(body, "_nodes", "failed"), "_nodes.failed"):
+        raise Malformed(f"{failed} nodes did not tell about their disks")
+    low, high = (
+        parse_watermark(
+            settings.effective(f"{_PREFIX}watermark.{name}"),
+            settings.effective(f"{_PREFIX}watermark.{name}.max_headroom"),
+            f"{_PREFIX}watermark.{name}",
+        )
+        for name in ("low", "high")
+    )
+    enabled = settings.effective(f"{_PREFIX}threshold_enabled") != "false"
+    found = {
+        name: disk
+        for node_id, value in mapping(within(body, "nodes"), "nodes").items()
+        for name, disk in [_disk(value, f"nodes.{node_id}", low=low, high=high, enabled=enabled)]
+    }
+    if missing := sorted(set(members) - set(found)):
+        raise Malformed(f"nothing about the disks of {', '.join(missing)}")
+    return found
+
+
+def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: bool) -> tuple[NodeName, Disk]:
+    name = NodeName(text(within(value, "name"), f"{where}.name"))
+    paths = [
+        (
+            number(within(path, "total_in_bytes"), f"{where}: total_in_bytes"),
+            number(within(path, "available_in_bytes"), f"{where}: available_in_bytes"),
+        )
+        for path in items(within(value, "fs", "data"), f"{where}.fs.data")
+    ]
+    if not paths or any(total <= 0 for total, _ in paths):
+        raise Malformed(f"{where} tells of no data path")
+    measured = enabled and bool(parse_roles(within(value, "roles"), f"{where}.roles") & _MEASURED)
+    return name, Disk(
+        used_share=max(1 - available / total for total, available in paths),
+        over_low=measured and any(low.passed(total=total, available=free) for total, free in paths),
+        over_high=measured and any(high.passed(total=total, available=free) for total, free in paths),
+    )

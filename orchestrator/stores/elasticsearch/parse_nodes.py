@@ -1,0 +1,139 @@
+"""Nodes: from the cluster state, completed by what each node says of itself (`_nodes`). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
+from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, number, text, within
+
+_ROLES: Final = {role.value: role for role in Role} | {
+    "cluster_manager": Role.MASTER,  # OpenSearch 2 and later
+    "warm": Role.SEARCH,  # OpenSearch 3's name for a node of remote-backed indices
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """What a node says of itself; it never changes within one life of its process.
+
+    Attributes:
+        http: its `http.publish_address`; None where HTTP is off.
+    """
+
+    roles: frozenset[Role]
+    version: str
+    started_at_ms: int
+    http: str | None
+
+
+def http_addresses(body: Any) -> dict[NodeName, str]:
+    """Addresses by node from `_nodes/http`; what is not there, or not readable, is left out."""
+    nodes = body.get("nodes") if isinstance(body, dict) else None
+    found: dict[NodeName, str] = {}
+    for node in nodes.values() if isinstance(nodes, dict) else ():
+        match node:
+            case {"name": str(name), "http": {"publish_address": str(address)}}:
+                found[NodeName(name)] = address
+            case _:
+                continue  # a node without HTTP: nothing can be sent to it anyhow
+    return found
+
+
+def parse_lives(body: Any) -> dict[str, Life]:
+    """What nodes say of themselves, by node id, from `_nodes/{ids}/jvm,http`.
+
+    Raises:
+        Malformed: that is not such an answer.
+    """
+    found: dict[str, Life] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        where = f"nodes.{node_id}"
+        node = mapping(value, where)
+        address = within(node, "http", "publish_address")
+        found[node_id] = Life(
+            roles=parse_roles(node.get("roles"), f"{where}.roles"),
+            version=text(node.get("version"), f"{where}.version"),
+            started_at_ms=number(
+                within(node, "jvm", "start_time_in_millis"), f"{where}.jvm.start_time_in_millis"
+            ),
+            http=address if isinstance(address, str) else None,
+        )
+    return found
+
+
+def parse_roles(value: Any, where: str) -> frozenset[Role]:
+    """Roles of a node; one without any coordinates alone. Roles that we do not know change nothing here.
+
+    Raises:
+        Malformed: it is no list of texts.
+    """
+    names = [text(name, where) for name in items(value, where)]
+    known = frozenset(_ROLES[name] for name in names if name in _ROLES)
+    return known or frozenset({Role.COORDINATING})
+
+
+def unfamiliar(body: Any, lives: Collection[str]) -> tuple[str, ...]:
+    """Ids of nodes in a cluster state whose present life is not among those known.
+
+    Args:
+        body: the cluster state.
+        lives: ephemeral ids of known lives.
+    """
+    nodes = body.get("nodes") if isinstance(body, dict) else None
+    return tuple(
+        node_id
+        for node_id, node in (nodes.items() if isinstance(nodes, dict) else ())
+        if not (isinstance(node, dict) and node.get("ephemeral_id") in lives)
+    )
+
+
+def parse_nodes(body: Any, lives: Mapping[str, Life], *, roles_in_state: bool) -> dict[str, Node]:
+    """The members, by node id, from a cluster state.
+
+    Args:
+        body: the cluster state.
+        lives: what is known of nodes, by ephemeral id.
+        roles_in_state: whether this version's state lists roles and versions. Where it does not, a node that
+            has not told them yet makes the reading malformed: its roles decide whether others may go down.
+
+    Raises:
+        Malformed: a node lacks what it must have.
+    """
+    found: dict[str, Node] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        where = f"nodes.{node_id}"
+        node = mapping(value, where)
+        name = text(node.get("name"), f"{where}.name")
+        ephemeral = text(node.get("ephemeral_id"), f"{where}.ephemeral_id")
+        life = lives.get(ephemeral)
+        if roles_in_state:
+            roles = parse_roles(node.get("roles"), f"{where}.roles")
+            version = text(node.get("version"), f"{where}.version")
+        elif life is not None:
+            roles, version = life.roles, life.version
+        else:
+            raise Malformed(f"node {name} has not told its roles and version yet")
+        found[node_id] = Node(
+            name=NodeName(name),
+            node_id=node_id,
+            incarnation=Incarnation(
+                ephemeral_id=ephemeral, started_at_ms=life.started_at_ms if life is not None else None
+            ),
+            roles=roles,
+            version=version,
+            address=_host_of(text(node.get("transport_address"), f"{where}.transport_address")),
+            attributes={
+                key: text(attribute, f"{where}.attributes.{key}")
+                for key, attribute in mapping(node.get("attributes", {}), f"{where}.attributes").items()
+            },
+        )
+    return found
+
+
+def _host_of(address: str) -> str:
+    """`10.1.0.1` from `10.1.0.1:9300`; `::1` from `[::1]:9300`; the name from `es1/10.1.0.1:9300`."""
+    name, slash, _ = address.partition("/")
+    return name if slash else address.rpartition(":")[0].strip("[]")

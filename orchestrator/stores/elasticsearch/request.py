@@ -1,0 +1,54 @@
+"""A request as data: what is sent is what is described, since both are made of the same value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request to the cluster.
+
+    Attributes:
+        path: without a query; names in it are quoted already (`quoted`).
+        params: the query; values are quoted when sent.
+        body: JSON, None for none.
+        accept: statuses of 300 and above that are an answer, not an error, to this request.
+        silence: seconds that the server may take before it answers; None for the client's own limit.
+    """
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: Any | None = None
+    accept: frozenset[int] = frozenset()
+    silence: float | None = None
+
+    @property
+    def target(self) -> str:
+        """Path and query, as they are sent."""
+        query = "&".join(f"{key}={quote(value, safe=',*:_-.')}" for key, value in self.params.items())
+        return f"{self.path}?{query}" if query else self.path
+
+    def __str__(self) -> str:
+        body = "" if self.body is None else f" {json.dumps(self.body, ensure_ascii=False)}"
+        return f"{self.method} {self.target}{body}"
+
+
+def get(path: str, **more: Any) -> Request:
+    """A read."""
+    return Request(method="GET", path=path, **more)
+
+
+def quoted(name: str) -> str:
+    """A name as one part of a path, whatever is in it."""
+    return quote(name, safe="")
+
+
+def filtered(*fields: str) -> dict[str, str]:
+    """The query that has the server send these fields alone."""
+    return {"filter_path": ",".join(fields)}

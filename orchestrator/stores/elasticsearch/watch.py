@@ -1,0 +1,48 @@
+"""Long polls: the cluster answers when it is ready, so that nobody has to ask again and again."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from orchestrator.model.reading import Seconds
+from orchestrator.model.watch import ClusterWatch, CopiesActive, MasterElected, NodesJoined
+from orchestrator.stores.elasticsearch import calls
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.faults import Fault
+from orchestrator.stores.elasticsearch.request import Request, get
+
+_MARGIN_SECONDS: Final = 2.0
+"""What an answer may come late, so that the server's own time-out is an answer."""
+
+
+def watch_request(watch: ClusterWatch, timeout: Seconds, dialect: Dialect) -> Request:
+    """The long poll for it. Health waits on the master, so a node that has none waits for one as long."""
+    match watch:
+        case NodesJoined(count=count):
+            # `>=` is written as `ge(…)` too; this form needs no quoting.
+            wanted = {"wait_for_nodes": f"ge({count})"}
+        case CopiesActive(count=count):
+            wanted = {"wait_for_active_shards": str(count)}
+        case MasterElected():
+            wanted = {}
+        case _:
+            assert_never(watch)
+    allowed = calls.seconds(timeout)
+    return get(
+        "/_cluster/health",
+        params=wanted | {"wait_for_events": "languid", "timeout": allowed, dialect.master_timeout: allowed},
+        accept=frozenset({408}),
+        silence=timeout + _MARGIN_SECONDS,
+    )
+
+
+def watch_for(client: ElasticsearchClient, watch: ClusterWatch, timeout: Seconds) -> bool:
+    """Wait until it seems to hold (True), the time is out, or the connection is lost (False)."""
+    dialect = client.dialect()
+    if isinstance(dialect, Fault):
+        return False
+    outcome = client.once(watch_request(watch, timeout, dialect))
+    if isinstance(outcome, Fault) or not isinstance(outcome.body, dict):
+        return False
+    return outcome.body.get("timed_out") is False
