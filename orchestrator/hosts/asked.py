@@ -1,0 +1,128 @@
+"""Stops and starts that are under way in the foreground of a host: sysv, docker and command lines.
+
+systemd keeps such a record itself. Here it is kept for as long as this process lives: it tells a service
+that is stopping from one that runs, a start that failed from a service that is merely down, and lets a start
+wait behind a stop. After a crash only the service's own status is left to go by, as for any operator.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from orchestrator.hosts.connection import CommandResult, Ended, Job, Unreachable
+from orchestrator.hosts.services import Verb
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import HostView, ServiceState
+
+Launch = Callable[[Callable[[], None]], Job | Unreachable]
+"""Starts the job on the host; what it is given is to be called when the job has ended."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    verb: Verb
+    job: Job | None = None
+    next_start: Launch | None = None
+    noticed: bool = False
+
+
+class AskedJobs:
+    """The last verb of each node that works in the foreground. Thread-safe.
+
+    Args:
+        ring: called when one has ended, so that whoever watches looks again.
+    """
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._lock = threading.Lock()
+        self._asked: dict[NodeName, _Asked] = {}
+
+    def launch(self, node: NodeName, verb: Verb, launch: Launch) -> Job | Unreachable | None:
+        """Start a job; None when it is a start that now waits behind a stop under way."""
+        with self._lock:
+            before = self._asked.get(node)
+            if verb is Verb.START and before is not None and before.verb is Verb.STOP and _going_on(before):
+                before.next_start = launch
+                return None
+            asked = _Asked(verb=verb)
+            self._asked[node] = asked
+        job = launch(lambda: self._ended(node, asked))
+        if isinstance(job, Unreachable):
+            with self._lock:
+                if self._asked.get(node) is asked:
+                    del self._asked[node]
+            return job
+        asked.job = job
+        return job
+
+    def under_way(self, node: NodeName) -> Verb | None:
+        """The verb that is being worked on; None when nothing is."""
+        with self._lock:
+            asked = self._asked.get(node)
+            return asked.verb if asked is not None and _going_on(asked) else None
+
+    def unnoticed_end(self, node: NodeName) -> bool:
+        """Whether a job ended since the node was last observed."""
+        with self._lock:
+            asked = self._asked.get(node)
+            return asked is not None and not _going_on(asked) and not asked.noticed
+
+    def observed(self, node: NodeName) -> None:
+        """An observation of this node begins: what has ended by now will be in it."""
+        with self._lock:
+            asked = self._asked.get(node)
+            if asked is not None and not _going_on(asked):
+                asked.noticed = True
+
+    def seen_with(self, node: NodeName, view: HostView) -> HostView:
+        """The reading together with what is known of the last job."""
+        with self._lock:
+            asked = self._asked.get(node)
+            if asked is None:
+                return view
+            going_on, verb = _going_on(asked), asked.verb
+            end = asked.job.poll() if asked.job is not None else None
+        gone = view.service in (ServiceState.STOPPED, ServiceState.FAILED)
+        if going_on:
+            if verb is Verb.STOP and view.service is ServiceState.RUNNING:
+                return replace(view, service=ServiceState.STOPPING, detail=f"{view.detail}; being stopped")
+            if verb is Verb.START and gone:
+                return replace(view, service=ServiceState.STARTING, detail=f"{view.detail}; being started")
+            return view
+        failure = failure_of(end)
+        if failure is None or (verb is Verb.START) is not gone:
+            return view  # it did what it was to do, whatever the script says of itself
+        state = ServiceState.FAILED if verb is Verb.START else view.service
+        return replace(view, service=state, detail=f"{view.detail}; its {verb.value} {failure}")
+
+    def close(self) -> None:
+        """Listen to none of them any more; they go on on their hosts."""
+        with self._lock:
+            jobs = [asked.job for asked in self._asked.values() if asked.job is not None]
+        for job in jobs:
+            job.close()
+
+    def _ended(self, node: NodeName, asked: _Asked) -> None:
+        with self._lock:
+            launch, asked.next_start = asked.next_start, None
+            current = self._asked.get(node) is asked
+        if launch is not None and current:
+            self.launch(node, Verb.START, launch)
+        self._ring()
+
+
+def failure_of(end: Ended | None) -> str | None:
+    """How a job failed, for people; None when it did not."""
+    if end is None or (isinstance(end, CommandResult) and end.exit == 0):
+        return None
+    if isinstance(end, CommandResult):
+        said = "\n".join(part for part in (end.stdout.strip(), end.stderr.strip()) if part)
+        return f"exited {end.exit}" + (f": {said[-500:]}" if said else "")
+    return end.reason
+
+
+def _going_on(asked: _Asked) -> bool:
+    return asked.job is None or asked.job.poll() is None

@@ -1,0 +1,183 @@
+"""What can be checked of a host before a run, changing nothing: each point with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Final
+
+from orchestrator.hosts.connection import Lost, Trouble, Unreachable
+from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.parallel import in_parallel
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.hosts.survey import Right, read_survey, survey_script, survey_stdin
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+
+CHECK_LIMIT_SECONDS: Final = 120.0
+"""For all hosts together; they are asked in parallel, and a single one has far smaller limits."""
+
+
+class Point(Enum):
+    """What is checked, in the order in which one stands on the other."""
+
+    RESOLVE = "resolve"
+    CONNECT = "connect"
+    HOST_KEY = "host_key"
+    LOG_IN = "log_in"
+    SERVICE = "service"
+    RIGHT_STOP = "right_stop"
+    RIGHT_START = "right_start"
+    RIGHT_REBOOT = "right_reboot"
+
+
+class Grade(Enum):
+    """How a point came out."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NOT_CHECKED = "not_checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCheck:
+    """One point of one host.
+
+    Attributes:
+        message: what was found; for `Grade.BAD`, also what to do.
+    """
+
+    node: NodeName
+    point: Point
+    grade: Grade
+    message: str
+
+
+_FAILS_AT: Final = {
+    Trouble.SETTINGS: Point.RESOLVE,
+    Trouble.RESOLVE: Point.RESOLVE,
+    Trouble.REFUSED: Point.CONNECT,
+    Trouble.NO_ANSWER: Point.CONNECT,
+    Trouble.CLOSED: Point.CONNECT,
+    Trouble.UNKNOWN_KEY: Point.HOST_KEY,
+    Trouble.CHANGED_KEY: Point.HOST_KEY,
+    Trouble.REVOKED_KEY: Point.HOST_KEY,
+    Trouble.AUTHENTICATION: Point.LOG_IN,
+    Trouble.PROTOCOL: Point.LOG_IN,
+}
+_WAY: Final = (Point.RESOLVE, Point.CONNECT, Point.HOST_KEY, Point.LOG_IN)
+_RIGHTS: Final = {"stop": Point.RIGHT_STOP, "start": Point.RIGHT_START, "reboot": Point.RIGHT_REBOOT}
+
+
+def check_hosts(
+    settings: Collection[HostSettings], connections: Connections, *, reboot: bool, redact: Redactor
+) -> Mapping[NodeName, tuple[HostCheck, ...]]:
+    """Check hosts in parallel.
+
+    Args:
+        settings: the hosts to check.
+        connections: used and left open.
+        reboot: whether the right to reboot is needed too.
+        redact: takes secrets out of what the hosts say.
+    """
+    work = {one.node: partial(check_host, one, connections, reboot=reboot, redact=redact) for one in settings}
+    done = in_parallel(work, timeout=CHECK_LIMIT_SECONDS)
+    late = f"no answer within {CHECK_LIMIT_SECONDS:.0f} s: is its name server or its network gone?"
+    return {
+        node: done.get(node) or (HostCheck(node=node, point=Point.RESOLVE, grade=Grade.BAD, message=late),)
+        for node in work
+    }
+
+
+def check_host(
+    settings: HostSettings, connections: Connections, *, reboot: bool, redact: Redactor
+) -> tuple[HostCheck, ...]:
+    """Check one host, point by point; behind the first that fails on the way there, nothing is checked."""
+
+    def found(point: Point, message: str, *, good: bool) -> HostCheck:
+        grade = Grade.GOOD if good else Grade.BAD
+        return HostCheck(node=settings.node, point=point, grade=grade, message=redact(message))
+
+    points = _points(reboot=reboot)
+    connection = connections.to(settings)
+    if isinstance(connection, Unreachable):
+        return _cut_off(settings, points, Point.RESOLVE, redact(connection.reason))
+    outcome = connection.run(
+        survey_script(settings, rights=True, reboot=reboot),
+        timeout=settings.limits.command,
+        stdin=survey_stdin(settings, rights=True, reboot=reboot),
+    )
+    if isinstance(outcome, Unreachable):
+        return _cut_off(settings, points, _FAILS_AT[outcome.trouble], redact(outcome.reason))
+    if isinstance(outcome, Lost):
+        return _cut_off(settings, points, Point.SERVICE, redact(f"{outcome.reason}: is the host overloaded?"))
+    survey = read_survey(settings, outcome.stdout, rights=True, reboot=reboot)
+    checks = [found(point, _WELL[point], good=True) for point in _WAY]
+    if isinstance(survey.view, Unknown):
+        checks.append(found(Point.SERVICE, survey.view.reason, good=False))
+    else:
+        said = f"{survey.view.service.value}: {survey.view.detail}"
+        checks.append(found(Point.SERVICE, said, good=True))
+    for right in survey.rights:
+        message = f"`{right.command}` is allowed" if right.allowed else missing_right(settings, right)
+        checks.append(found(_RIGHTS[right.what], message, good=right.allowed))
+    if reboot and settings.connect is Connect.LOCAL:
+        checks[-1] = found(
+            Point.RIGHT_REBOOT, "this machine is not rebooted under the run itself", good=False
+        )
+    return tuple(checks)
+
+
+_WELL: Final = {
+    Point.RESOLVE: "the address is known",
+    Point.CONNECT: "in reach",
+    Point.HOST_KEY: "the host key is the known one",
+    Point.LOG_IN: "logged in",
+}
+
+
+def _points(*, reboot: bool) -> tuple[Point, ...]:
+    return tuple(point for point in Point if reboot or point is not Point.RIGHT_REBOOT)
+
+
+def _cut_off(
+    settings: HostSettings, points: tuple[Point, ...], failed: Point, message: str
+) -> tuple[HostCheck, ...]:
+    """Good up to the point that failed, not checked behind it."""
+    place = points.index(failed)
+
+    def one(number: int, point: Point) -> HostCheck:
+        if number == place:
+            return HostCheck(node=settings.node, point=point, grade=Grade.BAD, message=message)
+        if number < place:
+            return HostCheck(
+                node=settings.node, point=point, grade=Grade.GOOD, message=_WELL.get(point, "well")
+            )
+        text = f"not checked: {failed.value} failed"
+        return HostCheck(node=settings.node, point=point, grade=Grade.NOT_CHECKED, message=text)
+
+    return tuple(one(number, point) for number, point in enumerate(points))
+
+
+def missing_right(settings: HostSettings, right: Right) -> str:
+    """What the account may not do, and what is to be done about it."""
+    said = f" ({right.said})" if right.said else ""
+    match settings.sudo:
+        case Sudo.OFF:
+            return (
+                f"`{right.command}` is not allowed{said}: set `hosts.sudo`, or give the account the right"
+                " on the host"
+            )
+        case Sudo.PASSWORDLESS:
+            return (
+                f"sudo does not let the account run `{right.command}` without a password{said}: put this"
+                " line, word for word, into the host's sudoers file with NOPASSWD (the docs have one to copy)"
+            )
+        case Sudo.PASSWORD:
+            return (
+                f"sudo does not let the account run `{right.command}` with the password given{said}: is it"
+                " the SSH user's password, and does the sudoers file allow this line, word for word?"
+            )

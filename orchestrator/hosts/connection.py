@@ -1,0 +1,243 @@
+"""What a connection to a machine is: commands in, bounded results out, faults as data.
+
+Three endings are kept apart, because what may be done next differs:
+
+- `CommandResult`: it ran to its end, whatever its exit code.
+- `Unreachable`: it was certainly **not** sent. Trying again is safe.
+- `Lost`: it was sent, and how it ended is not known: the connection went, or a limit ran out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, TypeAlias
+
+from orchestrator.model.reading import Seconds
+
+KEPT_BYTES: Final = 64 * 1024
+"""Kept of each output stream: enough for any message, small enough for the journal of a year of runs."""
+_HEAD_BYTES: Final = KEPT_BYTES * 3 // 4
+
+
+class Trouble(Enum):
+    """Why a machine was not reached; each has its own remedy."""
+
+    RESOLVE = "does not resolve"
+    REFUSED = "connection refused"
+    NO_ANSWER = "no answer"
+    CLOSED = "connection closed"
+    UNKNOWN_KEY = "unknown host key"
+    CHANGED_KEY = "changed host key"
+    REVOKED_KEY = "revoked host key"
+    AUTHENTICATION = "authentication failed"
+    PROTOCOL = "SSH protocol error"
+    SETTINGS = "settings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """A command that ran to its end.
+
+    Attributes:
+        exit: its exit code.
+        truncated: bytes of output that were read and thrown away because the limit was reached.
+    """
+
+    exit: int
+    stdout: str
+    stderr: str = ""
+    truncated: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreachable:
+    """The command was certainly not sent.
+
+    Attributes:
+        reason: what, where and what to do, for people.
+    """
+
+    trouble: Trouble
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The command was sent; whether it was done only a reading of the world tells.
+
+    Attributes:
+        timed_out: the limit ran out, rather than the connection going away.
+        output: what had come back by then.
+    """
+
+    reason: str
+    timed_out: bool
+    output: str = ""
+
+
+Ended: TypeAlias = CommandResult | Lost
+Outcome: TypeAlias = CommandResult | Unreachable | Lost
+
+
+class Job(Protocol):
+    """A command that goes on while the caller does something else."""
+
+    def poll(self) -> Ended | None:
+        """How it ended; None while it goes on."""
+        ...
+
+    def wait(self, timeout: Seconds) -> Ended | None:
+        """Wait so long at most; returns at once when it ends."""
+        ...
+
+    def output(self) -> str:
+        """What it has printed so far, bounded."""
+        ...
+
+    def close(self) -> None:
+        """Listen no more. What was started detached on the machine goes on there."""
+        ...
+
+
+class Connection(Protocol):
+    """A way to run commands on one machine. Thread-safe; kept for a whole run and re-made when it drops."""
+
+    def run(self, command: str, *, timeout: Seconds, stdin: str | None = None) -> Outcome:
+        """Run a command line under `/bin/sh` to its end, at most `timeout` seconds long."""
+        ...
+
+    def start(
+        self,
+        command: str,
+        *,
+        timeout: Seconds,
+        stdin: str | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> Job | Unreachable:
+        """Start one that goes on; `ended` is called, from another thread, as soon as it has ended.
+
+        After `timeout` seconds it is given up as `Lost`.
+        """
+        ...
+
+    def drop(self) -> None:
+        """Forget the connection; the next command makes a new one."""
+        ...
+
+    def close(self) -> None:
+        """Close it for good."""
+        ...
+
+
+class Captured:
+    """Output as it comes in: its head and its tail are kept, the middle is counted. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+
+    def add(self, data: bytes) -> None:
+        """Take in what was read."""
+        with self._lock:
+            room = max(0, _HEAD_BYTES - len(self._head))
+            self._head += data[:room]
+            self._tail += data[room:]
+            excess = len(self._tail) - (KEPT_BYTES - _HEAD_BYTES)
+            if excess > 0:
+                del self._tail[:excess]
+                self._dropped += excess
+
+    @property
+    def dropped(self) -> int:
+        """Bytes thrown away."""
+        return self._dropped
+
+    def text(self) -> str:
+        """What was kept, with a line that says how much is missing."""
+        with self._lock:
+            head, tail = bytes(self._head), bytes(self._tail)
+            gap = f"\n… {self._dropped} bytes left out …\n" if self._dropped else ""
+        return head.decode(errors="replace") + gap + tail.decode(errors="replace")
+
+
+class Streams:
+    """The two output streams of one command."""
+
+    def __init__(self) -> None:
+        self.stdout = Captured()
+        self.stderr = Captured()
+
+    def result(self, exit_code: int) -> CommandResult:
+        """The end of a command that ended by itself."""
+        return CommandResult(
+            exit=exit_code,
+            stdout=self.stdout.text(),
+            stderr=self.stderr.text(),
+            truncated=self.stdout.dropped + self.stderr.dropped,
+        )
+
+    def lost(self, reason: str, *, timed_out: bool) -> Lost:
+        """The end of a command of which no more is heard."""
+        return Lost(reason=reason, timed_out=timed_out, output=self.text())
+
+    def text(self) -> str:
+        """Both streams, one after the other."""
+        return "\n".join(part for part in (self.stdout.text().strip(), self.stderr.text().strip()) if part)
+
+
+class ThreadedJob:
+    """A job whose output a thread of its own takes away, so that no full pipe ever stops the command.
+
+    Args:
+        name: of the thread.
+        work: reads until the command ends or its limit runs out; raises nothing.
+        abort: makes `work` end soon.
+        ended: called when it has ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[Streams], Ended],
+        abort: Callable[[], None],
+        ended: Callable[[], None] | None,
+    ) -> None:
+        self._streams = Streams()
+        self._over = threading.Event()
+        self._end: Ended | None = None
+        self._work, self._abort, self._ended = work, abort, ended
+        # A daemon thread: a peer that hangs must never keep the program from leaving.
+        threading.Thread(target=self._listen, name=name, daemon=True).start()
+
+    def _listen(self) -> None:
+        try:
+            self._end = self._work(self._streams)
+        finally:
+            if self._end is None:  # a defect in `work`; whoever waits must still hear of an end
+                self._end = self._streams.lost("the reading of its output failed", timed_out=False)
+            self._over.set()
+            if self._ended is not None:
+                self._ended()
+
+    def poll(self) -> Ended | None:
+        """How it ended; None while it goes on."""
+        return self._end if self._over.is_set() else None
+
+    def wait(self, timeout: Seconds) -> Ended | None:
+        """Wait so long at most; returns at once when it ends."""
+        self._over.wait(timeout)
+        return self.poll()
+
+    def output(self) -> str:
+        """What it has printed so far, bounded."""
+        return self._streams.text()
+
+    def close(self) -> None:
+        """Listen no more."""
+        if not self._over.is_set():
+            self._abort()

@@ -1,0 +1,89 @@
+"""The connections of a run: one a host, and one a jump host, shared by all that are behind it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from orchestrator.hosts.connection import Connection, Trouble, Unreachable
+from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.settings import Connect, HostSettings, Limits
+from orchestrator.hosts.ssh import SshConnection
+from orchestrator.hosts.ssh_link import Link
+from orchestrator.hosts.ssh_route import Route, RouteError, find_route, read_config
+from orchestrator.model.reading import Seconds
+
+
+class Connections:
+    """Makes connections when they are first needed and keeps them. Thread-safe.
+
+    Args:
+        clock: monotonic seconds.
+        wait: waits between attempts to connect; None = a wait that `close` interrupts.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], Seconds] = time.monotonic,
+        wait: Callable[[Seconds], object] | None = None,
+    ) -> None:
+        self._clock, self._wait = clock, wait
+        self._lock = threading.Lock()
+        self._links: dict[Route, Link] = {}
+        self._routes: dict[tuple[object, ...], Route] = {}
+        self._closed = False
+
+    def to(self, settings: HostSettings) -> Connection | Unreachable:
+        """The connection to a node's host; nothing is sent until it is used."""
+        if settings.connect is Connect.LOCAL:
+            return LocalConnection(settings.environment, clock=self._clock)
+        try:
+            route = self.route(settings)
+        except RouteError as error:
+            return Unreachable(trouble=Trouble.SETTINGS, reason=str(error))
+        with self._lock:
+            if self._closed:
+                return Unreachable(trouble=Trouble.CLOSED, reason="the connections of this run are closed")
+            return SshConnection(self._link(route, settings.limits), clock=self._clock)
+
+    def here(self) -> Connection:
+        """This machine."""
+        return LocalConnection(clock=self._clock)
+
+    def route(self, settings: HostSettings) -> Route:
+        """The hops to a host, worked out once.
+
+        Raises:
+            RouteError: the SSH configuration cannot be followed.
+        """
+        key = (
+            settings.address,
+            settings.port,
+            settings.user,
+            settings.identities,
+            settings.known_hosts,
+            settings.use_agent,
+            settings.ssh_config,
+        )
+        with self._lock:
+            if key not in self._routes:
+                self._routes[key] = find_route(settings, read_config(settings.ssh_config))
+            return self._routes[key]
+
+    def close(self) -> None:
+        """Close all of them, the outermost last."""
+        with self._lock:
+            self._closed = True
+            links: Sequence[tuple[Route, Link]] = sorted(
+                self._links.items(), key=lambda item: len(item[0]), reverse=True
+            )
+        for _, link in links:
+            link.close()
+
+    def _link(self, route: Route, limits: Limits) -> Link:
+        if route not in self._links:
+            parent = self._link(route[:-1], limits) if len(route) > 1 else None
+            self._links[route] = Link(route[-1], parent, limits, wait=self._wait)
+        return self._links[route]

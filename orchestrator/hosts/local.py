@@ -1,0 +1,153 @@
+"""Commands on this machine: the protocol as over SSH, a process group of their own, few variables."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from orchestrator.hosts.connection import (
+    Ended,
+    Job,
+    Lost,
+    Outcome,
+    Streams,
+    ThreadedJob,
+    Trouble,
+    Unreachable,
+)
+from orchestrator.model.reading import Seconds
+
+KEPT_VARIABLES: Final = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_RUNTIME_DIR", "DOCKER_HOST")
+"""All that a command gets of our own environment: secrets in variables stay with this program."""
+_READ_BYTES: Final = 64 * 1024
+_DRAIN_SECONDS: Final = 0.2
+"""After the command itself has ended: a daemon it left behind may hold its output open for ever."""
+_MARGIN_SECONDS: Final = 5.0
+
+
+class LocalConnection:
+    """Runs commands on this machine.
+
+    Args:
+        environment: variables added to `KEPT_VARIABLES`.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, *, clock: Callable[[], Seconds] = time.monotonic
+    ) -> None:
+        kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C", **(environment or {})}
+        self._clock = clock
+
+    def run(self, command: str, *, timeout: Seconds, stdin: str | None = None) -> Outcome:
+        """Run a command line under `/bin/sh` to its end; past the limit its process group is killed."""
+        job = self.start(command, timeout=timeout, stdin=stdin)
+        if isinstance(job, Unreachable):
+            return job
+        # The reading ends by itself at the limit; the margin is for a machine too busy to schedule it.
+        return job.wait(timeout + _MARGIN_SECONDS) or Lost(reason="its reading hangs", timed_out=True)
+
+    def start(
+        self,
+        command: str,
+        *,
+        timeout: Seconds,
+        stdin: str | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> Job | Unreachable:
+        """Start a command line under `/bin/sh`, in a session of its own: our signals are not its."""
+        try:
+            process = subprocess.Popen(  # noqa: S603  (the command is the operator's own, from the cluster file)
+                ["/bin/sh", "-c", command],
+                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Unreachable(trouble=Trouble.SETTINGS, reason=f"cannot run a command here: {error}")
+        deadline = self._clock() + timeout
+
+        def work(streams: Streams) -> Ended:
+            with process:
+                return self._attend(process, stdin, streams, deadline, timeout)
+
+        return ThreadedJob(f"local-{process.pid}", work, lambda: _kill_group(process), ended)
+
+    def drop(self) -> None:
+        """Nothing is kept that could be dropped."""
+
+    def close(self) -> None:
+        """Nothing is kept that could be closed."""
+
+    def _attend(
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: str | None,
+        streams: Streams,
+        deadline: Seconds,
+        timeout: Seconds,
+    ) -> Ended:
+        """Feed and read one process until it has ended or its limit has run out."""
+        if process.stdin is not None:
+            # A command that does not read what it is given closes the pipe: its exit code says the rest.
+            with contextlib.suppress(BrokenPipeError), process.stdin as feed:
+                feed.write((stdin or "").encode())
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(pidfd, selectors.EVENT_READ)
+                for pipe, captured in ((process.stdout, streams.stdout), (process.stderr, streams.stderr)):
+                    if pipe is not None:
+                        selector.register(pipe, selectors.EVENT_READ, captured)
+                over = self._read(selector, pidfd, deadline)
+        finally:
+            os.close(pidfd)
+        if not over:
+            _kill_group(process)
+            process.wait()
+            return streams.lost(f"no end within {timeout:g} s; its processes were killed", timed_out=True)
+        return streams.result(process.wait())
+
+    def _read(self, selector: selectors.BaseSelector, pidfd: int, deadline: Seconds) -> bool:
+        """Read until the process and its output have ended; False when the limit ran out first."""
+        ended = False
+        while selector.get_map():
+            left = deadline - self._clock()
+            if left <= 0 and not ended:
+                return False
+            ready = selector.select(_DRAIN_SECONDS if ended else left)
+            if ended and not ready:
+                return True
+            for key, _ in ready:
+                if key.fd == pidfd:
+                    ended = True
+                    selector.unregister(pidfd)
+                elif not _take(key):
+                    selector.unregister(key.fileobj)
+            if ended and self._clock() > deadline + _DRAIN_SECONDS:
+                return True
+        return True
+
+
+def _take(key: selectors.SelectorKey) -> bool:
+    """Read what is there; False at the end of the stream."""
+    data = os.read(key.fd, _READ_BYTES)
+    key.data.add(data)
+    return bool(data)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill what the command started, unless it left the group on purpose (a detached stop or start does)."""
+    if process.returncode is None:
+        # Gone between the look and the signal: what was wanted.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,286 @@
+"""The host port over real machines: SSH or this one, any service manager.
+
+What its answers mean, for whoever implements the same port:
+
+- `observe` returns a reading for every node it was asked for. A host out of reach, on its way through a
+  reboot, or with a service that is not understood is `Unknown` with the reason; nothing is raised.
+- `perform` of a stop or a start returns within about two seconds with
+  `Done`: it was taken and goes on, also without us; `observe` tells how it goes;
+  `Refused`: certainly nothing was done: out of reach, sudo or the manager said no, no such unit;
+  `InDoubt`: it was sent and its end is not known, or a script failed half-way: only a reading tells.
+- A start sent while a stop is under way waits behind it.
+- A reboot ends the connection; until the host is back its readings are `Unknown`.
+- A hook runs to its end or its limit. `Refused`: it did not run at all. `InDoubt`: it failed or overran, and
+  may have done a part. Otherwise `Done` with its output.
+- `watch` is a hint to look again, never proof.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, assert_never
+
+from orchestrator.hosts import script, services, sudo
+from orchestrator.hosts.asked import AskedJobs, failure_of
+from orchestrator.hosts.check import missing_right
+from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
+from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.parallel import in_parallel
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.services import Verb
+from orchestrator.hosts.settings import Connect, HostSettings
+from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
+from orchestrator.hosts.watcher import Watcher
+from orchestrator.model.action import (
+    ActionResult,
+    Done,
+    HostAction,
+    InDoubt,
+    RebootHost,
+    Refused,
+    RunHook,
+    StartNode,
+    StopNode,
+)
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import HostView
+from orchestrator.model.reading import Reading, Seconds, Unknown
+
+QUICK_SECONDS: Final = 1.5
+"""How long a stop or start in the foreground is listened to before `perform` returns: refusals and wrong
+command lines show within it, and no caller waits longer."""
+JOB_LIMIT_SECONDS: Final = 6 * 3600.0
+"""After which a foreground job is listened to no more: longer than any deadline of a stop or a start."""
+_HOOK_MARGIN_SECONDS: Final = 10.0
+"""The host itself ends an overrunning hook first, so that nothing of it is left behind there."""
+_TIMEOUT_EXIT: Final = 124
+"""What `timeout` exits with when the limit ran out (GNU coreutils, "timeout invocation")."""
+
+
+class Hosts:
+    """`HostPort` over the machines of a cluster's nodes.
+
+    Args:
+        settings: by node name, looked up at every use: the composer may fill in addresses as it learns them.
+        redact: takes secrets out of everything that commands print.
+        connections: made here when None.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[NodeName, HostSettings],
+        *,
+        redact: Redactor | None = None,
+        connections: Connections | None = None,
+    ) -> None:
+        self._settings = settings
+        self._redact = redact or Redactor()
+        self._connections = connections or Connections()
+        self._lock = threading.Lock()
+        self._marks: dict[NodeName, str | None] = {}
+        self._away: set[NodeName] = set()
+        self._watcher = Watcher(self._connection)
+        self._asked = AskedJobs(self._watcher.ring)
+
+    def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
+        """Read each node's service and host, in parallel, one round trip a node; with `rights`, ask sudo."""
+        known = [self._settings[node].limits for node in nodes if node in self._settings]
+        # Two attempts of a reading, each with its connection made anew at the worst.
+        bound = max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in known), default=0.0)
+
+        def reader(node: NodeName) -> Callable[[], Reading[HostView]]:
+            return lambda: self._observe(node, rights=rights)
+
+        found = in_parallel({node: reader(node) for node in nodes}, timeout=bound)
+        late = Unknown(reason=f"its host was not read within {bound:.0f} s")
+        return {node: found.get(node, late) for node in nodes}
+
+    def perform(self, action: HostAction) -> ActionResult:
+        """Do it; see the module's text for what the results mean."""
+        found = self._connection(action.node)
+        if isinstance(found, Unreachable) and not (isinstance(action, RunHook) and action.hook.local):
+            return Refused(reason=self._redact(found.reason))
+        match action:
+            case StopNode():
+                return self._ask(action.node, Verb.STOP)
+            case StartNode():
+                return self._ask(action.node, Verb.START)
+            case RebootHost():
+                return self._reboot(action.node)
+            case RunHook():
+                return self._hook(action)
+            case _:
+                assert_never(action)
+
+    def describe(self, action: HostAction) -> str:
+        """The exact command line; free of secrets. A hook of this machine says so in a comment."""
+        if isinstance(action, RunHook):
+            line = services.for_node(action.hook.run, action.node)
+            return self._redact(f"{line}  # on this machine" if action.hook.local else line)
+        settings = self._settings.get(action.node)
+        if settings is None:
+            return f"(no host settings for {action.node})"
+        match action:
+            case StopNode():
+                return self._redact(services.command(settings, Verb.STOP))
+            case StartNode():
+                return self._redact(services.command(settings, Verb.START))
+            case RebootHost():
+                return self._redact(services.reboot_command(settings))
+            case _:
+                assert_never(action)
+
+    def watch(self, nodes: Collection[NodeName], timeout: Seconds) -> bool:
+        """Return True as soon as a service is not what `observe` last saw of it, False at the time-out.
+
+        A job of ours that ended, a lost connection and a host that is in reach again count too.
+        """
+        with self._lock:
+            known = {node: self._marks.get(node) for node in nodes if node in self._settings}
+            away = frozenset(self._away & set(nodes))
+        return self._watcher.watch(
+            known, away, timeout, already=lambda: any(self._asked.unnoticed_end(node) for node in nodes)
+        )
+
+    def close(self) -> None:
+        """Close every connection. Stops and starts that are under way go on on their hosts."""
+        self._asked.close()
+        self._connections.close()
+
+    def _connection(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
+        settings = self._settings.get(node)
+        if settings is None:
+            return Unreachable(trouble=Trouble.SETTINGS, reason=f"there are no host settings for {node}")
+        connection = self._connections.to(settings)
+        return connection if isinstance(connection, Unreachable) else (settings, connection)
+
+    def _observe(self, node: NodeName, *, rights: bool) -> Reading[HostView]:
+        self._asked.observed(node)
+        found = self._connection(node)
+        if isinstance(found, Unreachable):
+            return self._unread(node, found)
+        settings, connection = found
+        line = survey_script(settings, rights=rights)
+        stdin = survey_stdin(settings, rights=rights)
+        outcome = connection.run(line, timeout=settings.limits.command, stdin=stdin)
+        if isinstance(outcome, Lost) and not outcome.timed_out:
+            # Reading twice harms nobody: a connection that went under a reading is made again at once.
+            outcome = connection.run(line, timeout=settings.limits.command, stdin=stdin)
+        if not isinstance(outcome, CommandResult):
+            return self._unread(node, outcome)
+        survey = read_survey(settings, outcome.stdout, rights=rights)
+        with self._lock:
+            self._marks[node] = survey.mark
+            self._away.discard(node)
+        if isinstance(survey.view, Unknown):
+            said = f" ({outcome.stderr.strip()[:300]})" if outcome.stderr.strip() else ""
+            return Unknown(reason=self._redact(f"host of {node}: {survey.view.reason}{said}"))
+        view = self._asked.seen_with(node, survey.view)
+        refused = [missing_right(settings, right) for right in survey.rights if not right.allowed]
+        detail = f"{'; '.join(refused)} ({view.detail})" if refused else view.detail
+        return HostView(
+            service=view.service,
+            detail=self._redact(detail),
+            boot_id=view.boot_id,
+            machine_id=view.machine_id,
+            may_control=view.may_control,
+        )
+
+    def _unread(self, node: NodeName, fault: Unreachable | Lost) -> Unknown:
+        with self._lock:
+            self._marks.pop(node, None)
+            self._away.add(node)
+        return Unknown(reason=self._redact(f"host of {node}: {fault.reason}"))
+
+    def _ask(self, node: NodeName, verb: Verb) -> ActionResult:
+        found = self._connection(node)
+        if isinstance(found, Unreachable):
+            return Refused(reason=self._redact(found.reason))
+        settings, connection = found
+        line, stdin = services.command(settings, verb), sudo.stdin(settings)
+        if services.is_queued(settings):
+            outcome = connection.run(script.shell(line), timeout=settings.limits.command, stdin=stdin)
+            return self._result(settings, outcome)
+
+        def launch(ended: Callable[[], None]) -> Job | Unreachable:
+            return connection.start(
+                script.shell(script.detached(line)), timeout=JOB_LIMIT_SECONDS, stdin=stdin, ended=ended
+            )
+
+        job = self._asked.launch(node, verb, launch)
+        if job is None:
+            return Done(output="waits behind the stop that is under way")
+        if isinstance(job, Unreachable):
+            return self._result(settings, job)
+        end = job.wait(QUICK_SECONDS)
+        return Done(output=self._redact(job.output())) if end is None else self._result(settings, end)
+
+    def _reboot(self, node: NodeName) -> ActionResult:
+        found = self._connection(node)
+        if isinstance(found, Unreachable):
+            return Refused(reason=self._redact(found.reason))
+        settings, connection = found
+        if settings.connect is Connect.LOCAL:
+            return Refused(reason=f"{node} is on this machine: it is not rebooted under the run itself")
+        line = script.shell(services.reboot_command(settings))
+        outcome = connection.run(line, timeout=settings.limits.command, stdin=sudo.stdin(settings))
+        result = self._result(settings, outcome)
+        if not isinstance(result, Refused):
+            # It stands for a host that is going away: the next reading makes a new one, or tells it cannot.
+            connection.drop()
+            with self._lock:
+                self._marks.pop(node, None)
+        return result
+
+    def _hook(self, action: RunHook) -> ActionResult:
+        hook = action.hook
+        line = services.for_node(hook.run, action.node)
+        if hook.local:
+            connection: Connection = self._connections.here()
+        else:
+            found = self._connection(action.node)
+            if isinstance(found, Unreachable):
+                return Refused(reason=self._redact(found.reason))
+            _, connection = found
+        outcome = connection.run(
+            script.shell(script.limited(line, hook.timeout)), timeout=hook.timeout + _HOOK_MARGIN_SECONDS
+        )
+        if isinstance(outcome, Unreachable):
+            return Refused(reason=self._redact(outcome.reason))
+        if isinstance(outcome, CommandResult) and outcome.exit == _TIMEOUT_EXIT:
+            return InDoubt(reason=self._redact(f"no end within {hook.timeout:g} s: {_said(outcome)}"))
+        failure = failure_of(outcome)
+        if failure is None and isinstance(outcome, CommandResult):
+            return Done(output=self._redact(_said(outcome)))
+        if isinstance(outcome, CommandResult) and outcome.exit in (126, 127):
+            return Refused(reason=self._redact(f"cannot be run: {failure}"))
+        return InDoubt(reason=self._redact(failure or ""))
+
+    def _result(self, settings: HostSettings, outcome: Outcome) -> ActionResult:
+        """What came of a stop, a start or a reboot."""
+        match outcome:
+            case Unreachable(reason=reason):
+                return Refused(reason=self._redact(reason))
+            case Lost(reason=reason, output=output):
+                said = f": {output.strip()[-500:]}" if output.strip() else ""
+                return InDoubt(reason=self._redact(f"{reason}{said}"))
+            case CommandResult(exit=0):
+                return Done(output=self._redact(_said(outcome)))
+            case CommandResult(exit=code):
+                said = _said(outcome)
+                refusal = sudo.refusal(said)
+                if refusal is not None:
+                    return Refused(
+                        reason=self._redact(f"sudo refused: {refusal}; see the sudoers file in the reference")
+                    )
+                reason = self._redact(f"exit {code}: {said or 'no output'}")
+                nothing = services.did_nothing(settings, code, said)
+                return Refused(reason=reason) if nothing else InDoubt(reason=reason)
+            case _:
+                assert_never(outcome)
+
+
+def _said(result: CommandResult) -> str:
+    """What a command printed, bounded by what was kept of it."""
+    return "\n".join(part for part in (result.stdout.strip(), result.stderr.strip()) if part)

@@ -1,0 +1,57 @@
+"""Secrets out of what commands print: before anything is shown, logged or journalled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+REDACTED: Final = "[redacted]"
+SHORTEST_SECRET: Final = 4
+"""Shorter values stand in ordinary words: taking them out would garble the text and guard nothing."""
+
+_PATTERNS: Final = (
+    # Authorization: Basic dXNlcjpwYXNz  |  authorization=ApiKey …  |  "Authorization": "Bearer …"
+    re.compile(
+        r"""(?P<keep>(?:proxy-)?authorization["']?\s*[:=]\s*["']?(?:(?:basic|bearer|apikey|digest)\s+)?)"""
+        r"""(?P<secret>[^\s"',;]+)""",
+        re.IGNORECASE,
+    ),
+    # password=…, --token …, "api_key": "…", PGPASSWORD=…
+    re.compile(
+        r"""(?P<keep>[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|credentials?)"""
+        r"""["']?(?:\s*[:=]\s*|\s+(?=["'])))(?P<secret>"[^"\n]*"|'[^'\n]*'|[^\s"',;&]+)""",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"""(?P<keep>--?[\w-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key)\s+)(?P<secret>[^\s-]\S*)""",
+        re.IGNORECASE,
+    ),
+    # https://user:password@host
+    re.compile(r"""(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)(?P<secret>[^\s/@]+)(?=@)""", re.IGNORECASE),
+    re.compile(
+        r"""(?P<keep>)(?P<secret>-----BEGIN [A-Z ]*PRIVATE KEY-----.*?"""
+        r"""(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))""",
+        re.DOTALL,
+    ),
+)
+
+
+class Redactor:
+    """Takes known secrets, and what looks like one, out of text.
+
+    Args:
+        secrets: the values this run knows; the longest go first, so that none leaves a piece of another.
+    """
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        known = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+        self._secrets = sorted(known, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """The same text with every secret replaced by `[redacted]`."""
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        for pattern in _PATTERNS:
+            text = pattern.sub(rf"\g<keep>{REDACTED}", text)
+        return text

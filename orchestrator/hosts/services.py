@@ -1,0 +1,280 @@
+"""Service managers: the command lines that each takes, and what its answers mean. Pure.
+
+Stops and starts are asked for in one of two ways:
+
+- **systemd** takes a job and answers at once (`--no-block`): a refusal is known when the call returns, the
+  work goes on without us, and a start sent during a stop waits behind it in systemd's own queue.
+- **sysv, docker and command lines** work in the foreground: they run detached, see `script.detached`.
+
+Reads need no rights and never go through sudo.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from orchestrator.hosts import sudo
+from orchestrator.hosts.script import Section
+from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Unknown
+
+PROGRAMS: Final = {
+    Manager.SYSTEMD: "/usr/bin/systemctl",
+    Manager.SYSV: "/usr/sbin/service",
+    Manager.DOCKER: "/usr/bin/docker",
+}
+REBOOTS: Final = {
+    Manager.SYSTEMD: "/usr/bin/systemctl reboot",
+    Manager.SYSV: "/usr/sbin/reboot",
+    Manager.DOCKER: "/usr/bin/systemctl reboot",
+    Manager.COMMAND: "/usr/bin/systemctl reboot",
+}
+_PROPERTIES: Final = (
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "Result",
+    "MainPID",
+    "ExecMainStatus",
+    "Job",
+)
+_INSPECT: Final = "{{.State.Status}}|{{.State.ExitCode}}|{{.State.StartedAt}}|{{.State.Error}}"
+_SIMPLE_COMMAND: Final = re.compile(r"^[\w@%+:,./' =-]+$")
+"""A line that sudo can take as it is; one with operators of the shell needs a shell behind sudo."""
+_LSB_RUNNING, _LSB_DEAD_PID, _LSB_DEAD_LOCK, _LSB_STOPPED = 0, 1, 2, 3
+"""Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions"."""
+_ENDED_WELL: Final = frozenset({0, 130, 143})
+"""A container ended by SIGINT or SIGTERM was asked to: the JVM exits with 128 and the signal's number."""
+_DETAIL_CHARACTERS: Final = 300
+_NOT_DONE: Final = re.compile(
+    r"no such container|permission denied.*docker|cannot connect to the docker daemon|unrecognized service",
+    re.IGNORECASE,
+)
+_IN_DOUBT: Final = re.compile(
+    r"timed out|connection reset|did not receive a reply|transport endpoint|no reply", re.IGNORECASE
+)
+"""The call to systemd itself failed half-way: whether the job was taken is not known."""
+
+
+class Verb(Enum):
+    """What is asked of a service manager."""
+
+    STOP = "stop"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReading:
+    """The state of a service, and the manager's own words for it."""
+
+    state: ServiceState
+    detail: str
+
+
+def for_node(text: str, node: str) -> str:
+    """A command line with `{node}` replaced by the node's name, quoted for the shell."""
+    return text.replace("{node}", shlex.quote(node))
+
+
+def unit(settings: HostSettings) -> str:
+    """The name of the unit, script or container, quoted for the shell."""
+    return shlex.quote(settings.service.unit.replace("{node}", settings.node))
+
+
+def is_queued(settings: HostSettings) -> bool:
+    """Whether the manager takes a job and answers at once; the others work in the foreground."""
+    return settings.service.manager is Manager.SYSTEMD
+
+
+def plain_command(settings: HostSettings, verb: Verb) -> str:
+    """The command line of a verb without sudo, word for word as a sudoers file must have it."""
+    service, name = settings.service, unit(settings)
+    program = _program(service)
+    match service.manager:
+        case Manager.SYSTEMD:
+            return f"{program} --no-block {verb.value} {name}"
+        case Manager.SYSV:
+            return f"{program} {name} {verb.value}"
+        case Manager.DOCKER:
+            grace = f"-t {round(service.grace)} " if verb is Verb.STOP else ""
+            return f"{program} {verb.value} {grace}{name}"
+        case Manager.COMMAND:
+            line = for_node((service.stop if verb is Verb.STOP else service.start) or "", settings.node)
+            if settings.sudo is Sudo.OFF or _SIMPLE_COMMAND.match(line):
+                return line
+            return f"/bin/sh -c {shlex.quote(line)}"
+
+
+def command(settings: HostSettings, verb: Verb) -> str:
+    """The exact command line of a verb; it holds no secret."""
+    return sudo.prefix(settings.sudo) + plain_command(settings, verb)
+
+
+def plain_reboot(settings: HostSettings) -> str:
+    """The command line of a reboot without sudo."""
+    service = settings.service
+    return for_node(service.reboot or REBOOTS[service.manager], settings.node)
+
+
+def reboot_command(settings: HostSettings) -> str:
+    """The exact command line of a reboot."""
+    return sudo.prefix(settings.sudo) + plain_reboot(settings)
+
+
+def status_command(settings: HostSettings) -> str:
+    """A shell line whose output and exit code say the state; read by `read_state`."""
+    service, name = settings.service, unit(settings)
+    match service.manager:
+        case Manager.SYSTEMD:
+            wanted = " ".join(f"-p {name}" for name in _PROPERTIES)
+            return f"{_program(service)} show {wanted} {name} 2>&1"
+        case Manager.SYSV:
+            return f"{_program(service)} {name} status </dev/null 2>&1"
+        case Manager.DOCKER:
+            return f"{_program(service)} inspect --type container -f {shlex.quote(_INSPECT)} {name} 2>&1"
+        case Manager.COMMAND:
+            line = for_node(service.status or "", settings.node)
+            return f"/bin/sh -c {shlex.quote(line)} </dev/null 2>&1"
+
+
+def mark_command(settings: HostSettings) -> str:
+    """A shell line that prints the mark of the present state, the same as `mark` makes of a reading."""
+    line = status_command(settings)
+    if _says_by_text(settings):
+        return line
+    return f"{line.removesuffix(' 2>&1')} >/dev/null 2>&1; echo $?"
+
+
+def mark(settings: HostSettings, answer: Section) -> str:
+    """What changes when the state does: the text where that is exact, else the exit code."""
+    return answer.text if _says_by_text(settings) else str(answer.exit)
+
+
+def read_state(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
+    """What the answer to `status_command` means; what is not understood is `Unknown`."""
+    match settings.service.manager:
+        case Manager.SYSTEMD:
+            return _read_systemd(settings, answer)
+        case Manager.SYSV:
+            return _read_lsb(settings, answer)
+        case Manager.DOCKER:
+            return _read_docker(settings, answer)
+        case Manager.COMMAND:
+            return _read_command(answer)
+
+
+def did_nothing(settings: HostSettings, code: int, output: str) -> bool:
+    """Whether a verb that failed certainly did nothing, so that it counts as refused."""
+    if sudo.refusal(output) is not None or code in (126, 127) or _NOT_DONE.search(output):
+        return True
+    return settings.service.manager is Manager.SYSTEMD and not _IN_DOUBT.search(output)
+
+
+def _program(service: ServiceSettings) -> str:
+    return service.program or PROGRAMS.get(service.manager, "")
+
+
+def _says_by_text(settings: HostSettings) -> bool:
+    return settings.service.manager in (Manager.SYSTEMD, Manager.DOCKER)
+
+
+def _read_systemd(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
+    values = dict(line.partition("=")[::2] for line in answer.text.splitlines() if "=" in line)
+    active, sub = values.get("ActiveState", ""), values.get("SubState", "")
+    if answer.exit != 0 or not active:
+        return Unknown(
+            reason=f"systemctl show {unit(settings)}: {_short(answer.text) or f'exit {answer.exit}'}"
+        )
+    load = values.get("LoadState", "")
+    if load in ("not-found", "error", "bad-setting"):
+        return Unknown(
+            reason=f"systemd knows no unit {unit(settings)} ({load}): correct `hosts.service.unit`"
+        )
+    if load == "masked" and active in ("inactive", "failed"):
+        return Unknown(reason=f"unit {unit(settings)} is masked and cannot be started: `systemctl unmask` it")
+    queued = values.get("Job", "") not in ("", "0")
+    detail = f"{active} ({sub})"
+    match active:
+        case "active" if sub == "exited":
+            return Unknown(
+                reason=f"unit {unit(settings)} is active (exited): systemd does not follow its process;"
+                " use `manager: sysv` or `command`"
+            )
+        case "active" | "reloading" | "refreshing":
+            return ServiceReading(state=ServiceState.RUNNING, detail=detail)
+        case "inactive" | "failed" if queued:
+            return ServiceReading(state=ServiceState.STARTING, detail=f"{detail}, a job is queued")
+        case "inactive":
+            return ServiceReading(state=ServiceState.STOPPED, detail=detail)
+        case "failed":
+            status = (
+                f", status {values['ExecMainStatus']}" if values.get("ExecMainStatus", "0") != "0" else ""
+            )
+            why = values.get("Result", "unknown")
+            return ServiceReading(state=ServiceState.FAILED, detail=f"failed (Result: {why}{status})")
+        case "activating":
+            return ServiceReading(state=ServiceState.STARTING, detail=detail)
+        case "deactivating":
+            return ServiceReading(state=ServiceState.STOPPING, detail=detail)
+        case _:
+            return Unknown(reason=f"unit {unit(settings)} is {detail}")
+
+
+def _read_lsb(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
+    words = _short(answer.text)
+    match answer.exit:
+        case code if code == _LSB_RUNNING:
+            return ServiceReading(state=ServiceState.RUNNING, detail=words or "running")
+        case code if code in (_LSB_DEAD_PID, _LSB_DEAD_LOCK) and not _NOT_DONE.search(answer.text):
+            # Not running, and it did not say good-bye: its pid file or lock file is left.
+            return ServiceReading(state=ServiceState.FAILED, detail=words or f"dead (status exits {code})")
+        case code if code == _LSB_STOPPED:
+            return ServiceReading(state=ServiceState.STOPPED, detail=words or "stopped")
+        case code:
+            return Unknown(reason=f"service {unit(settings)} status exits {code}: {words or 'no output'}")
+
+
+def _read_docker(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
+    status, _, rest = answer.text.partition("|")
+    if answer.exit != 0 or not rest:
+        hint = " (the account must be in the group docker: reads do not go through sudo)"
+        permission = hint if "permission denied" in answer.text.lower() else ""
+        return Unknown(reason=f"docker inspect {unit(settings)}: {_short(answer.text)}{permission}")
+    code = rest.partition("|")[0]
+    match status:
+        case "running":
+            return ServiceReading(state=ServiceState.RUNNING, detail=status)
+        case "restarting":
+            return ServiceReading(state=ServiceState.STARTING, detail=f"restarting (exit {code})")
+        case "created":
+            return ServiceReading(state=ServiceState.STOPPED, detail=status)
+        case "exited":
+            well = code.isdigit() and int(code) in _ENDED_WELL
+            state = ServiceState.STOPPED if well else ServiceState.FAILED
+            return ServiceReading(state=state, detail=f"exited ({code})")
+        case "dead" | "removing":
+            return ServiceReading(state=ServiceState.FAILED, detail=status)
+        case _:
+            return Unknown(reason=f"container {unit(settings)} is {status}")
+
+
+def _read_command(answer: Section) -> ServiceReading | Unknown:
+    words = _short(answer.text)
+    if answer.exit in (126, 127):
+        return Unknown(reason=f"the status command cannot be run: {words or f'exit {answer.exit}'}")
+    if answer.exit == 0:
+        return ServiceReading(state=ServiceState.RUNNING, detail=words or "running")
+    return ServiceReading(
+        state=ServiceState.STOPPED, detail=words or f"not running (status exits {answer.exit})"
+    )
+
+
+def _short(text: str) -> str:
+    """The first line that says something, bounded."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= _DETAIL_CHARACTERS else f"{line[:_DETAIL_CHARACTERS]}…"

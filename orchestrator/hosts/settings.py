@@ -1,0 +1,131 @@
+"""How one node's machine is reached, and how its service is stopped and started there.
+
+Plain values without a source: whoever composes the program builds them from the cluster file. Nothing here
+is read from disk or from the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from orchestrator.errors import ConfigError
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Seconds
+
+Secret = Callable[[], str]
+"""Gives a secret when it is needed, so that no settings object holds or prints it."""
+
+
+class Connect(Enum):
+    """How commands get to the machine."""
+
+    SSH = "ssh"
+    LOCAL = "local"
+
+
+class Manager(Enum):
+    """Who stops and starts the service."""
+
+    SYSTEMD = "systemd"
+    SYSV = "sysv"
+    DOCKER = "docker"
+    COMMAND = "command"
+
+
+class Sudo(Enum):
+    """Whether stop, start and reboot go through sudo. Reads never do."""
+
+    OFF = "off"
+    PASSWORDLESS = "passwordless"
+    PASSWORD = "password"  # noqa: S105  (a mode, no secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of everything that waits for a machine, in seconds.
+
+    Attributes:
+        connect: the TCP connection, and the key exchange after it.
+        banner: the peer's first line; a host that swaps to death accepts connections and says nothing.
+        auth: one way of authentication.
+        command: one reading, or asking for a stop or a start.
+        keepalive: between two signs of life on a connection at rest.
+    """
+
+    connect: Seconds = 10.0
+    banner: Seconds = 10.0
+    auth: Seconds = 15.0
+    command: Seconds = 20.0
+    keepalive: Seconds = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """The node's service. `{node}` stands for the node's name in every text.
+
+    Attributes:
+        unit: systemd unit, init script or container.
+        stop: command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 when it runs.
+        program: path of `systemctl`, `service` or `docker`, word for word as the sudoers file has it; the
+            manager's usual one when None.
+        reboot: command line of a reboot, word for word as the sudoers file has it; the manager's usual one
+            when None.
+        grace: seconds that a container gets to end before Docker kills it (Docker's own default of 10
+            kills an Elasticsearch that is still closing its shards).
+    """
+
+    manager: Manager = Manager.SYSTEMD
+    unit: str = "elasticsearch"
+    stop: str | None = None
+    start: str | None = None
+    status: str | None = None
+    program: str | None = None
+    reboot: str | None = None
+    grace: Seconds = 600.0
+
+    def __post_init__(self) -> None:
+        """Refuse a command manager without its three lines."""
+        if self.manager is Manager.COMMAND:
+            for key, line in (("stop", self.stop), ("start", self.start), ("status", self.status)):
+                if not line:
+                    raise ConfigError(
+                        "a command line is needed with `manager: command`", key=f"hosts.service.{key}"
+                    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """One node's machine.
+
+    Attributes:
+        address: host name, alias in the SSH configuration, or IP address.
+        port: None = as the SSH configuration says, else 22. `user` and `identities` likewise.
+        identities: private key files; they come before those of the SSH configuration.
+        known_hosts: files of host keys; empty = the SSH configuration's, else the user's and the system's.
+        use_agent: whether the keys of a running agent are tried too.
+        ssh_config: the SSH client configuration; None = read none.
+        sudo_password: gives the password when `sudo` is `Sudo.PASSWORD`.
+        environment: variables added to the few that a command on this machine gets (`Connect.LOCAL` only).
+    """
+
+    node: NodeName
+    address: str
+    connect: Connect = Connect.SSH
+    port: int | None = None
+    user: str | None = None
+    identities: tuple[str, ...] = ()
+    known_hosts: tuple[str, ...] = ()
+    use_agent: bool = True
+    ssh_config: str | None = "~/.ssh/config"
+    sudo: Sudo = Sudo.OFF
+    sudo_password: Secret | None = field(default=None, repr=False, compare=False)
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    limits: Limits = field(default_factory=Limits)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a password mode without a password."""
+        if self.sudo is Sudo.PASSWORD and self.sudo_password is None:
+            raise ConfigError("sudo with a password needs a reference to the password", key="hosts.sudo")

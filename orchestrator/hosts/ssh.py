@@ -1,0 +1,173 @@
+"""Commands over SSH: bounded in time and in output, on a connection that is kept for the run."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import paramiko
+
+from orchestrator.hosts.connection import (
+    Ended,
+    Job,
+    Lost,
+    Outcome,
+    Streams,
+    ThreadedJob,
+    Unreachable,
+)
+from orchestrator.hosts.ssh_link import Link, LinkError
+from orchestrator.model.reading import Seconds
+
+_READ_BYTES: Final = 64 * 1024
+_READS_A_TURN: Final = 64
+_LOOK_SECONDS: Final = 1.0
+"""The longest sleep in `poll`; output, the end and a lost connection all wake it before."""
+_DRAIN_SECONDS: Final = 0.5
+"""After the exit code: what is still on the way comes within it, and a daemon that keeps the output open
+costs no more than this."""
+_MARGIN_SECONDS: Final = 5.0
+_NO_EXIT_CODE: Final = -1
+"""paramiko's value for "the channel closed without one"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """One command to be run; its standard input may hold a secret and is shown nowhere."""
+
+    command: str
+    stdin: str | None = field(repr=False)
+    timeout: Seconds
+    deadline: Seconds
+
+
+class SshConnection:
+    """Runs commands on one host.
+
+    Args:
+        link: the connection to it; not closed with this object, since others may use it.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, link: Link, *, clock: Callable[[], Seconds] = time.monotonic) -> None:
+        self._link, self._clock = link, clock
+
+    def run(self, command: str, *, timeout: Seconds, stdin: str | None = None) -> Outcome:
+        """Run a command line to its end; past the limit its channel is closed and the result is `Lost`."""
+        job = self.start(command, timeout=timeout, stdin=stdin)
+        if isinstance(job, Unreachable):
+            return job
+        # The reading ends by itself at the limit; the margin is for a machine too busy to schedule it.
+        return job.wait(timeout + _MARGIN_SECONDS) or Lost(reason="its reading hangs", timed_out=True)
+
+    def start(
+        self,
+        command: str,
+        *,
+        timeout: Seconds,
+        stdin: str | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> Job | Unreachable:
+        """Start a command line and read it from a thread of its own."""
+        try:
+            channel = self._link.open_session()
+        except LinkError as error:
+            return error.unreachable
+        order = _Order(command=command, stdin=stdin, timeout=timeout, deadline=self._clock() + timeout)
+
+        def work(streams: Streams) -> Ended:
+            try:
+                return self._attend(channel, order, streams)
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                return streams.lost(f"the connection to {self._link.hop} was lost: {error}", timed_out=False)
+            finally:
+                channel.close()
+
+        return ThreadedJob(f"ssh-{self._link.hop.alias}", work, channel.close, ended)
+
+    def drop(self) -> None:
+        """Forget the connection; the next command makes a new one."""
+        self._link.drop()
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        self._link.close()
+
+    def _attend(
+        self,
+        channel: paramiko.Channel,
+        order: _Order,
+        streams: Streams,
+    ) -> Ended:
+        timeout, deadline = order.timeout, order.deadline
+        late = streams.lost(f"{self._link.hop} gave no answer within {timeout:g} s", timed_out=True)
+        # exec_command waits for the server's word without any limit of its own: closing the link ends that.
+        watchdog = threading.Timer(max(0.0, deadline - self._clock()), self._link.drop)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            channel.exec_command(order.command)
+            channel.settimeout(timeout)
+            if order.stdin is not None:
+                # A command that does not read what it is given ends before: its exit code says the rest.
+                with contextlib.suppress(OSError):
+                    channel.sendall(order.stdin.encode())
+            channel.shutdown_write()
+        except (paramiko.SSHException, OSError, EOFError):
+            if self._clock() >= deadline:
+                return late
+            raise
+        finally:
+            watchdog.cancel()
+        if not self._read(channel, streams, deadline):
+            return streams.lost(f"no end within {timeout:g} s on {self._link.hop}", timed_out=True)
+        code = channel.recv_exit_status() if channel.exit_status_ready() else _NO_EXIT_CODE
+        if code == _NO_EXIT_CODE:
+            why = "was killed by a signal" if self._link.alive() else "lost its connection"
+            return streams.lost(f"the command on {self._link.hop} {why}", timed_out=False)
+        return streams.result(code)
+
+    def _read(self, channel: paramiko.Channel, streams: Streams, deadline: Seconds) -> bool:
+        """Read until the command and its output have ended; False when the limit ran out first."""
+        poller = select.poll()
+        poller.register(channel.fileno(), select.POLLIN)
+        quiet_until: Seconds | None = None
+        while True:
+            # In this order: what comes between the flag and the reading is then taken in by the next turn.
+            over = channel.eof_received or channel.closed
+            if _drain(channel, streams):
+                quiet_until = None
+            if over:
+                while _drain(channel, streams):
+                    quiet_until = None  # nothing can come any more: this ends with what was buffered
+                break
+            now = self._clock()
+            if channel.exit_status_ready():
+                quiet_until = now + _DRAIN_SECONDS if quiet_until is None else quiet_until
+                if now >= quiet_until:
+                    return True
+            if now >= deadline:
+                return False
+            until = min(deadline, quiet_until if quiet_until is not None else now + _LOOK_SECONDS)
+            poller.poll(max(1.0, (until - now) * 1000))
+        # The output has ended; the exit code follows, or the channel closes without one.
+        return channel.status_event.wait(max(0.0, deadline - self._clock()))
+
+
+def _drain(channel: paramiko.Channel, streams: Streams) -> bool:
+    """Take in some of what is there, so that a flood cannot keep the limit from being looked at."""
+    found = False
+    for _ in range(_READS_A_TURN):
+        if channel.recv_ready():
+            streams.stdout.add(channel.recv(_READ_BYTES))
+        elif channel.recv_stderr_ready():
+            streams.stderr.add(channel.recv_stderr(_READ_BYTES))
+        else:
+            break
+        found = True
+    return found

@@ -1,0 +1,328 @@
+"""One SSH connection, kept for a whole run and re-made when it drops, alone or through a jump host.
+
+A `Link` belongs to one server on the way; the target's link stands on its jump host's, and thirty targets
+behind one bastion share one connection to it. Host keys are checked before anything is sent: an unknown, a
+changed or a revoked key ends the attempt, and no option of this program accepts one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import paramiko
+from paramiko.auth_strategy import AuthFailure
+from paramiko.ssh_exception import IncompatiblePeer
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from orchestrator.hosts import known_hosts
+from orchestrator.hosts.connection import Trouble, Unreachable
+from orchestrator.hosts.known_hosts import HostKey, KnownKey, Verdict
+from orchestrator.hosts.settings import Limits
+from orchestrator.hosts.ssh_auth import KeyStrategy
+from orchestrator.hosts.ssh_route import Hop
+from orchestrator.model.reading import Seconds
+
+CONNECT_ATTEMPTS: Final = 3
+"""A server just coming up refuses for a moment, and one with many log-ins drops some (MaxStartups)."""
+_TRANSIENT: Final = frozenset({Trouble.REFUSED, Trouble.CLOSED})
+"""Worth another attempt at once. A silent host has used up its limit, and keys do not change."""
+_USER_TIMEOUT_MS: Final = 30_000
+"""Sent data that the peer's kernel does not acknowledge for so long ends the connection."""
+
+# What goes wrong is returned as data with its remedy; paramiko would log a traceback of it beside that.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+
+
+class LinkError(Exception):
+    """A connection could not be made; nothing was sent over it.
+
+    Attributes:
+        unreachable: the same as data.
+    """
+
+    def __init__(self, trouble: Trouble, reason: str) -> None:
+        super().__init__(reason)
+        self.unreachable = Unreachable(trouble=trouble, reason=reason)
+
+
+class Link:
+    """The connection to one SSH server.
+
+    Args:
+        hop: the server.
+        parent: the link to the jump host before it; None when it is reached directly.
+        limits: of everything that waits.
+        wait: waits so many seconds between attempts; None = an interruptible wait of its own.
+    """
+
+    def __init__(
+        self,
+        hop: Hop,
+        parent: Link | None,
+        limits: Limits,
+        *,
+        wait: Callable[[Seconds], object] | None = None,
+    ) -> None:
+        self.hop = hop
+        self._parent, self._limits = parent, limits
+        self._closing = threading.Event()
+        self._wait = wait or self._closing.wait
+        self._lock = threading.Lock()
+        self._transport: paramiko.Transport | None = None
+        self.connects = 0
+
+    def open_session(self) -> paramiko.Channel:
+        """Open a channel for a command, making the connection again if it has dropped.
+
+        Raises:
+            LinkError: not possible; nothing was sent.
+        """
+        return self._open(lambda transport: transport.open_session(timeout=self._limits.connect))
+
+    def open_tcp(self, host: str, port: int) -> paramiko.Channel:
+        """Open a channel to a server behind this one.
+
+        Raises:
+            LinkError: not possible.
+        """
+        target = (host, port)
+        return self._open(
+            lambda transport: transport.open_channel(
+                "direct-tcpip", target, ("127.0.0.1", 0), timeout=self._limits.connect
+            )
+        )
+
+    def drop(self) -> None:
+        """Close the connection; the next channel makes a new one."""
+        with self._lock:
+            self._drop()
+
+    def close(self) -> None:
+        """Close it for good, and end any wait for another attempt."""
+        self._closing.set()
+        self.drop()
+
+    def alive(self) -> bool:
+        """Whether a connection stands, as far as can be told without sending anything."""
+        transport = self._transport
+        return transport is not None and transport.is_active()
+
+    def _open(self, open_channel: Callable[[paramiko.Transport], paramiko.Channel]) -> paramiko.Channel:
+        """Open a channel; a connection that proves dead is re-made once, since nothing was sent over it."""
+        kept = self.alive()
+        transport = self._ensure()
+        try:
+            return open_channel(transport)
+        except paramiko.ChannelException as error:
+            # The server is well and says no: too many sessions, or it may not forward there.
+            raise LinkError(Trouble.PROTOCOL, f"{self.hop} refused a channel: {error.text}") from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            self._forget(transport)
+            if not kept:
+                raise LinkError(Trouble.NO_ANSWER, f"{self.hop} opened no channel: {error}") from error
+        transport = self._ensure()
+        try:
+            return open_channel(transport)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            self._forget(transport)
+            raise LinkError(Trouble.NO_ANSWER, f"{self.hop} opened no channel: {error}") from error
+
+    def _forget(self, transport: paramiko.Transport) -> None:
+        """Drop this connection unless another thread has replaced it by now."""
+        with self._lock:
+            if self._transport is transport:
+                self._drop()
+
+    def _drop(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def _ensure(self) -> paramiko.Transport:
+        """The connection, made if need be; bounded attempts where another one can help."""
+        with self._lock:
+            if self._transport is not None and self._transport.is_active():
+                return self._transport
+            self._drop()
+            retrying = Retrying(
+                retry=retry_if_exception(self._worth_another),
+                stop=stop_after_attempt(CONNECT_ATTEMPTS),
+                wait=wait_exponential(multiplier=0.2, max=1.0),
+                sleep=self._sleep,
+                reraise=True,
+            )
+            self._transport = retrying(self._connect)
+            self.connects += 1
+            return self._transport
+
+    def _sleep(self, seconds: Seconds) -> None:
+        self._wait(seconds)
+
+    def _worth_another(self, error: BaseException) -> bool:
+        return (
+            isinstance(error, LinkError)
+            and error.unreachable.trouble in _TRANSIENT
+            and not self._closing.is_set()
+        )
+
+    def _connect(self) -> paramiko.Transport:
+        if self._closing.is_set():
+            raise LinkError(Trouble.CLOSED, f"the connections are being closed; {self.hop} was not asked")
+        carrier = self._carrier()
+        try:
+            return self._log_in(carrier)
+        except BaseException:
+            carrier.close()
+            raise
+
+    def _carrier(self) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
+        """What the SSH connection runs over: a socket, a channel of the jump host, or a proxy command."""
+        host, port = self.hop.host, self.hop.port
+        if self._parent is not None:
+            try:
+                return self._parent.open_tcp(host, port)
+            except LinkError as error:
+                found = error.unreachable
+                raise LinkError(
+                    found.trouble, f"{self.hop} by jump host {self._parent.hop}: {found.reason}"
+                ) from error
+        if self.hop.proxy_command is not None:
+            return paramiko.ProxyCommand(self.hop.proxy_command)
+        try:
+            connected = socket.create_connection((host, port), timeout=self._limits.connect)
+        except socket.gaierror as error:
+            raise LinkError(
+                Trouble.RESOLVE,
+                f"{host} does not resolve ({error.strerror}): correct the address of {self.hop.alias} under"
+                " `hosts.overrides`, or the name service",
+            ) from error
+        except ConnectionRefusedError as error:
+            raise LinkError(
+                Trouble.REFUSED,
+                f"{host} port {port} refuses the connection: is sshd running, and is this its port?",
+            ) from error
+        except OSError as error:
+            raise LinkError(
+                Trouble.NO_ANSWER,
+                f"{host} port {port} does not answer ({error}): is the host up, is there a firewall between?",
+            ) from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
+        return connected
+
+    def _log_in(
+        self, carrier: socket.socket | paramiko.Channel | paramiko.ProxyCommand
+    ) -> paramiko.Transport:
+        """Key exchange, host key, our key: in this order, each within its limit."""
+        try:
+            lines = known_hosts.load(self.hop.known_hosts)
+        except OSError as error:
+            raise LinkError(Trouble.SETTINGS, f"known hosts cannot be read: {error}") from error
+        known = known_hosts.for_host(lines, known_hosts.host_name(self.hop.key_name, self.hop.port))
+        transport = paramiko.Transport(carrier)
+        try:
+            transport.banner_timeout = self._limits.banner
+            transport.handshake_timeout = self._limits.connect
+            transport.auth_timeout = self._limits.auth
+            _prefer(transport, known)
+            transport.start_client(timeout=self._limits.connect + self._limits.banner)
+            self._check_key(transport.get_remote_server_key(), known)
+            self._authenticate(transport)
+            transport.set_keepalive(round(self._limits.keepalive))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            transport.close()
+            raise self._diagnosed(error) from error
+        except LinkError:
+            transport.close()
+            raise
+        return transport
+
+    def _diagnosed(self, error: Exception) -> LinkError:
+        """Tell a server that drops us from one that says nothing and from one we cannot talk with."""
+        text = str(error) or type(error).__name__
+        if isinstance(error, IncompatiblePeer):
+            return LinkError(Trouble.PROTOCOL, f"{self.hop} and this program share no algorithm: {text}")
+        if _timed_out(error):
+            return LinkError(
+                Trouble.NO_ANSWER, f"{self.hop} accepted the connection and then said nothing: {text}"
+            )
+        return LinkError(Trouble.CLOSED, f"{self.hop} closed the connection before the log-in: {text}")
+
+    def _check_key(self, shown: paramiko.PKey, known: tuple[KnownKey, ...]) -> None:
+        key = HostKey(kind=shown.get_name(), blob=shown.asbytes())
+        name = known_hosts.host_name(self.hop.key_name, self.hop.port)
+        files = ", ".join(self.hop.known_hosts)
+        match known_hosts.judge(known, key):
+            case Verdict.TRUSTED:
+                return
+            case Verdict.UNKNOWN:
+                raise LinkError(
+                    Trouble.UNKNOWN_KEY,
+                    f"the host key of {name} is in none of {files}. It shows {key.fingerprint}: compare"
+                    " that with `ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` on the host's console, then"
+                    f" `ssh-keyscan -p {self.hop.port} {self.hop.host} >> {self.hop.known_hosts[0]}`",
+                )
+            case Verdict.CHANGED:
+                listed = ", ".join(
+                    f"{line.key.fingerprint} ({line.where})" for line in known if not line.revoked
+                )
+                raise LinkError(
+                    Trouble.CHANGED_KEY,
+                    f"the key of {name} has CHANGED. Known: {listed}; it shows {key.fingerprint}."
+                    " Somebody may stand between, or the host was reinstalled. If its console confirms the"
+                    f" new fingerprint: `ssh-keygen -R '{name}' -f {self.hop.known_hosts[0]}`, then record"
+                    " the new key",
+                )
+            case Verdict.REVOKED:
+                where = ", ".join(line.where for line in known if line.revoked)
+                raise LinkError(
+                    Trouble.REVOKED_KEY,
+                    f"the host key of {name}, {key.fingerprint}, is revoked ({where}): give it a new one",
+                )
+
+    def _authenticate(self, transport: paramiko.Transport) -> None:
+        strategy = KeyStrategy(self.hop)
+        try:
+            result = strategy.authenticate(transport)
+        except AuthFailure as error:
+            tried = len(error.result)
+            notes = f" ({'; '.join(strategy.notes)})" if strategy.notes else ""
+            raise LinkError(
+                Trouble.AUTHENTICATION,
+                f"{self.hop} took none of {tried} keys offered{notes}: set `hosts.identity`, load the key"
+                f" into an agent, or put the public key into ~{self.hop.user}/.ssh/authorized_keys there",
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):  # an agent that has gone by now needs no good-bye
+                strategy.close()
+        further = [method for source in result if isinstance(source.result, list) for method in source.result]
+        if further:
+            raise LinkError(
+                Trouble.AUTHENTICATION,
+                f"{self.hop} wants more than a key ({', '.join(further)}): a run needs an account"
+                " that a key alone opens",
+            )
+
+
+def _timed_out(error: BaseException | None) -> bool:
+    """Whether a time-out stands behind an error: paramiko says of each kind of silence something else."""
+    while error is not None:
+        if isinstance(error, TimeoutError) or "timeout" in str(error).lower():
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _prefer(transport: paramiko.Transport, known: tuple[KnownKey, ...]) -> None:
+    """Ask for a key of a type that we know: else a host with several keys shows one that is unknown here."""
+    kinds = {line.key.kind for line in known if not line.revoked}
+    if "ssh-rsa" in kinds:
+        kinds |= {"rsa-sha2-512", "rsa-sha2-256"}
+    options = transport.get_security_options()
+    options.key_types = tuple(sorted(options.key_types, key=lambda kind: kind not in kinds))

@@ -1,0 +1,84 @@
+"""sudo: how a command is put behind it, what it says when it refuses, and what it allows without doing it.
+
+Only stop, start and reboot go through sudo, word for word as the sudoers file has them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from orchestrator.hosts.settings import HostSettings, Sudo
+
+_REFUSALS: Final = re.compile(
+    r"sudo: a (?:password|terminal) is required|sudo: no (?:password|tty)|incorrect password attempt"
+    r"|you must have a tty|not allowed to (?:execute|run)|may not run sudo|not in the sudoers file"
+    r"|no new privileges|effective uid is not 0|must be owned by uid 0|sudo: \S+: command not found"
+    r"|sudo: unknown user|sudo: not found|sudo: command not found|account validation failure|Sorry, try again"
+)
+"""Wordings of sudo 1.7 to 1.9 under LC_ALL=C. `sudo: unable to resolve host` is a mere warning: not here."""
+
+
+def prefix(sudo: Sudo) -> str:
+    """What stands before a command; empty without sudo.
+
+    With a password, `-k` makes sudo read it even if it remembers an earlier one: otherwise the password
+    would be left on the standard input of the command itself.
+    """
+    match sudo:
+        case Sudo.OFF:
+            return ""
+        case Sudo.PASSWORDLESS:
+            return "sudo -n "
+        case Sudo.PASSWORD:
+            return "sudo -k -S -p '' "
+
+
+def stdin(settings: HostSettings, times: int = 1) -> str | None:
+    """The password for so many calls of sudo, one a line; None when none is needed.
+
+    It goes to standard input alone: never into a command line, which every user of the host can read.
+    """
+    if settings.sudo is not Sudo.PASSWORD or settings.sudo_password is None:
+        return None
+    return f"{settings.sudo_password()}\n" * times
+
+
+def refusal(output: str) -> str | None:
+    """The line in which sudo says no; None when it did not."""
+    for line in output.splitlines():
+        if _REFUSALS.search(line):
+            return line.strip()
+    return None
+
+
+def probe(sudo: Sudo, command: str) -> str:
+    """A shell line that asks whether a command would be allowed, without doing it.
+
+    `-ll` makes sudo 1.9.13 and later show the rule that matched; older ones print the command alone.
+    """
+    return f"{prefix(sudo)}-ll {command}"
+
+
+PASSWORDLESS_CHECK: Final = "sudo -n -v"
+"""Succeeds when no rule of the user's needs a password."""
+
+
+def allows(sudo: Sudo, code: int, output: str, *, never_asks: bool) -> bool:
+    """Read the answer to `probe`.
+
+    `sudo -n -l COMMAND` succeeds for a rule that needs a password as soon as any *other* rule has NOPASSWD
+    (sudoers(5), `listpw`; seen on 1.9.16): its exit code alone proves nothing. The matched rule's
+    `!authenticate` does, or that no rule needs a password at all.
+
+    Args:
+        sudo: how sudo is used.
+        code: exit code of the probe.
+        output: what it printed.
+        never_asks: whether `PASSWORDLESS_CHECK` succeeded.
+    """
+    if code != 0:
+        return False
+    if sudo is Sudo.PASSWORD or "Matched:" not in output:
+        return True
+    return never_asks or "!authenticate" in output

@@ -1,0 +1,172 @@
+"""One round trip to a host: boot, machine, rights and service in one script, and its answers. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.hosts import script, services, sudo
+from orchestrator.hosts.script import Section
+from orchestrator.hosts.services import Verb
+from orchestrator.hosts.settings import HostSettings, Manager, Sudo
+from orchestrator.model.observation import HostView
+from orchestrator.model.reading import Reading, Unknown
+
+_BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
+_NEVER_ASKS = "never-asks"
+_RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
+_REBOOT = "may-reboot"
+_VERBS: Final = frozenset(verb.value for verb in Verb)
+_ROOT_OR_POLKIT: Final = (
+    '[ "$(id -u)" = 0 ] || pkcheck --action-id org.freedesktop.systemd1.manage-units --process $$'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """Whether one command may be given on a host.
+
+    Attributes:
+        what: `stop`, `start` or `reboot`.
+        command: the line that would be run, without sudo.
+        said: what the host answered; empty when it allowed it without a word.
+    """
+
+    what: str
+    command: str
+    allowed: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What one round trip told.
+
+    Attributes:
+        view: `Unknown` when the state of the service is not understood.
+        mark: the exact state, to notice a change by; None when the answer was cut off before it.
+        rights: empty when they were not asked for.
+        uptime: seconds since the boot, as the host counts them.
+    """
+
+    view: Reading[HostView]
+    mark: str | None
+    rights: tuple[Right, ...] = ()
+    uptime: float | None = None
+
+
+def survey_script(settings: HostSettings, *, rights: bool, reboot: bool = False) -> str:
+    """The command line of a survey."""
+    parts = [
+        (_BOOT, "cat /proc/sys/kernel/random/boot_id"),
+        (_MACHINE, "cat /etc/machine-id 2>/dev/null || cat /var/lib/dbus/machine-id"),
+        (_UPTIME, "cut -d ' ' -f 1 /proc/uptime"),
+    ]
+    if rights:
+        parts += [(name, line) for name, _, line in _right_parts(settings, reboot=reboot)]
+        if settings.sudo is Sudo.PASSWORDLESS:
+            parts.append((_NEVER_ASKS, sudo.PASSWORDLESS_CHECK))
+    # Last, so that a status command with much to say costs none of the other answers.
+    parts.append((_SERVICE, services.status_command(settings)))
+    return script.shell(script.sections(parts))
+
+
+def survey_stdin(settings: HostSettings, *, rights: bool, reboot: bool = False) -> str | None:
+    """The password, once for each question put to sudo."""
+    if not rights:
+        return None
+    return sudo.stdin(settings, times=len(_right_parts(settings, reboot=reboot)))
+
+
+def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bool = False) -> Survey:
+    """Read the answers; without a state of the service, there is no view."""
+    answers = script.read_sections(output)
+    found = _read_rights(settings, answers, reboot=reboot) if rights else ()
+    may_control = all(right.allowed for right in found if right.what in _VERBS) if rights else None
+    answer = answers.get(_SERVICE)
+    uptime = _value(answers, _UPTIME)
+    return Survey(
+        view=_view(settings, answers, may_control=may_control),
+        mark=None if answer is None else services.mark(settings, answer),
+        rights=found,
+        uptime=float(uptime) if uptime and uptime.replace(".", "", 1).isdigit() else None,
+    )
+
+
+def _view(
+    settings: HostSettings, answers: Mapping[str, Section], *, may_control: bool | None
+) -> Reading[HostView]:
+    answer = answers.get(_SERVICE)
+    if answer is None:
+        return Unknown(reason="the host's answer was cut off before the state of the service")
+    state = services.read_state(settings, answer)
+    if isinstance(state, Unknown):
+        return state
+    return HostView(
+        service=state.state,
+        detail=state.detail,
+        boot_id=_value(answers, _BOOT),
+        machine_id=_value(answers, _MACHINE),
+        may_control=may_control,
+    )
+
+
+def _right_parts(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str, str], ...]:
+    """Name of the part, command in question, shell line that asks."""
+    commands = [(_RIGHT[verb], services.plain_command(settings, verb)) for verb in Verb]
+    if reboot:
+        commands.append((_REBOOT, services.plain_reboot(settings)))
+    return tuple((name, command, _question(settings, command)) for name, command in commands)
+
+
+def _question(settings: HostSettings, command: str) -> str:
+    """How to ask whether a command is allowed without giving it.
+
+    Without sudo there is nobody to ask: root may, polkit may say so, whoever may read a container may stop
+    it, and a command line counts when its program is there.
+    """
+    if settings.sudo is not Sudo.OFF:
+        return sudo.probe(settings.sudo, command)
+    match settings.service.manager:
+        case Manager.SYSTEMD:
+            return _ROOT_OR_POLKIT
+        case Manager.SYSV:
+            return '[ "$(id -u)" = 0 ]'
+        case Manager.DOCKER:
+            return services.status_command(settings)
+        case Manager.COMMAND:
+            return f"command -v {shlex.quote(_program(command))}"
+
+
+def _program(line: str) -> str:
+    """The first word of a command line; `sh` for one that begins with something only a shell understands."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return "sh"
+    first = words[0] if words else "sh"
+    return first if first[:1].isalnum() or (first[:1] in "/.~_" and "=" not in first) else "sh"
+
+
+def _read_rights(
+    settings: HostSettings, answers: Mapping[str, Section], *, reboot: bool
+) -> tuple[Right, ...]:
+    never_asks = (found := answers.get(_NEVER_ASKS)) is not None and found.exit == 0
+    rights = []
+    for name, command, _ in _right_parts(settings, reboot=reboot):
+        answer = answers.get(name)
+        allowed, said = False, "no answer"
+        if answer is not None:
+            said = sudo.refusal(answer.text) or answer.text.strip().partition("\n")[0]
+            allowed = answer.exit == 0
+            if settings.sudo is not Sudo.OFF:
+                allowed = sudo.allows(settings.sudo, answer.exit, answer.text, never_asks=never_asks)
+        rights.append(Right(what=name.removeprefix("may-"), command=command, allowed=allowed, said=said))
+    return tuple(rights)
+
+
+def _value(answers: Mapping[str, Section], name: str) -> str | None:
+    answer = answers.get(name)
+    return answer.text.strip() or None if answer is not None and answer.exit == 0 else None
