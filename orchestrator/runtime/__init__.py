@@ -1,0 +1,1 @@
+"""The imperative shell: loop, executor, journal, lease, signals."""

@@ -1,0 +1,61 @@
+"""Time as it really passes, and a wait that a signal or a listener ends at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import Final
+
+from orchestrator.model.reading import Instant, Seconds
+
+_LONGEST_WAIT: Final[Seconds] = 3600.0
+"""One wait lasts no longer than this: every wait has a limit, and `poll` takes milliseconds in a C int."""
+
+
+def _boot_seconds() -> float:
+    """Seconds since boot, those spent suspended included: a lease runs out while a laptop sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class SystemClock:
+    """The `Clock` of a real run: the wall clock is read once, at the start; then only time passed counts.
+
+    So a step of the system clock (NTP, an operator) moves no deadline. The wait sits on a pipe and not on a
+    `threading.Event`, whose lock a signal handler could find taken by the very thread that it interrupted.
+
+    Args:
+        wall: seconds since the epoch.
+        passed: seconds that never go back.
+    """
+
+    def __init__(
+        self, *, wall: Callable[[], float] = time.time, passed: Callable[[], float] = _boot_seconds
+    ) -> None:
+        self._passed = passed
+        self._offset = wall() - passed()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def now(self) -> Instant:
+        """Seconds since the epoch; never goes back within a process, whatever the system clock does."""
+        return self._offset + self._passed()
+
+    def wait(self, seconds: Seconds) -> None:
+        """Return after so long, or at once when somebody calls `wake` (or has since the last wait)."""
+        poll = select.poll()  # one a call: a shared one refuses a second thread
+        poll.register(self._wake_read, select.POLLIN)
+        if poll.poll(max(0.0, min(seconds, _LONGEST_WAIT)) * 1000):
+            with contextlib.suppress(BlockingIOError):  # another waiter has emptied it: awake all the same
+                os.read(self._wake_read, 4096)
+
+    def wake(self) -> None:
+        """End the wait under way, or the next one; for any thread and for signal handlers."""
+        with contextlib.suppress(BlockingIOError):  # full: enough wakes are waiting in it
+            os.write(self._wake_write, b"\0")
+
+    def close(self) -> None:
+        """Give the pipe back; nobody may wait any more."""
+        os.close(self._wake_read)
+        os.close(self._wake_write)

@@ -1,0 +1,283 @@
+"""Events, verbs and lease records as JSON, and back.
+
+What is written is what every view shows: the field names of the model (a trailing underscore, which only
+keeps Python's keywords apart, is dropped), enums by their value, sets sorted. An event carries its name as
+`event`. A verb carries its public name as `verb`, since two verbs can have the same fields (a stop and a
+start) and must never be taken for each other.
+
+Reading is left to pydantic, built from the model's own dataclasses: a missing or wrong field is an error, a
+field that is not known (a later version added it) is passed over. What an older program cannot read is told
+by the schema version, which the state database and each lease record carry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum, IntEnum
+from functools import cache
+from typing import Annotated, Any, Final, cast, get_args, get_type_hints
+
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+
+from orchestrator.errors import JournalError
+from orchestrator.model import action as verbs
+from orchestrator.model.action import Action, action_name
+from orchestrator.model.event import SCHEMA_VERSION, Event, Record
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Instant
+
+_VERBS: Final[Mapping[str, type[Action]]] = {
+    "probe_settings": verbs.ProbeSettings,
+    **{purpose.value: verbs.WriteSettings for purpose in verbs.Purpose},
+    "flush": verbs.Flush,
+    "retry_failed": verbs.RetryFailed,
+    "set_replicas": verbs.SetReplicas,
+    "exclude_from_voting": verbs.ExcludeFromVoting,
+    "clear_voting_exclusions": verbs.ClearVotingExclusions,
+    "stop": verbs.StopNode,
+    "start": verbs.StartNode,
+    "reboot": verbs.RebootHost,
+    **{f"hook_{moment.value}": verbs.RunHook for moment in verbs.Moment},
+}
+"""Public name to class: the way back from `action_name`. A test holds it against the union."""
+
+_ACTIONS: Final = frozenset(_VERBS.values())
+_EVENTS: Final[Mapping[str, type[Event]]] = {
+    str(next(f.default for f in fields(cls) if f.name == "event")): cls for cls in get_args(Event)
+}
+
+
+def encode_event(event: Event) -> dict[str, object]:
+    """An event as the journal and the views write it: JSON-ready, the discriminating `event` first."""
+    return {"event": event.event, **_plain_fields(event)}
+
+
+def decode_event(data: Mapping[str, object]) -> Event:
+    """An event as it was written.
+
+    Raises:
+        JournalError: it is none that this version knows, or a field is missing or wrong.
+    """
+    name = data.get("event")
+    cls = _EVENTS.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise JournalError(
+            f"the journal holds an event {name!r} that this version does not know; "
+            "use the version of orchestrate that wrote it, or a later one"
+        )
+    return cast("Event", _read(cls, data, f"event {name}"))
+
+
+def encode_action(action: Action) -> dict[str, object]:
+    """A verb with its public name as `verb`."""
+    return {"verb": action_name(action), **_plain_fields(action)}
+
+
+def decode_action(data: object) -> Action:
+    """A verb as it was written.
+
+    Raises:
+        JournalError: it is none that this version knows, or a field is missing or wrong.
+    """
+    name = data.get("verb") if isinstance(data, Mapping) else None
+    cls = _VERBS.get(name) if isinstance(name, str) else None
+    if cls is None or not isinstance(data, Mapping):
+        raise JournalError(f"the journal holds a verb {name!r} that this version does not know")
+    return cast("Action", _read(cls, data, f"verb {name}"))
+
+
+def encode_record(record: Record) -> dict[str, object]:
+    """A record: the event's fields beside its run, sequence and time in seconds since the epoch."""
+    return {
+        "run": record.run,
+        "sequence": record.sequence,
+        "at": record.at,
+        "event": encode_event(record.event),
+    }
+
+
+def decode_record(data: Mapping[str, object]) -> Record:
+    """A record as `encode_record` wrote it.
+
+    Raises:
+        JournalError: a field is missing or wrong.
+    """
+    return cast("Record", _read(Record, data, "record"))
+
+
+def encode_lease(record: LeaseRecord) -> dict[str, object]:
+    """A lease record with the schema version that its reader must know."""
+    return {"schema": SCHEMA_VERSION, **_plain_fields(record)}
+
+
+def decode_lease(data: Mapping[str, object]) -> LeaseRecord:
+    """A lease record as `encode_lease` wrote it.
+
+    Raises:
+        JournalError: a later version wrote it, or it is no lease record.
+    """
+    schema = data.get("schema")
+    if not isinstance(schema, int):
+        raise JournalError("the lease in the cluster is not one of orchestrate's: it has no schema version")
+    check_schema(schema, where="the lease in the cluster")
+    return cast("LeaseRecord", _read(LeaseRecord, data, "lease record"))
+
+
+def encode_policy(policy: Policy) -> dict[str, object]:
+    """A policy as `run_started` carries it."""
+    return _plain_fields(policy)
+
+
+def decode_policy(data: Mapping[str, object]) -> Policy:
+    """A policy as `encode_policy` wrote it.
+
+    Raises:
+        JournalError: a field is missing or wrong.
+    """
+    return cast("Policy", _read(Policy, data, "policy"))
+
+
+def check_schema(found: int, *, where: str) -> None:
+    """Refuse what a later version wrote.
+
+    Raises:
+        JournalError: `found` is later than this program's; the message says what to do.
+    """
+    if found > SCHEMA_VERSION:
+        raise JournalError(
+            f"{where} was written by a later version of orchestrate (schema {found}, this one reads up to "
+            f"{SCHEMA_VERSION}): use that version here too; nothing was changed"
+        )
+
+
+def to_text(data: Mapping[str, object]) -> str:
+    """One line of ASCII JSON, the same for the same data.
+
+    Raises:
+        JournalError: a number is not finite; JSON has no word for it.
+    """
+    try:
+        return json.dumps(data, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise JournalError(f"this cannot be written as JSON: {error}") from error
+
+
+def from_text(text: str) -> Mapping[str, object]:
+    """The object that stands in the text.
+
+    Raises:
+        JournalError: it is no JSON object.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise JournalError(f"the journal holds a line that is no JSON ({error}): it is damaged") from error
+    if not isinstance(data, dict):
+        raise JournalError("the journal holds a line that is no JSON object: it is damaged")
+    return data
+
+
+def _plain_fields(value: object) -> dict[str, object]:
+    """A dataclass, field by field, ready for JSON; `event`, which has its own place, left to the caller."""
+    shown = {f.name.rstrip("_"): _plain(getattr(value, f.name)) for f in fields(cast("Any", value))}
+    if type(value) in _EVENTS.values():
+        shown.pop("event")
+    return shown
+
+
+def _plain(value: object) -> object:
+    """Any value of the model, ready for JSON."""
+    match value:
+        case IntEnum():
+            return value.name.lower()
+        case Enum():
+            return value.value
+        case str():
+            return _clean(value)
+        case Mapping():
+            return {_clean(str(key)): _plain(item) for key, item in value.items()}
+        case frozenset() | set():
+            return sorted((_plain(item) for item in value), key=str)
+        case Collection():
+            return [_plain(item) for item in value]
+        case _ if type(value) in _ACTIONS:
+            return encode_action(cast("Action", value))
+        case _ if type(value) in _EVENTS.values():
+            return encode_event(cast("Event", value))
+        case _ if is_dataclass(value):
+            return _plain_fields(value)
+        case _:
+            return value
+
+
+def _clean(text: str) -> str:
+    """Text without lone surrogates (bytes of a command's output that were no UTF-8), which nobody reads."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _read(cls: type, data: Mapping[str, object], what: str) -> object:
+    """One dataclass from JSON data, its fields read each by its own adapter."""
+    read: dict[str, object] = {}
+    for name, shown, adapter in _readers(cls):
+        if shown not in data:
+            continue  # a default stands in for it, or the constructor below says that it is missing
+        try:
+            read[name] = adapter.validate_python(data[shown])
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            at = ".".join(str(part) for part in (shown, *first["loc"]))
+            raise JournalError(f"the journal is damaged: {what}, {at}: {first['msg']}") from error
+    try:
+        return cls(**read)
+    except TypeError as error:
+        raise JournalError(f"the journal is damaged: {what}: {error}") from error
+
+
+@cache
+def _readers(cls: type) -> tuple[tuple[str, str, TypeAdapter[Any]], ...]:
+    """Name, JSON name and adapter of each field but `event`, which has chosen the class already."""
+    hints = get_type_hints(cls, include_extras=True)
+    names = [f.name for f in fields(cls) if not (cls in _EVENTS.values() and f.name == "event")]
+    return tuple((name, name.rstrip("_"), _adapter(hints[name])) for name in names)
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    if hint == Action:
+        return TypeAdapter(Annotated[Any, BeforeValidator(decode_action)])
+    if hint == Event:
+        return TypeAdapter(Annotated[Any, BeforeValidator(decode_event)])
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return TypeAdapter(Annotated[hint, BeforeValidator(_by_name(hint))])
+    return TypeAdapter(hint)
+
+
+def _by_name(enum: type[IntEnum]) -> Any:
+    def read(value: object) -> object:
+        return enum.__members__.get(str(value).upper(), value)
+
+    return read
+
+
+def row(record: Record) -> dict[str, object]:
+    """A record as a row of the table of events."""
+    return {
+        "run": record.run,
+        "sequence": record.sequence,
+        "at": record.at,
+        "event": to_text(encode_event(record.event)),
+    }
+
+
+def record_of(run: str, sequence: int, at: Instant, event: str) -> Record:
+    """A record from a row of the table of events.
+
+    Raises:
+        JournalError: the row cannot be read; the run and the sequence are named.
+    """
+    try:
+        return Record(run=run, sequence=sequence, at=at, event=decode_event(from_text(event)))
+    except JournalError as error:
+        raise JournalError(f"run {run}, event {sequence}: {error}") from error

@@ -1,0 +1,227 @@
+"""The state database: where it is, how it is opened, and what its failures mean to a person.
+
+All that is particular to SQLite stands in this module; the rest is SQLAlchemy Core, as PostgreSQL runs it.
+
+**A rollback journal (`TRUNCATE`), not WAL.** The one thing that must work when everything else fails is to
+read the journal, and a WAL database cannot even be read on a full disk, by an account without write rights,
+or from a network home. A rollback journal keeps the whole truth in one file that can be copied. `TRUNCATE`
+and not `DELETE`, because with `synchronous=FULL` a deleted journal may come back after a power cut and undo
+the last commit (https://www.sqlite.org/pragma.html#pragma_synchronous). The price, that a reader and a commit
+wait for each other, is a few milliseconds: readers fetch all rows and let go.
+
+**Rights.** The file tells host names and hook commands, and no secrets. It is 0600, in a folder of ours of
+0700. A folder that its owner has made for a group (group-writable and setgid) gets a file of 0660, so that a
+colleague can repair a run: `install -d -m 2770 -g operators /var/lib/orchestrate`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from orchestrator.errors import JournalError, UsageError
+from orchestrator.model.reading import Seconds
+
+SHARED_FOLDER: Final = Path("/var/lib/orchestrate")
+FILE: Final = "state.db"
+VARIABLE: Final = "ORCHESTRATE_STATE"
+BUSY_SECONDS: Final[Seconds] = 10.0
+"""How long one statement waits for another process's lock."""
+_WRITES: Final = "orchestrate_writes"
+_PRIVATE: Final = 0o600
+_GROUP: Final = 0o660
+_FOR_A_GROUP: Final = 0o2020
+
+
+class Access(Enum):
+    """What the database is opened for."""
+
+    WRITE = "write"
+    READ = "read"
+
+
+def state_url(
+    given: str | None,
+    environment: Mapping[str, str],
+    *,
+    home: Path,
+    access: Access,
+    shared: Path = SHARED_FOLDER / FILE,
+) -> URL:
+    """The database by the contract: as given, `ORCHESTRATE_STATE`, the shared file if it is writable, XDG.
+
+    For reading alone, a shared file that is only readable will do.
+
+    Raises:
+        UsageError: what was given is no SQLAlchemy URL.
+    """
+    named = given or environment.get(VARIABLE)
+    if named:
+        try:
+            return make_url(named)
+        except ArgumentError as error:
+            raise UsageError(
+                f"{'--state' if given else VARIABLE}: {named!r} is no SQLAlchemy URL; "
+                "a file is written sqlite:////absolute/path/state.db"
+            ) from error
+    if usable(shared) or (access is Access.READ and os.access(shared, os.R_OK)):
+        return URL.create("sqlite", database=str(shared))
+    configured = environment.get("XDG_STATE_HOME", "")
+    base = Path(configured) if Path(configured).is_absolute() else home / ".local" / "state"
+    return URL.create("sqlite", database=str(base / "orchestrate" / FILE))
+
+
+def usable(file: Path) -> bool:
+    """Whether this account could write there: the file, and the folder for the rollback journal beside it."""
+    folder = file.parent
+    if not folder.exists():
+        return os.access(folder.parent, os.W_OK | os.X_OK)
+    return os.access(folder, os.W_OK | os.X_OK) and (not file.exists() or os.access(file, os.R_OK | os.W_OK))
+
+
+def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
+    """An engine on the database; nothing is read yet.
+
+    Args:
+        url: the database.
+        access: READ opens a file read-only where this account may not write it.
+        make_folder: make the file's folder (for the places of the contract, not for one that was typed).
+
+    Raises:
+        JournalError: the driver is missing, the file or its folder cannot be made.
+    """
+    if url.get_backend_name() != "sqlite":
+        return _other_engine(url)
+    if not url.database or url.database == ":memory:":
+        return _listened(create_engine(url, poolclass=StaticPool))
+    file = Path(url.database)
+    if access is Access.READ and not usable(file):
+        text = "file:" + quote(str(file.absolute()))
+        url = URL.create("sqlite", database=text, query={"mode": "ro", "uri": "true"})
+    else:
+        _prepare(file, make_folder=make_folder)
+    return _listened(create_engine(url, connect_args={"timeout": BUSY_SECONDS}))
+
+
+def empty_engine() -> Engine:
+    """A database in memory, for reading where nothing was ever written."""
+    return _listened(create_engine("sqlite://", poolclass=StaticPool))
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """One transaction that will write: SQLite takes the lock at once, so that what it reads stays true."""
+    with engine.connect() as connection:
+        connection.execution_options(**{_WRITES: True})
+        with connection.begin():
+            yield connection
+
+
+@contextmanager
+def telling(where: str, doing: str) -> Iterator[None]:
+    """Turn a failure of the database into a `JournalError` that says what, where and what to do."""
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        raise JournalError(f"{where}: {doing} failed: {explain(error)}") from error
+
+
+def place_of(engine: Engine) -> str:
+    """The database in words, without a password."""
+    url = engine.url
+    if url.get_backend_name() == "sqlite":
+        return f"state file {(url.database or 'in memory').removeprefix('file:')}"
+    return f"state database {url.render_as_string(hide_password=True)}"
+
+
+def whole(connection: Connection) -> str | None:
+    """What SQLite finds wrong with the file; None when nothing is (or it is not SQLite)."""
+    if connection.dialect.name != "sqlite":
+        return None
+    found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    return None if found == "ok" else str(found)
+
+
+_WORDS: Final = {
+    sqlite3.SQLITE_FULL: "no space is left on its disk; free some, then `orchestrate resume`",
+    sqlite3.SQLITE_BUSY: f"another process has kept it locked for {BUSY_SECONDS:.0f} s",
+    sqlite3.SQLITE_LOCKED: "another connection keeps it locked",
+    sqlite3.SQLITE_READONLY: "it may only be read by this account (or its file system is read-only)",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: its folder is missing or not accessible to this account",
+    sqlite3.SQLITE_IOERR: "its disk reports an error (a full disk or a limit on file size can look so too)",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; move it away: without it `orchestrate restore --cluster NAME` "
+    "works from the record in the cluster",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database; move it away, or name another with --state",
+}
+
+
+def explain(error: Exception) -> str:
+    """The cause in a person's words, and what to do."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        # The low byte is the error, the rest its particular kind (https://www.sqlite.org/rescode.html).
+        words = _WORDS.get(code & 0xFF)
+        if words:
+            return f"{words} ({cause})"
+    return f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+
+
+def _other_engine(url: URL) -> Engine:
+    try:
+        return create_engine(url, pool_pre_ping=True)
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
+        raise JournalError(
+            f"the driver of {url.drivername} is not installed ({error}); for PostgreSQL install `psycopg` "
+            "and write postgresql+psycopg://…"
+        ) from error
+
+
+def _prepare(file: Path, *, make_folder: bool) -> None:
+    """Make the file with the rights it is to have; SQLite gives the rollback journal the same ones."""
+    folder = file.absolute().parent
+    with telling(f"state file {file}", "making it"):
+        if make_folder:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not folder.is_dir():
+            raise JournalError(f"state file {file}: its folder is not there; make it first, or name another")
+        try:
+            made = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _PRIVATE)
+        except FileExistsError:
+            return
+        except PermissionError:
+            if file.exists():
+                return  # to be opened as far as this account may
+            raise
+        try:
+            if folder.stat().st_mode & _FOR_A_GROUP == _FOR_A_GROUP:
+                os.fchmod(made, _GROUP)
+        finally:
+            os.close(made)
+
+
+def _listened(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _connected)
+    event.listen(engine, "begin", _begun)
+    return engine
+
+
+def _connected(connection: Any, _record: object) -> None:
+    """Each new connection; `isolation_level=None` leaves BEGIN to us, see `_begun`."""
+    connection.isolation_level = None
+    for pragma in ("foreign_keys=ON", "synchronous=FULL", "journal_mode=TRUNCATE"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _begun(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

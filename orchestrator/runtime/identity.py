@@ -1,0 +1,149 @@
+"""Who runs: the process, told apart from every other one, the operator, the host, and the run's own name."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from orchestrator.model.reading import Instant
+
+_PROC: Final = Path("/proc")
+_LETTERS: Final = "23456789abcdefghjkmnpqrstuvwxyz"
+"""For run ids: none that is easily read as another."""
+_SUFFIX: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process that no other can be mistaken for, on any machine.
+
+    Attributes:
+        boot: the kernel's boot id; another one means another machine, or the same one booted again.
+        namespace: inode of the PID namespace: containers share the boot id of their machine but not its pids.
+        started: field 22 of `/proc/<pid>/stat`, in clock ticks since boot; a reused pid has another.
+    """
+
+    boot: str
+    namespace: str
+    pid: int
+    started: int
+
+    def __str__(self) -> str:
+        return f"{self.boot}/{self.namespace}/{self.pid}/{self.started}"
+
+
+def current_process(proc: Path = _PROC) -> ProcessIdentity:
+    """The identity of this process."""
+    pid = os.getpid()
+    state = _state_of(pid, proc)
+    return ProcessIdentity(
+        boot=_boot(proc), namespace=_namespace(proc), pid=pid, started=state.started if state else 0
+    )
+
+
+def parse_identity(text: str) -> ProcessIdentity | None:
+    """The identity as a lease or a run carries it; None when it is none of ours (nothing is then proven)."""
+    parts = text.split("/")
+    if len(parts) != 4 or not (parts[2].isdecimal() and parts[3].isdecimal()):  # noqa: PLR2004  (its fields)
+        return None
+    return ProcessIdentity(boot=parts[0], namespace=parts[1], pid=int(parts[2]), started=int(parts[3]))
+
+
+def provably_gone(identity: str, proc: Path = _PROC) -> bool:
+    """Whether that process certainly runs no more; False also means "cannot tell".
+
+    Provable only in the same boot and the same PID namespace. A pid that `/proc` hides (`hidepid`) is there
+    as long as a signal could be sent to it. A zombie runs no more, unless other threads of it do.
+    """
+    found = _here(identity, proc)
+    if found is None:
+        return False
+    if not _exists(found.pid):
+        return True
+    state = _state_of(found.pid, proc)
+    return state is not None and (state.started != found.started or state.dead)
+
+
+def provably_alive(identity: str, proc: Path = _PROC) -> bool:
+    """Whether that process certainly runs now, on this machine; False also means "cannot tell"."""
+    found = _here(identity, proc)
+    if found is None:
+        return False
+    state = _state_of(found.pid, proc)
+    return state is not None and state.started == found.started and not state.dead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProcessState:
+    started: int
+    dead: bool
+
+
+def _here(identity: str, proc: Path) -> ProcessIdentity | None:
+    found = parse_identity(identity)
+    if found is None or not found.boot or not found.namespace:
+        return None
+    return found if (found.boot, found.namespace) == (_boot(proc), _namespace(proc)) else None
+
+
+def _boot(proc: Path) -> str:
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""  # nothing can then be proven of this process, which only makes takeovers slower
+
+
+def _namespace(proc: Path) -> str:
+    try:
+        return str((proc / "self/ns/pid").readlink()).removeprefix("pid:[").removesuffix("]")
+    except OSError:
+        return ""  # as above
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _state_of(pid: int, proc: Path) -> _ProcessState | None:
+    """None when it cannot be read, which says nothing about the process."""
+    try:
+        text = (proc / str(pid) / "stat").read_text("utf-8", errors="replace")
+        threads = sum(1 for _ in (proc / str(pid) / "task").iterdir())
+    except OSError:
+        return None
+    after = text[text.rindex(")") + 2 :].split()  # the name in brackets may hold blanks and brackets
+    return _ProcessState(started=int(after[19]), dead=after[0] in "ZXx" and threads <= 1)
+
+
+def operator_name(environment: Mapping[str, str]) -> str:
+    """Who is at the keyboard: the account, or, under sudo, the one that called it."""
+    try:
+        account = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        account = f"uid {os.getuid()}"
+    caller = environment.get("SUDO_USER", "")
+    return f"{caller} (as {account})" if caller and caller != account else account
+
+
+def host_name() -> str:
+    """This machine's own name, for people."""
+    return socket.gethostname()
+
+
+def new_run_id(at: Instant, chance: random.Random) -> str:
+    """A name for a run that sorts by time and can be typed: `20261121-0413-x7k2`, in UTC."""
+    stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%d-%H%M")
+    return f"{stamp}-{''.join(chance.choice(_LETTERS) for _ in range(_SUFFIX))}"

@@ -1,0 +1,245 @@
+"""The run's hold on its cluster: taken, kept alive, kept up to date, noticed when lost, given back.
+
+The lease stands in one or two places (the state database, the cluster), and counts as held only while it is
+held in each. Losing it bars the next stop and nothing else; a lost lease is never taken back behind the
+run's back. Two kinds of loss are told apart: a record that is not ours any more (for good), and no successful
+refresh for 60 s (until one succeeds: nobody may have taken it over before 90 s, and a takeover would show).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Event, Lock, Thread
+from typing import Final, assert_never
+
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import LeaseView
+from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.ports import Clock
+from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher, take
+
+Watching = Callable[[LeaseRecord, Seconds], None]
+"""Told of another's lease that is being watched, and of the seconds until it may be taken over."""
+
+_NOT_TAKEN: Final = "the lease was never taken, or was given back"
+_JOIN_SECONDS: Final[Seconds] = 5.0
+
+
+class Lease:
+    """A `LeaseKeeper` over one or two places.
+
+    Args:
+        places: in the order in which they are taken; the last one's epoch is the run's.
+        claim: who we are.
+        clock: goes on while the machine is suspended, as `SystemClock` does.
+        terms: the lease's times.
+    """
+
+    def __init__(
+        self, places: Sequence[Place], claim: Claim, clock: Clock, terms: Terms | None = None
+    ) -> None:
+        self._places, self._claim, self._clock = tuple(places), claim, clock
+        self._terms = terms or Terms()
+        self._holds: list[_Hold] = []
+        self._writing = Lock()  # one write at a time, so that an older record never follows a newer one
+        self._stopping = Event()
+        self._thread: Thread | None = None
+
+    def acquire(self, watcher: Watcher | None = None) -> Taken:
+        """Take the lease in every place; what was taken is given back when another place refuses.
+
+        Returns:
+            The last place's record. `previous` is what stood there or, where nothing did, in another place.
+            The record carries its debts on until the first `publish`: make them the run's own before that.
+
+        Raises:
+            LeaseError: a live run holds it; its subclasses tell of no connection and of an interruption.
+        """
+        watcher = watcher or Watcher()
+        taken: list[Taken] = []
+        try:
+            for place in self._places:
+                got = take(
+                    place,
+                    self._claim,
+                    clock=self._clock,
+                    terms=self._terms,
+                    watcher=replace(watcher, watching=self._keeping(watcher.watching)),
+                )
+                taken.append(got)
+                self._holds.append(_Hold(place, got, claim=self._claim, clock=self._clock, terms=self._terms))
+        except BaseException:
+            self._give_back(taken)
+            raise
+        previous = next((one.previous for one in reversed(taken) if one.previous is not None), None)
+        return replace(taken[-1], takeover=any(one.takeover for one in taken), previous=previous)
+
+    def start(self) -> None:
+        """Keep the lease alive from a thread of its own from now on."""
+        self._stopping.clear()
+        self._thread = Thread(target=self._keep, name="lease", daemon=True)
+        self._thread.start()
+
+    def beat(self) -> bool:
+        """Refresh the lease once; whether that succeeded everywhere."""
+        with self._writing:
+            results = [hold.write(hold.wanted) for hold in self._holds]  # each place, whatever another says
+            return all(isinstance(result, Done) for result in results)
+
+    def view(self) -> LeaseView:
+        """What is known of it now; never waits for a call under way."""
+        now = self._clock.now()
+        if not self._holds:
+            return LeaseView(held=False, holder=_NOT_TAKEN, refreshed=0.0)
+        worst = max(self._holds, key=lambda hold: (hold.lost is not None, now - hold.refreshed))
+        age = now - worst.refreshed
+        if worst.lost is not None:
+            return LeaseView(held=False, holder=worst.lost, refreshed=age)
+        if age > self._terms.lost_after:
+            trouble = worst.trouble or "no answer"
+            return LeaseView(
+                held=False,
+                holder=f"nobody that is known: {worst.place.name} not refreshed for {age:.0f} s ({trouble})",
+                refreshed=age,
+            )
+        return LeaseView(held=True, holder=self._claim.owner, refreshed=age)
+
+    def publish(self, state: RunState) -> ActionResult:
+        """Bring the records up to this state, where they differ; before the state is acted on.
+
+        Returns:
+            The worst of the places' answers; `Refused` also when the lease is lost.
+        """
+        with self._writing:
+            if not self._holds:
+                return Refused(reason=_NOT_TAKEN)
+            return max((hold.publish(state) for hold in self._holds), key=_badness)
+
+    def release(self) -> tuple[str, ...]:
+        """Give it back everywhere; what could not be given back, in words (it runs out by itself)."""
+        self.leave()
+        with self._writing:
+            holds, self._holds = self._holds, []
+            troubles = [hold.remove() for hold in reversed(holds)]
+        return tuple(trouble for trouble in troubles if trouble)
+
+    def leave(self) -> None:
+        """Stop refreshing it and leave the record: it tells another bastion what is to be put back."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)  # one that hangs in a call is a daemon, and writes no more
+            self._thread = None
+
+    def _keep(self) -> None:
+        delay = self._terms.heartbeat
+        while not self._stopping.wait(delay):
+            delay = self._terms.heartbeat if self.beat() else self._terms.retry
+
+    def _keeping(self, watching: Watching) -> Watching:
+        """The caller's `watching`, and a refresh of what is ours already while another place is watched."""
+
+        def watch(record: LeaseRecord, left: Seconds) -> None:
+            now = self._clock.now()
+            if any(now - hold.refreshed >= self._terms.heartbeat for hold in self._holds):
+                self.beat()
+            watching(record, left)
+
+        return watch
+
+    def _give_back(self, taken: Sequence[Taken]) -> None:
+        """After a refusal elsewhere. What replaced a record carries its debts: it stays, and runs out."""
+        holds, self._holds = self._holds, []
+        for hold, got in zip(holds, taken, strict=True):
+            if got.previous is None:
+                hold.remove()
+
+
+class _Hold:
+    """The lease in one place."""
+
+    def __init__(self, place: Place, taken: Taken, *, claim: Claim, clock: Clock, terms: Terms) -> None:
+        self.place = place
+        self.confirmed = taken.record
+        self.wanted = taken.record
+        self.refreshed = taken.asked
+        self.lost: str | None = None
+        self.trouble: str | None = None
+        self._claim, self._clock, self._terms = claim, clock, terms
+        self._counter = taken.record.heartbeat
+
+    def publish(self, state: RunState) -> ActionResult:
+        """Write the record of this state if another one stands there."""
+        if self.lost is not None:
+            return Refused(reason=f"the lease in {self.place.name} is lost to {self.lost}")
+        self.wanted = state.lease_record(self.wanted)
+        if self.wanted == self.confirmed:
+            return Done()
+        return self.write(self.wanted)
+
+    def write(self, record: LeaseRecord) -> ActionResult:
+        """Write it with the next count. The lease's age runs from before the call, not from its answer."""
+        if self.lost is not None:
+            return Refused(reason=f"the lease in {self.place.name} is lost to {self.lost}")
+        before = self._clock.now()
+        unsure = self._unsure(before)
+        if unsure:
+            return Refused(reason=f"the lease in {self.place.name}: {unsure}")
+        self._counter += 1
+        result = self.place.port.write(replace(record, heartbeat=self._counter))
+        match result:
+            case Done():
+                self.confirmed, self.refreshed, self.trouble = record, before, None
+            case Refused(reason=reason):
+                self.trouble = self._look() or reason
+            case InDoubt(reason=reason):
+                self.trouble = reason
+            case _:
+                assert_never(result)
+        return result
+
+    def remove(self) -> str:
+        """Take our epoch away; what hinders that, or an empty string."""
+        if self.lost is not None:
+            return ""  # somebody else's now
+        unsure = self._unsure(self._clock.now())
+        result = Refused(reason=unsure) if unsure else self.place.port.remove(self.confirmed.epoch)
+        if isinstance(result, Done):
+            return ""
+        return f"the lease in {self.place.name} could not be removed ({result.reason}); it runs out by itself"
+
+    def _unsure(self, now: Instant) -> str | None:
+        """Why the record under our epoch may not be ours, None while it must be.
+
+        After the expiry it may have been taken over, given back, and taken again from the first epoch on, so
+        that our own number stands there and is somebody else's: look before touching it.
+        """
+        if now - self.refreshed <= self._terms.expiry:
+            return None
+        self.trouble = self._look()
+        return self.trouble
+
+    def _look(self) -> str | None:
+        """Find out whether it is still ours; what speaks against it."""
+        found = self.place.port.read()
+        if isinstance(found, Unknown):
+            return found.reason
+        if found is None:
+            self.lost = f"nobody: its record is gone from {self.place.name}"
+        elif found.epoch != self.confirmed.epoch or not self._claim.owns(found):
+            self.lost = f"run {found.run} of {found.owner} in {self.place.name}"
+        return self.lost
+
+
+def _badness(result: ActionResult) -> int:
+    match result:
+        case Done():
+            return 0
+        case InDoubt():
+            return 1
+        case Refused():
+            return 2
+        case _:
+            assert_never(result)

@@ -1,0 +1,150 @@
+"""Which run is meant: by `resume`, `restore`, `pause`, `stop`, `status`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+from orchestrator.errors import UsageError
+from orchestrator.model.event import Record
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.reading import Instant
+from orchestrator.runtime.identity import provably_gone
+from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
+
+
+class Wanted(Enum):
+    """What a run is looked for; the value is how messages speak of it."""
+
+    RESUME = "unfinished run"
+    RESTORE = "unfinished run to restore"
+    REQUEST = "run under way"
+    SHOW = "run"
+
+
+_OWING: Final = frozenset({None, Outcome.NOT_RESTORED})
+"""Killed, under way, or given up: something may still have to be put back."""
+
+
+def find_run(
+    store: StateStore, wanted: Wanted, *, run: str | None = None, cluster: str | None = None
+) -> RunEntry:
+    """The run that is meant.
+
+    Args:
+        store: the state database.
+        wanted: what for.
+        run: as typed: an id, the beginning of one, or its last part.
+        cluster: only runs of the cluster of this name.
+
+    Raises:
+        UsageError: none, or more than one: the message lists them.
+    """
+    entries = store.runs()
+    if run is not None:
+        return _named(entries, run, cluster, store.where)
+    candidates = [
+        found
+        for name in dict.fromkeys(entry.cluster for entry in entries if cluster in (None, entry.cluster))
+        if (found := _of_cluster([entry for entry in entries if entry.cluster == name], wanted)) is not None
+    ]
+    if wanted is Wanted.SHOW:
+        # The one to look at is the one on which something is to be done; else the latest.
+        candidates = [entry for entry in candidates if entry.unfinished] or candidates[:1]
+    if not candidates:
+        raise _none(store.where, wanted, cluster)
+    if len(candidates) > 1:
+        raise UsageError(
+            "more than one cluster has one; name the run, or the cluster with --cluster:\n"
+            + _lines(candidates)
+        )
+    return candidates[0]
+
+
+def leave_request(
+    store: StateStore,
+    entry: RunEntry,
+    request: Request,
+    *,
+    by: str,
+    at: Instant,
+    gone: Callable[[str], bool] = provably_gone,
+) -> None:
+    """Leave a request for a run under way.
+
+    Raises:
+        UsageError: it is not under way, or its process is gone: nobody would ever read the request.
+    """
+    if entry.outcome is not None:
+        raise UsageError(
+            f"run {entry.run} is not under way: it has ended ({entry.outcome.value}) "
+            f"{_when(entry.ended or entry.started)}"
+        )
+    if gone(entry.process):
+        raise UsageError(
+            f"run {entry.run} is not under way: its process is gone; "
+            f"`orchestrate resume {entry.run}` or `orchestrate restore {entry.run}`"
+        )
+    store.leave_request(entry.run, request, by=by, at=at)
+
+
+def histories(
+    store: StateStore, *, cluster: str | None = None, limit: int = 100
+) -> tuple[tuple[Record, ...], ...]:
+    """The journals of the latest runs, the oldest first, as `view.history.past_run` sums them up."""
+    return tuple(store.replay(entry.run) for entry in reversed(store.runs(cluster=cluster, limit=limit)))
+
+
+def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, where: str) -> RunEntry:
+    exact = [entry for entry in entries if entry.run == run]
+    found = exact or [e for e in entries if e.run.startswith(run) or e.run.endswith(f"-{run}")]
+    if not found:
+        raise UsageError(f"there is no run {run} in {where}; `orchestrate history` lists them")
+    if len(found) > 1:
+        raise UsageError(f"{run} can be more than one run:\n{_lines(found)}")
+    if cluster is not None and found[0].cluster != cluster:
+        raise UsageError(f"run {found[0].run} is one of cluster {found[0].cluster}, not of {cluster}")
+    return found[0]
+
+
+def _of_cluster(entries: Sequence[RunEntry], wanted: Wanted) -> RunEntry | None:
+    """The run of one cluster that is meant; entries come the newest first.
+
+    A run that still owes something goes before one that ended in order, unless a later run of the cluster
+    finished: that one took its debts over with its lease. The latest run owes nothing once it is restored,
+    but not all of its nodes are restarted: it can be resumed.
+    """
+    if wanted is Wanted.SHOW:
+        return next((e for e in entries if e.outcome is None), entries[0])
+    if wanted is Wanted.RESUME and entries[0].outcome is Outcome.RESTORED:
+        return entries[0]
+    since = next((n for n, entry in enumerate(entries) if entry.outcome in FINISHED), len(entries))
+    open_ones = entries[:since]
+    if wanted is Wanted.REQUEST:
+        return next((entry for entry in open_ones if entry.outcome is None), None)
+    return next((entry for entry in open_ones if entry.outcome in _OWING), next(iter(open_ones), None))
+
+
+def _none(where: str, wanted: Wanted, cluster: str | None) -> UsageError:
+    of = f" of cluster {cluster}" if cluster else ""
+    text = f"there is no {wanted.value}{of} in {where}"
+    if wanted in (Wanted.RESUME, Wanted.RESTORE):
+        text += (
+            "; what a run on another machine left is put back with `orchestrate restore --cluster "
+            f"{cluster or 'NAME'}`"
+        )
+    return UsageError(text)
+
+
+def _lines(entries: Sequence[RunEntry]) -> str:
+    return "\n".join(
+        f"  {e.run}  {e.cluster}  {e.outcome.value if e.outcome else 'under way or killed'}  "
+        f"begun {_when(e.started)} by {e.operator} on {e.host}"
+        for e in entries
+    )
+
+
+def _when(at: Instant) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

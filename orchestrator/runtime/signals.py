@@ -1,0 +1,174 @@
+"""SIGINT, SIGTERM and SIGHUP: the first asks the run to stand down, a second leaves at once.
+
+Python runs its signal handlers in the main thread, and only once that thread is back in the interpreter:
+never while it looks up a name or waits for a lock of SQLite. So the handlers here do nothing. The number of
+each signal goes through a pipe (`signal.set_wakeup_fd`, written by the C handler itself) to a thread that
+only reads it, and that thread can leave whatever the main thread is stuck in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Thread, Timer
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+from orchestrator.errors import ExitCode
+from orchestrator.model.phase import Request
+from orchestrator.model.reading import Seconds
+
+CAUGHT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SAME_ACT_SECONDS: Final[Seconds] = 0.5
+"""One act can send several signals: a closed terminal sends SIGHUP twice (kernel and shell), and wrappers
+such as sudo pass on a SIGINT that the terminal has sent us already. What comes within this time is one."""
+_WRITE_SECONDS: Final[Seconds] = 2.0
+"""The last words may go into a pipe that nobody reads; then we leave without them."""
+
+_Handler = Callable[[int, FrameType | None], Any] | int | None
+"""What `signal.signal` takes and returns; None for a handler that was not set from Python."""
+
+Asked = Callable[[], tuple[Request, str]]
+"""The strongest request so far, and by whom."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastWords:
+    """What is written before leaving at once.
+
+    Attributes:
+        error: for standard error.
+        output: for standard output: the summary line of `--output json`.
+    """
+
+    error: str
+    output: str = ""
+
+
+def last_words(run: str | None, left: Sequence[str]) -> str:
+    """What a person must know when a run was left at once: what is not put back, and what repairs it."""
+    if run is None:
+        return "orchestrate: left at once, before a run had begun; nothing was changed\n"
+    lines = [f"orchestrate: run {run} was left at once on a second signal; nothing more is done."]
+    lines += [f"  NOT PUT BACK: {item}" for item in left] or [
+        "  nothing that it has changed is known to be left"
+    ]
+    lines += [f"put it back:  orchestrate restore {run}", f"or go on:     orchestrate resume {run}"]
+    return "\n".join(lines) + "\n"
+
+
+class Signals:
+    """Catches the signals while it is entered; to be used in the main thread.
+
+    Args:
+        wake: ends the wait under way (`SystemClock.wake`).
+        leaving: called from another thread, at any moment; must neither wait nor do anything but tell.
+    """
+
+    def __init__(self, wake: Callable[[], None], leaving: Callable[[], LastWords]) -> None:
+        self._wake, self._leaving = wake, leaving
+        self._first: tuple[str, float] | None = None
+        self._before: dict[signal.Signals, _Handler] = {}
+        self._wakeup_before = -1
+        self._read = self._write = -1
+        self._thread: Thread | None = None
+
+    def asked(self) -> tuple[Request, str]:
+        """`INTERRUPT` and the signal's name once one has come."""
+        first = self._first
+        return (Request.INTERRUPT, first[0]) if first else (Request.NONE, "")
+
+    def interrupted(self) -> bool:
+        """Whether a signal has come."""
+        return self._first is not None
+
+    def __enter__(self) -> Self:
+        self._read, self._write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._write, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in CAUGHT:
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup: the operator wants the run to outlive the terminal
+            self._before[number] = signal.signal(number, _noted)
+        self._thread = Thread(target=self._listen, name="signals", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before if before is not None else signal.SIG_DFL)
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.write(self._write, b"\0")  # no signal has this number: the thread ends
+        if self._thread is not None:
+            self._thread.join()
+        os.close(self._read)
+        os.close(self._write)
+
+    def _listen(self) -> None:
+        while True:
+            for number in os.read(self._read, 512):
+                if number == 0:
+                    return
+                if number in CAUGHT:
+                    self._came(signal.Signals(number).name)
+
+    def _came(self, name: str) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (name, now)
+            self._wake()
+        elif now - self._first[1] >= SAME_ACT_SECONDS:
+            self._leave()
+
+    def _leave(self) -> None:
+        late = Timer(_WRITE_SECONDS, os._exit, (int(ExitCode.NOT_RESTORED),))
+        late.daemon = True
+        late.start()
+        try:
+            words = self._leaving()
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with the words, the operator wants to leave)
+            words = LastWords(error=f"orchestrate: left at once ({error}); see `orchestrate status`\n")
+        for stream, text in ((1, words.output), (2, words.error)):
+            with contextlib.suppress(OSError):  # the reader has gone: nobody is left to be told
+                _write_all(stream, text.encode("utf-8", "backslashreplace"))
+        os._exit(int(ExitCode.NOT_RESTORED))
+
+
+def strongest(*sources: Asked) -> Asked:
+    """The strongest of several sources' requests; the first one named wins a tie."""
+
+    def asked() -> tuple[Request, str]:
+        return max((source() for source in sources), key=lambda found: found[0])
+
+    return asked
+
+
+def finish_output() -> None:
+    """Flush the standard streams; a reader that has gone (`| head`) must not change the exit code.
+
+    Without this the interpreter, flushing at its own end, exits with 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # ValueError: closed already
+            with contextlib.suppress(OSError, ValueError):
+                silent = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silent, stream.fileno())
+                os.close(silent)
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """The handler in Python: being set is all it is for, see the module's head."""
+
+
+def _write_all(stream: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(stream, data) :]

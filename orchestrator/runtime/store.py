@@ -1,0 +1,221 @@
+"""The state database as a whole: runs, their journals, requests to them, leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import URL, Engine, desc, exists, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from orchestrator.errors import JournalError
+from orchestrator.model.event import Record
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.reading import Instant
+from orchestrator.runtime import codec, tables
+from orchestrator.runtime.database import (
+    FILE,
+    SHARED_FOLDER,
+    VARIABLE,
+    Access,
+    empty_engine,
+    open_engine,
+    place_of,
+    state_url,
+    telling,
+    writing,
+)
+from orchestrator.runtime.journal import SqlJournal
+from orchestrator.runtime.sqllease import SqlLease
+
+FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
+"""Outcomes after which nothing is owed and nothing is left to do; any other run can be resumed."""
+
+
+class StateMissing(JournalError):  # noqa: N818  (names what was found, as its siblings do)
+    """A state file that was named is not there: an error for who looks for a run, none before the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEntry:
+    """A run in the list of runs.
+
+    Attributes:
+        cluster_uuid: empty until the run has begun.
+        host: where its last attempt ran (or runs); `operator` and `process` likewise.
+        process: `ProcessIdentity` as text.
+        outcome: of its last attempt; None while that is under way, or was killed.
+    """
+
+    run: str
+    cluster: str
+    cluster_uuid: str
+    kind: str
+    started: Instant
+    host: str
+    operator: str
+    process: str
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    ended: Instant | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is something to resume or to restore."""
+        return self.outcome not in FINISHED
+
+
+class StateStore:
+    """The state database, open. Every method raises `JournalError` when the database fails.
+
+    Args:
+        engine: an open database whose tables are `ready`.
+        where: the place in words, where that is not the engine's own.
+    """
+
+    def __init__(self, engine: Engine, *, where: str | None = None) -> None:
+        self._engine = engine
+        self.where = where or place_of(engine)
+
+    def create_run(self, entry: RunEntry) -> SqlJournal:
+        """Begin a run's line and its journal.
+
+        Raises:
+            JournalError: there is a run of that id already, or the database fails.
+        """
+        values = {
+            "id": entry.run,
+            "cluster": entry.cluster,
+            "cluster_uuid": entry.cluster_uuid,
+            "kind": entry.kind,
+            "started": entry.started,
+            "host": entry.host,
+            "operator": entry.operator,
+            "process": entry.process,
+        }
+        with telling(self.where, f"beginning run {entry.run}"):
+            try:
+                with writing(self._engine) as connection:
+                    connection.execute(insert(tables.runs).values(values))
+            except IntegrityError as error:
+                raise JournalError(f"{self.where}: there is a run {entry.run} already") from error
+        return SqlJournal(self._engine, entry.run, after=0)
+
+    def runs(self, *, cluster: str | None = None, limit: int | None = None) -> tuple[RunEntry, ...]:
+        """Runs, the newest first; one that never began (it has no event) changed nothing and is none."""
+        begun = exists().where(tables.events.c.run == tables.runs.c.id)
+        newest = (desc(tables.runs.c.started), desc(tables.runs.c.id))
+        query = select(tables.runs).where(begun).order_by(*newest).limit(limit)
+        if cluster is not None:
+            query = query.where(tables.runs.c.cluster == cluster)
+        with telling(self.where, "reading the runs"), self._engine.connect() as connection:
+            rows = connection.execute(query).mappings().all()
+        try:
+            return tuple(
+                RunEntry(
+                    run=row["id"],
+                    outcome=Outcome(row["outcome"]) if row["outcome"] is not None else None,
+                    **{key: value for key, value in row.items() if key not in {"id", "outcome"}},
+                )
+                for row in rows
+            )
+        except ValueError as error:
+            raise JournalError(f"{self.where} holds a run that cannot be read: {error}") from error
+
+    def unfinished(self, *, cluster: str | None = None) -> tuple[RunEntry, ...]:
+        """Runs that can be resumed, the newest first: killed, stopped, failed, held, paused, not restored."""
+        return tuple(entry for entry in self.runs(cluster=cluster) if entry.unfinished)
+
+    def replay(self, run: str, *, after: int = 0) -> tuple[Record, ...]:
+        """The journal of a run from the event behind `after` on.
+
+        Raises:
+            JournalError: an event cannot be read, or one is missing.
+        """
+        query = (
+            select(tables.events)
+            .where(tables.events.c.run == run, tables.events.c.sequence > after)
+            .order_by(tables.events.c.sequence)
+        )
+        with telling(self.where, f"reading the journal of run {run}"), self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        records = tuple(codec.record_of(row.run, row.sequence, row.at, row.event) for row in rows)
+        for place, record in enumerate(records, start=after + 1):
+            if record.sequence != place:
+                raise JournalError(f"{self.where} is damaged: event {place} of run {run} is missing")
+        return records
+
+    def journal(self, run: str, *, after: int | None = None) -> SqlJournal:
+        """The journal of a run, to go on with behind `after` (the last event that was replayed)."""
+        return SqlJournal(self._engine, run, after=after)
+
+    def leave_request(self, run: str, request: Request, *, by: str, at: Instant) -> None:
+        """Leave a message for a run under way; it looks between its steps."""
+        with telling(self.where, f"leaving a request for run {run}"), writing(self._engine) as connection:
+            connection.execute(insert(tables.requests).values(run=run, kind=int(request), by=by, at=at))
+
+    def close_run(self, run: str, outcome: Outcome, at: Instant) -> None:
+        """Write off a run that another one has put back (a takeover): it is unfinished no more."""
+        with telling(self.where, f"closing run {run}"), writing(self._engine) as connection:
+            row = update(tables.runs).where(tables.runs.c.id == run)
+            connection.execute(row.values(outcome=outcome.value, ended=at))
+
+    def lease(self, cluster: str) -> SqlLease:
+        """The lease on a cluster in this database. `cluster` is its uuid, or its name where it has none."""
+        return SqlLease(self._engine, cluster)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+
+def open_store(
+    url: str | None,
+    environment: Mapping[str, str],
+    *,
+    access: Access,
+    home: Path | None = None,
+    shared: Path = SHARED_FOLDER / FILE,
+) -> StateStore:
+    """Open the state database of the contract.
+
+    Args:
+        url: `--state`; None looks at `ORCHESTRATE_STATE`, then at the usual places.
+        environment: of the process.
+        access: READ makes nothing and, where nothing was ever run, gives an empty store.
+        home: the operator's home; None asks the system.
+        shared: the file that colleagues share.
+
+    Raises:
+        StateMissing: a named file is to be read that is not there.
+        JournalError: damaged, of a later version, locked, read-only, full: what, where, what to do.
+        UsageError: the URL is none.
+    """
+    found = state_url(url, environment, home=home or Path.home(), access=access, shared=shared)
+    typed = bool(url or environment.get(VARIABLE))
+    where: str | None = None
+    if access is Access.READ and _nothing_there(found):
+        if typed:
+            raise StateMissing(
+                f"state file {found.database}: there is no such file, so nothing was run there yet"
+            )
+        engine = empty_engine()
+        access, where = Access.WRITE, f"state file {found.database}"
+    else:
+        engine = open_engine(found, access, make_folder=not typed)
+    try:
+        tables.ready(engine, access)
+    except JournalError:
+        engine.dispose()
+        raise
+    return StateStore(engine, where=where)
+
+
+def _nothing_there(url: URL) -> bool:
+    """Whether no state was ever written there; an empty file is what a kill at the very start leaves."""
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return False
+    with telling(f"state file {url.database}", "looking for it"):
+        file = Path(url.database)
+        return not file.exists() or file.stat().st_size == 0

@@ -1,0 +1,129 @@
+"""The tables of the state database, in SQLAlchemy Core."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Float,
+    ForeignKey,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    update,
+)
+
+from orchestrator.errors import JournalError
+from orchestrator.model.event import SCHEMA_VERSION
+from orchestrator.runtime.codec import check_schema
+from orchestrator.runtime.database import Access, place_of, telling, whole, writing
+
+METADATA: Final = MetaData()
+
+meta: Final = Table("meta", METADATA, Column("schema", Integer, nullable=False))
+"""One row: the schema version of everything in this database."""
+
+runs: Final = Table(
+    "runs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("cluster", Text, nullable=False, index=True),
+    Column("cluster_uuid", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("started", Float(53), nullable=False),
+    Column("host", Text, nullable=False),
+    Column("operator", Text, nullable=False),
+    Column("process", Text, nullable=False),
+    Column("outcome", Text),
+    Column("exit_code", Integer),
+    Column("ended", Float(53)),
+)
+"""A line a run. `outcome` is NULL while an attempt is under way, or was killed."""
+
+events: Final = Table(
+    "events",
+    METADATA,
+    Column("run", Text, ForeignKey("runs.id"), primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("at", Float(53), nullable=False),
+    Column("event", Text, nullable=False),
+)
+"""The journals, append only: (run, sequence) cannot be written twice, whoever tries."""
+
+requests: Final = Table(
+    "requests",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("run", Text, ForeignKey("runs.id"), nullable=False, index=True),
+    Column("kind", Integer, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+)
+"""Messages from other terminals to a run under way; those of an earlier attempt are swept at its resume."""
+
+leases: Final = Table(
+    "leases",
+    METADATA,
+    Column("cluster", Text, primary_key=True),
+    Column("epoch", Integer, primary_key=True, autoincrement=False),
+    Column("run", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("process", Text, nullable=False),
+    Column("heartbeat", Integer, nullable=False),
+    Column("at", Float(53), nullable=False),
+    Column("record", Text, nullable=False),
+)
+"""The lease in the state database. `record` is what stands in a cluster too; the rest is for people."""
+
+
+def ready(engine: Engine, access: Access) -> None:
+    """Make the tables of a new database; check those of an old one.
+
+    Raises:
+        JournalError: damaged, of something else, of a later version, or not to be written.
+    """
+    where = place_of(engine)
+    with telling(where, "opening it"):
+        if access is Access.READ:
+            with engine.connect() as connection:
+                _checked(connection, where)
+                _known(connection, where)
+            return
+        with writing(engine) as connection:
+            damage = whole(connection)
+            if damage is not None:
+                raise JournalError(f"{where} is damaged ({damage}); move it away, or put a copy back")
+            if not _checked(connection, where):
+                METADATA.create_all(connection)
+                connection.execute(insert(meta).values(schema=SCHEMA_VERSION))
+            _known(connection, where)
+            # A write that changes nothing: read-only files and full disks show now, and not in mid-run.
+            connection.execute(update(meta).values(schema=meta.c.schema))
+
+
+def _known(connection: Connection, where: str) -> None:
+    found = connection.execute(select(meta.c.schema)).scalars().all()
+    if len(found) != 1:
+        raise JournalError(f"{where} does not tell its version: it is damaged, or not one of orchestrate's")
+    check_schema(found[0], where=where)
+
+
+def _checked(connection: Connection, where: str) -> bool:
+    """Whether our tables stand there; False in a new database."""
+    found = set(inspect(connection).get_table_names())
+    ours = set(METADATA.tables)
+    if ours <= found or "meta" in found:
+        return True  # a later version may have other tables: the check of the version says so
+    if found & ours or (found and connection.dialect.name == "sqlite"):
+        raise JournalError(
+            f"{where} is a database of something else (it has {', '.join(sorted(found)[:3])}); "
+            "name another with --state"
+        )
+    return False

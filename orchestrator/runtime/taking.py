@@ -1,0 +1,263 @@
+"""How a lease is taken: free, left behind by a dead process, or run out while it was watched.
+
+A takeover creates the next epoch, which only one can do. Whether the old holder is dead is told in one of two
+ways: its process is provably gone (same boot, same PID namespace), or its heartbeat counter has stood still
+for 90 s of the watcher's own clock. No two clocks are ever compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import ClassVar, assert_never
+
+from orchestrator.errors import ExitCode, LeaseError
+from orchestrator.model.action import Done, InDoubt, Refused
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.ports import Clock, LeasePort
+from orchestrator.runtime.identity import provably_alive, provably_gone
+
+
+class LeaseUnreachable(LeaseError):  # noqa: N818  (the tree's other leaves are named for what happened too)
+    """The lease can be neither read nor taken, for want of a connection or of rights; nothing was changed."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.HELD
+
+
+class WatchInterrupted(LeaseError):  # noqa: N818  (as above)
+    """A signal came while somebody else's lease was being watched; nothing was changed."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.INTERRUPTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The lease's times, in seconds.
+
+    Attributes:
+        heartbeat: between two refreshes; `retry` after one that failed.
+        lost_after: without a refresh for so long we no longer count it as held: well before `expiry`, so that
+            we stop stopping nodes before anybody else may begin.
+        expiry: a watcher that sees the same counter for so long may take over.
+        poll: between two looks of a watcher.
+        patience: how long an unreadable lease is tried before the run gives up.
+    """
+
+    heartbeat: Seconds = 15.0
+    retry: Seconds = 5.0
+    lost_after: Seconds = 60.0
+    expiry: Seconds = 90.0
+    poll: Seconds = 2.0
+    patience: Seconds = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a lease stands.
+
+    Attributes:
+        name: for messages: `the cluster`, `the state file …`.
+    """
+
+    name: str
+    port: LeasePort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Who takes it.
+
+    Attributes:
+        cluster: its name, for messages.
+        owner: `user@host`.
+        process: `ProcessIdentity` as text.
+    """
+
+    cluster: str
+    run: str
+    owner: str
+    process: str
+
+    def owns(self, record: LeaseRecord) -> bool:
+        """Whether this very process wrote the record."""
+        return (record.run, record.process) == (self.run, self.process)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A lease that is ours now.
+
+    Attributes:
+        takeover: another run's record was replaced: begin with a stand-down from `previous`.
+        previous: what stood there before; also when a run takes up its own lease again.
+        asked: when the call began that made it ours; its age counts from there.
+    """
+
+    record: LeaseRecord
+    asked: Instant
+    takeover: bool = False
+    previous: LeaseRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """How the caller takes part in the wait for another's lease.
+
+    Attributes:
+        watching: told after each look, with the record and the seconds until it may be taken over.
+        interrupted: whether to give up waiting.
+        gone: whether a process is provably gone.
+        alive: whether a process provably runs, on this machine.
+    """
+
+    watching: Callable[[LeaseRecord, Seconds], None] = lambda _record, _seconds: None
+    interrupted: Callable[[], bool] = lambda: False
+    gone: Callable[[str], bool] = provably_gone
+    alive: Callable[[str], bool] = provably_alive
+
+
+class _Taking:
+    """One attempt at one place: what has been seen of it so far."""
+
+    def __init__(self, place: Place, claim: Claim, clock: Clock, terms: Terms, watcher: Watcher) -> None:
+        self._place, self._claim, self._clock = place, claim, clock
+        self._terms, self._watcher = terms, watcher
+        self._trouble_since: Instant | None = None
+        self._seen: LeaseRecord | None = None
+        self._same_since: Instant = 0.0
+        self._replaced: LeaseRecord | None = None
+
+    def take(self) -> Taken:
+        """Look, wait and look again until it is ours or certainly somebody else's."""
+        while True:
+            if self._watcher.interrupted():
+                raise WatchInterrupted(
+                    f"interrupted while waiting for the lease in {self._place.name}; nothing was changed"
+                )
+            asked = self._clock.now()
+            found = self._place.port.read()
+            if isinstance(found, Unknown):
+                self._bear(found.reason)
+                continue
+            if found is not None and self._claim.owns(found):
+                return self._taken(found, asked)
+            if found is None or self._free(found, asked):
+                taken = self._create(found)
+                if taken is not None:
+                    return taken
+                continue
+            left = max(0.0, self._terms.expiry - (self._clock.now() - self._same_since))
+            self._trouble_since = None
+            self._watcher.watching(found, left)
+            self._clock.wait(min(self._terms.poll, left))
+
+    def _free(self, found: LeaseRecord, asked: Instant) -> bool:
+        """Whether another's record may be replaced now.
+
+        The counter was first seen at the *end* of the first look and is seen again at the *beginning* of this
+        one: so the time between them is one in which it certainly did not change.
+        """
+        if self._watcher.gone(found.process):
+            return True
+        if self._watcher.alive(found.process):
+            raise held_by(found, self._claim, "its process runs on this machine")
+        if self._seen is None:
+            self._seen, self._same_since = found, self._clock.now()
+            return False
+        if _mark(found) != _mark(self._seen):
+            raise held_by(found, self._claim, "it is alive: it was refreshed a moment ago")
+        return asked - self._same_since >= self._terms.expiry
+
+    def _create(self, found: LeaseRecord | None) -> Taken | None:
+        """Create the next epoch; None when the answer was lost, and only another look tells."""
+        new = LeaseRecord(
+            epoch=found.epoch + 1 if found else 1,
+            run=self._claim.run,
+            owner=self._claim.owner,
+            process=self._claim.process,
+            started=datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="seconds"),
+        )
+        if found is not None:
+            # Until the run has made the debts its own they stand in the new record as in the old one:
+            # a second crash must not lose them.
+            new = replace(
+                new,
+                debts=found.debts,
+                replicas=found.replicas,
+                excluded=found.excluded,
+                in_hand=found.in_hand,
+            )
+        self._replaced = found
+        asked = self._clock.now()
+        result = self._place.port.create(new)
+        match result:
+            case Done():
+                return self._taken(new, asked)
+            case Refused(reason=reason):
+                return self._refused(new, reason)
+            case InDoubt(reason=reason):
+                self._bear(reason)
+                return None
+            case _:
+                assert_never(result)
+
+    def _refused(self, new: LeaseRecord, reason: str) -> Taken | None:
+        """Somebody else was first, or this account may not write it: only a look tells."""
+        asked = self._clock.now()
+        found = self._place.port.read()
+        if isinstance(found, Unknown):
+            self._bear(found.reason)
+            return None
+        if found is not None and self._claim.owns(found):
+            return self._taken(found, asked)
+        if found is not None and found.epoch >= new.epoch:
+            raise held_by(found, self._claim, "it was first")
+        raise LeaseUnreachable(
+            f"the lease in {self._place.name} cannot be taken: {reason}; nothing was changed"
+        )
+
+    def _taken(self, record: LeaseRecord, asked: Instant) -> Taken:
+        previous = self._replaced
+        if previous is None and (record.debts or record.replicas or record.excluded or record.in_hand):
+            # Taken by an earlier attempt of this process that another place then refused: what it took over
+            # stands in it still.
+            previous = record
+        takeover = previous is not None and previous.run != self._claim.run
+        return Taken(record=record, asked=asked, takeover=takeover, previous=previous)
+
+    def _bear(self, reason: str) -> None:
+        """Wait after a call that failed; give up once calls have failed for too long."""
+        now = self._clock.now()
+        if self._trouble_since is None:
+            self._trouble_since = now
+        if now - self._trouble_since > self._terms.patience:
+            raise LeaseUnreachable(
+                f"the lease in {self._place.name} can be neither read nor taken: {reason}; "
+                "nothing was changed"
+            )
+        self._clock.wait(self._terms.poll)
+
+
+def take(place: Place, claim: Claim, *, clock: Clock, terms: Terms, watcher: Watcher) -> Taken:
+    """Take the lease at one place, waiting for another's to run out where that cannot be told at once.
+
+    Raises:
+        LeaseError: a live run holds it: who, since when, from where.
+        LeaseUnreachable: it could not be read or written for `terms.patience`.
+        WatchInterrupted: the caller gave up.
+    """
+    return _Taking(place, claim, clock, terms, watcher).take()
+
+
+def held_by(record: LeaseRecord, claim: Claim, why: str) -> LeaseError:
+    """The refusal that names the holder."""
+    return LeaseError(
+        f"another run holds the lease on {claim.cluster}: run {record.run} of {record.owner}, since "
+        f"{record.started} ({why}); wait for it, or end it there with `orchestrate stop {record.run}`"
+    )
+
+
+def _mark(record: LeaseRecord) -> tuple[int, str, str, int]:
+    return record.epoch, record.run, record.process, record.heartbeat
