@@ -1,0 +1,1 @@
+"""What the user writes, read, checked and turned into model types: files, secrets and flags."""

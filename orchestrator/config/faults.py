@@ -1,0 +1,210 @@
+"""Faults of a file, turned into one ConfigError that names file, line and key of each.
+
+No message repeats a value of the file: it could be a secret in the wrong place. Keys are named, since they
+are the address, except unknown ones beside secrets, where a secret may stand as a key by a slip.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import types
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BeforeValidator, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from orchestrator.config.spec import LATER_ERROR, MAPPING, SCALAR, Spec, later
+from orchestrator.config.yaml import Document, KeyPath, dotted
+from orchestrator.errors import NotInThisVersion, OrchestratorError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong with a file.
+
+    Attributes:
+        later: it is right, but for a later version.
+        choice: the choice that a later version brings, or nothing when it is the key.
+    """
+
+    path: KeyPath
+    message: str
+    later: bool = False
+    choice: str = ""
+
+
+@dataclass(slots=True)
+class Faults:
+    """Everything that is wrong with one file, in the order of its lines."""
+
+    document: Document
+    found: list[Fault] = field(default_factory=list)
+
+    def add(self, path: KeyPath, message: str) -> None:
+        """Note one."""
+        self.found.append(Fault(path=path, message=message))
+
+    def raise_any(self) -> None:
+        """Raise what was noted, if anything was.
+
+        Raises:
+            NotInThisVersion: all of it belongs to a later version.
+            ConfigError: it does not; the error's place is the first fault's, the others follow, a line each.
+        """
+        if self.found:
+            raise self.error()
+
+    def error(self) -> OrchestratorError:
+        """The one error for what was noted, which is not nothing."""
+        ordered = sorted(self.found, key=lambda fault: self.document.line(fault.path) or math.inf)
+        if all(fault.later for fault in ordered):
+            what = (": ".join(filter(None, (self._where(fault), fault.choice))) for fault in ordered)
+            return NotInThisVersion(": not in this version\n".join(what))
+        first, *rest = ordered
+        others = "".join(f"\n{self._where(fault)}: {fault.message}" for fault in rest)
+        return self.document.error(first.path, first.message + others)
+
+    def _where(self, fault: Fault) -> str:
+        line = self.document.line(fault.path)
+        place = self.document.file if line is None else f"{self.document.file}:{line}"
+        return f"{place}: {dotted(fault.path)}" if fault.path else place
+
+
+Model = TypeVar("Model", bound=Spec)
+
+
+def validate(model: type[Model], document: Document) -> Model:
+    """Check a document against a model.
+
+    Raises:
+        ConfigError: it does not fit: file, line and key of every fault.
+        NotInThisVersion: all that does not fit belongs to a later version.
+    """
+    try:
+        return model.model_validate(document.content)
+    except ValidationError as error:
+        found = [_fault(model, details) for details in error.errors(include_url=False)]
+    # Raised outside the handler: pydantic's error knows the values, and must not hang on ours as its context.
+    raise Faults(document, found).error()
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """A tail for messages about an unknown word: the nearest known one, or all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return f"known: {', '.join(names)}" if names else "none is known here"
+
+
+def _fault(model: type[Spec], details: ErrorDetails) -> Fault:
+    path: KeyPath = tuple(part for part in details["loc"] if part not in (SCALAR, MAPPING, "[key]"))
+    kind, given = details["type"], details.get("input")
+    if kind == "extra_forbidden":
+        return _unknown_key(model, path)
+    if kind == LATER_ERROR:
+        choice = str(details.get("ctx", {}).get("choice", ""))
+        return Fault(path=path, message=details["msg"], later=True, choice=choice)
+    return Fault(path=path, message=_message(details, given))
+
+
+def _unknown_key(model: type[Spec], path: KeyPath) -> Fault:
+    parent = _model_at(model, path[:-1])
+    known = [name for name, info in parent.model_fields.items() if not is_later(info)] if parent else []
+    tail = near(str(path[-1]), known)
+    if parent is not None and parent.BESIDE_SECRETS:
+        return Fault(path=path[:-1], message=f"unknown key in it; {tail}")
+    return Fault(path=path, message=f"unknown key; {tail}")
+
+
+def is_later(info: FieldInfo) -> bool:
+    """Whether a key belongs to a later version: it is known, and refused."""
+    return any(isinstance(part, BeforeValidator) and part.func is later for part in info.metadata)
+
+
+def _message(details: ErrorDetails, given: object) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if given is None and kind not in {"missing", "value_error"}:
+        return "has no value"
+    match kind:
+        case "missing":
+            return "is missing"
+        case "bool_type" | "bool_parsing":
+            words = isinstance(given, str) and given.lower() in {"yes", "no", "on", "off", "y", "n"}
+            return "must be true or false" + (
+                " (YAML 1.2 takes yes, no, on and off for text)" if words else ""
+            )
+        case "int_type" | "int_parsing" | "int_from_float":
+            return "must be a whole number"
+        case "string_type":
+            return "must be text" + (", in quotes" if isinstance(given, int | float) else _found(given))
+        case "string_too_short" | "too_short":
+            return "must not be empty"
+        case "string_too_long" | "too_long":
+            return f"must have at most {context.get('max_length')} characters or items"
+        case "enum" | "literal_error":
+            return _choice(str(context.get("expected", "")), given)
+        case "greater_than_equal":
+            return f"must be at least {context.get('ge')}"
+        case "less_than_equal":
+            return f"must be at most {context.get('le')}"
+        case "model_type" | "dict_type" | "model_attributes_type":
+            return "must be a mapping of keys (`key: value`)" + _found(given)
+        case "tuple_type" | "list_type":
+            return "must be a list" + _found(given)
+        case _:
+            return details["msg"].removeprefix("Value error, ")
+
+
+def _choice(expected: str, given: object) -> str:
+    choices = [choice for choice in expected.replace(" or ", ", ").replace("'", "").split(", ") if choice]
+    if len(choices) == 1:
+        return f"must be {choices[0]}"
+    close = difflib.get_close_matches(given, choices, n=1) if isinstance(given, str) else []
+    return f"must be one of {', '.join(choices)}" + (f"; did you mean `{close[0]}`?" if close else "")
+
+
+def _found(given: object) -> str:
+    match given:
+        case dict():
+            return ", not a mapping (a text that begins with a brace needs quotes)"
+        case list():
+            return ", not a list"
+        case str():
+            return ", not a text"
+        case _:
+            return ""
+
+
+def _model_at(model: type[Spec], path: Sequence[str | int]) -> type[Spec] | None:
+    """The model of the mapping that stands at a path; None when the path leaves the models."""
+    current: Any = model
+    for part in path:
+        current = _step(current, str(part))
+    return next((arm for arm in _arms(current) if _is_spec(arm)), None)
+
+
+def _step(annotation: Any, part: str) -> Any:
+    for arm in _arms(annotation):
+        if _is_spec(arm) and part in arm.model_fields:
+            return arm.model_fields[part].annotation
+        if get_origin(arm) in (tuple, dict):
+            return get_args(arm)[0 if get_origin(arm) is tuple else 1]
+    return None
+
+
+def _arms(annotation: Any) -> list[Any]:
+    """What an annotation can be, through Annotated and unions."""
+    if get_origin(annotation) is Annotated:
+        return _arms(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [inner for arm in get_args(annotation) for inner in _arms(arm)]
+    return [annotation]
+
+
+def _is_spec(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Spec)

@@ -1,0 +1,120 @@
+"""Where cluster files and playbooks are looked up by name. A path is taken as it is.
+
+In this order: `./configs`, `$ORCHESTRATE_CONFIG`, `~/.config/orchestrate`, `/etc/orchestrate`, each with its
+folder `clusters` or `playbooks`; then, for playbooks, those shipped with the package. A bare `./playbooks` is
+not looked at: in an operator's repository it belongs to Ansible.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import ConfigError
+
+SUFFIX: Final = ".yml"
+
+
+class Wanted(Enum):
+    """What is looked up; the value is its folder."""
+
+    CLUSTER = "clusters"
+    PLAYBOOK = "playbooks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Folders in which names are looked up, each with `clusters` and `playbooks` below it.
+
+    Attributes:
+        folders: in order; the first file found is taken.
+        shipped_playbooks: those of the package.
+        shipped_clusters: the example of the package; shown in messages, never taken.
+    """
+
+    folders: tuple[Path, ...]
+    shipped_playbooks: Path
+    shipped_clusters: Path
+
+    def of(self, wanted: Wanted) -> tuple[Path, ...]:
+        """Folders that are looked at for one kind of file, in order."""
+        folders = tuple(folder / wanted.value for folder in self.folders)
+        return (*folders, self.shipped_playbooks) if wanted is Wanted.PLAYBOOK else folders
+
+
+def standard_places(environment: Mapping[str, str], *, home: Path) -> Places:
+    """The places of the contract, for a process with this environment in its current folder."""
+    configured = environment.get("ORCHESTRATE_CONFIG")
+    folders = [
+        Path("configs"),
+        *([Path(configured)] if configured else []),
+        home / ".config" / "orchestrate",
+        Path("/etc/orchestrate"),
+    ]
+    return Places(
+        folders=tuple(folders),
+        shipped_playbooks=shipped("playbooks"),
+        shipped_clusters=shipped("configs") / "clusters",
+    )
+
+
+def shipped(folder: str) -> Path:
+    """The package's own `playbooks` or `configs`.
+
+    An installed package has them under `_shipped`, where the build puts them; a checkout at its root.
+    """
+    package = Path(str(resources.files("orchestrator")))
+    installed = package / "_shipped" / folder
+    return installed if installed.is_dir() else package.parent / folder
+
+
+def find(wanted: Wanted, name: str, places: Places) -> Path:
+    """Find a cluster file or a playbook by name or path.
+
+    Raises:
+        ConfigError: there is none; the message lists the places looked at and names that are near.
+    """
+    what = wanted.name.lower()
+    if is_path(name):
+        path = Path(name)
+        if not path.is_file():
+            raise ConfigError(f"there is no such {what} file", file=name)
+        return path
+    if re.fullmatch(r"[\w.-]+", name) is None:
+        raise ConfigError(f"{name!r} is neither the name of a {what} nor the path of a {SUFFIX} file")
+    candidates = [folder / f"{name}{SUFFIX}" for folder in places.of(wanted)]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise ConfigError(_nowhere(wanted, name, candidates, places))
+
+
+def is_path(name: str) -> bool:
+    """Whether this is a path rather than a name: it holds a slash, or ends as a YAML file does."""
+    return "/" in name or name.endswith((SUFFIX, ".yaml"))
+
+
+def _nowhere(wanted: Wanted, name: str, candidates: list[Path], places: Places) -> str:
+    what = wanted.name.lower()
+    looked = "".join(f"\n  {candidate}" for candidate in candidates)
+    message = f"there is no {what} {name!r}; looked at:{looked}"
+    known = sorted({file.stem for folder in places.of(wanted) for file in _files(folder)})
+    close = difflib.get_close_matches(name, known, n=3)
+    if close:
+        return f"{message}\ndid you mean {' or '.join(close)}?"
+    if known:
+        return f"{message}\nthere is: {', '.join(known[:20])}"
+    return f"{message}\nan example to copy: {places.shipped_clusters / 'example.yml'}"
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return list(folder.glob(f"*{SUFFIX}"))
+    except OSError:
+        return []  # a folder that cannot be listed offers no names; the search itself has named it already

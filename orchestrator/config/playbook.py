@@ -1,0 +1,235 @@
+"""The playbook: how a restart is done. It chooses and inserts hooks; it cannot make a restart unsafe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    Tag,
+    WithJsonSchema,
+)
+
+from orchestrator.config.cluster import ClusterKind
+from orchestrator.config.faults import validate
+from orchestrator.config.quantities import Budget
+from orchestrator.config.spec import (
+    MAPPING,
+    NOT_EMPTY,
+    SCALAR,
+    ByteSize,
+    Duration,
+    Later,
+    Name,
+    NodeBudget,
+    Positive,
+    Share,
+    Spec,
+    Unset,
+    later_choices,
+    shape,
+)
+from orchestrator.config.yaml import Document, read
+from orchestrator.model.policy import LeasePlace, Strategy
+
+LATER_STRATEGIES: Final = ("zone", "shard-safe")
+
+
+def _refuse_new_primaries(value: object) -> object:
+    if value == "new_primaries":
+        # It keeps a returned node's own primaries from starting: the run would wait for ever.
+        raise ValueError(
+            "must be one of primaries, none: `new_primaries` keeps a returned node's primaries from starting"
+        )
+    return value
+
+
+def _accept_needs_names(value: object) -> object:
+    if value == "accept":
+        raise ValueError("`accept` needs names of indices: {accept: [logs-*]}")
+    return value
+
+
+def _below_all(share: float) -> float:
+    if share >= 1:
+        raise ValueError("must be below 100%: with all of them up, none could ever restart")
+    return share
+
+
+class AcceptSpec(Spec):
+    """What is wrong with the cluster and may be so."""
+
+    red: tuple[Name, ...] = Field(
+        default=(), description="Indices that may be red already; by name, never by glob."
+    )
+    master_outage: StrictBool = Field(
+        default=False,
+        description="Whether a cluster of one or two voters may be without a master for a while.",
+    )
+
+
+class ZeroReplicasAccept(Spec):
+    """Indices without replicas that may be unavailable for a while."""
+
+    accept: Annotated[tuple[Name, ...], NOT_EMPTY] = Field(description="Names or globs of indices.")
+
+
+ZeroReplicasSpec = Annotated[
+    Annotated[Literal["refuse", "add_replica"], BeforeValidator(_accept_needs_names), Tag(SCALAR)]
+    | Annotated[ZeroReplicasAccept, Tag(MAPPING)],
+    Discriminator(shape),
+]
+
+
+class RecoveryLimitsSpec(Spec):
+    """Limits of the cluster that are raised for the run and put back exactly as found."""
+
+    node_initial_primaries_recoveries: Positive | None = Field(
+        default=4, description="Primaries of a returned node that start at a time."
+    )
+    node_concurrent_recoveries: Positive | None = Field(
+        default=15, description="Other recoveries at a time, in and out of a node."
+    )
+    max_bytes_per_sec: ByteSize | None = Field(
+        default=100 * 1024 * 1024, description="Bytes a second that a node copies; more hurts queries."
+    )
+    concurrent_streams: Positive | None = Field(
+        default=5, description="Files copied at a time; only where the version has it (before 5)."
+    )
+
+
+class SettleSpec(Spec):
+    """When a node counts as back."""
+
+    consecutive: Annotated[StrictInt, Field(ge=1, le=100)] = Field(
+        default=3, description="Good readings in a row after which a node counts as back."
+    )
+
+
+class DeadlinesSpec(Spec):
+    """Limits of every wait. Reaching one stands the run down: settings back, nodes up, exit code 3 or 4."""
+
+    stop: Duration = Field(default=600.0, description="A service asked to stop has stopped.")
+    start: Duration = Field(default=600.0, description="A service asked to start runs.")
+    rejoin: Duration = Field(default=600.0, description="A started node is in the cluster again.")
+    recover: Duration = Field(default=8 * 3600.0, description="The cluster is as healthy as before the wave.")
+    withheld: Unset[Duration] = Field(
+        default=None,
+        description="Allocation is off, for whatever reason: 30m, and 60m with `--reboot`, unless set.",
+    )
+    hold: Duration = Field(default=3600.0, description="A predicate that holds the next wave lets go.")
+    gate: Duration = Field(default=4 * 3600.0, description="A gate that is closed opens.")
+    reboot: Duration = Field(default=1800.0, description="A machine asked to reboot answers again.")
+
+
+class HookSpec(Spec):
+    """A command at a moment of a node's restart. One that fails stands the run down, with the node up."""
+
+    run: Name = Field(description="Command line; `{node}` stands for the node's name.")
+    local: StrictBool = Field(default=False, description="On this machine instead of the node's.")
+    timeout: Duration = Field(default=300.0, description="After so long it has failed.")
+
+
+class HooksSpec(Spec):
+    """Commands by moment, in order."""
+
+    before_stop: tuple[HookSpec, ...] = Field(default=(), description="Before the node is stopped.")
+    while_stopped: tuple[HookSpec, ...] = Field(default=(), description="While its process is down.")
+    after_recovery: tuple[HookSpec, ...] = Field(default=(), description="When its shards have recovered.")
+
+
+class PlaybookSpec(Spec):
+    """A playbook."""
+
+    kind: ClusterKind = Field(description="Kind of cluster that it is for.")
+    strategy: Annotated[
+        Strategy,
+        later_choices(*LATER_STRATEGIES),
+        WithJsonSchema({"type": "string", "enum": ["node"]}),
+    ] = Field(default=Strategy.NODE, description="How waves are cut: one node at a time.")
+    max_unavailable: NodeBudget = Field(
+        default=Budget(count=1),
+        description="Nodes of one wave, a number or a percentage of all nodes (rounded down, at least 1).",
+    )
+    min_started_copies: Positive = Field(
+        default=1, description="In-sync copies of every shard that stay started outside the wave."
+    )
+    min_capacity: Annotated[Share, AfterValidator(_below_all)] = Field(
+        default=0.5, description="Share of the data nodes of each tier that stays up."
+    )
+    overlap_recovery: Annotated[StrictBool, later_choices(True)] = Field(
+        default=False,
+        description="Whether the next node may stop while copies that it has no part in still recover;"
+        " `true` is for a later version.",
+    )
+    master_step_down: StrictBool = Field(
+        default=False,
+        description="Whether an elected master hands over before its stop (from five voters on).",
+    )
+    accept: AcceptSpec = Field(default_factory=AcceptSpec, description="What may be wrong with the cluster.")
+    lease: LeasePlace = Field(
+        default=LeasePlace.CLUSTER,
+        description="Where the lease stands: in the cluster too, seen by every bastion, or the state alone.",
+    )
+    allocation_while_down: Annotated[Literal["primaries", "none"], BeforeValidator(_refuse_new_primaries)] = (
+        Field(
+            default="primaries",
+            description="Allocation while a node is down; with `none`, new indices stay red till then.",
+        )
+    )
+    zero_replica_indices: ZeroReplicasSpec = Field(
+        default="refuse",
+        description="Indices without replicas: hold, `{accept: [names]}`, or a replica for the run alone.",
+    )
+    recovery_limits: RecoveryLimitsSpec = Field(
+        default_factory=RecoveryLimitsSpec,
+        description="Raised for the run, never lowered; a limit without a value (null) is left alone.",
+    )
+    flush: StrictBool = Field(default=True, description="Whether indices are flushed before a stop.")
+    rebalance_while_running: Literal["none", "primaries", "replicas", "all"] | None = Field(
+        default="none", description="Rebalancing during the run; null leaves it alone."
+    )
+    settle: SettleSpec = Field(default_factory=SettleSpec, description="When a node counts as back.")
+    deadlines: DeadlinesSpec = Field(default_factory=DeadlinesSpec, description="Limits of every wait.")
+    on_failure: Literal["stand_down"] = Field(default="stand_down", description="What a failure leads to.")
+    hooks: HooksSpec = Field(default_factory=HooksSpec, description="Commands of yours around each restart.")
+    force_merge: Later = Field(default=None, description="For `post-bulk-index`.")
+    tune: Later = Field(default=None, description="A tuning profile.")
+    gates: Later = Field(default=None, description="What is asked before every wave.")
+    notify: Later = Field(default=None, description="Who is told.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playbook:
+    """A playbook that was read and checked.
+
+    Attributes:
+        name: as the user asked for it; journalled.
+    """
+
+    name: str
+    path: Path
+    spec: PlaybookSpec
+    document: Document = field(repr=False)
+
+
+def load_playbook(path: Path, *, name: str | None = None) -> Playbook:
+    """Read a playbook; without a name it is called by its file.
+
+    Raises:
+        ConfigError: file, line and key of every fault.
+        NotInThisVersion: all its faults are strategies and keys of a later version.
+    """
+    return check_playbook(read(path), path=path, name=name or path.stem)
+
+
+def check_playbook(document: Document, *, path: Path, name: str) -> Playbook:
+    """Check a document that was read already; raises as `load_playbook` does."""
+    return Playbook(name=name, path=path, spec=validate(PlaybookSpec, document), document=document)

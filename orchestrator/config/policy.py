@@ -1,0 +1,267 @@
+"""Cluster file, playbook and flags, joined into the policy that a run obeys. Flags win over the playbook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final, TypeVar
+
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.faults import near
+from orchestrator.config.hosts import Connect
+from orchestrator.config.playbook import (
+    LATER_STRATEGIES,
+    DeadlinesSpec,
+    HookSpec,
+    Playbook,
+    PlaybookSpec,
+    ZeroReplicasAccept,
+)
+from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
+from orchestrator.errors import NotInThisVersion, UsageError
+from orchestrator.model.cluster import Zone
+from orchestrator.model.policy import (
+    Deadlines,
+    DisabledPredicate,
+    Hook,
+    Hooks,
+    Policy,
+    RecoveryLimits,
+    Selection,
+    Strategy,
+    ZeroReplicas,
+)
+from orchestrator.model.reading import Instant, Seconds
+
+WITHHELD: Final[Seconds] = 30 * 60.0
+"""How long allocation may be off, unless the playbook says."""
+
+WITHHELD_WITH_REBOOT: Final[Seconds] = 60 * 60.0
+"""The same for `--reboot`: firmware alone takes servers ten minutes."""
+
+MAX_REASON: Final = 1000
+"""Characters of `--reason`: it stands in every journal and in the lease's record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Selection and policy flags of `restart`, `plan` and their like, as they were typed.
+
+    Attributes:
+        max_unavailable: `N` or `N%`.
+        started_before: a time with its offset, or an age.
+        tune: None when neither `--tune` nor `--no-tune` was given.
+        disable_predicate: `NAME` or `NAME=SUBJECT`, each.
+        timeout: an age.
+    """
+
+    strategy: str | None = None
+    max_unavailable: str | None = None
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    zone: str | None = None
+    started_before: str | None = None
+    tune: bool | None = None
+    reboot: bool = False
+    pause_after: int | None = None
+    disable_predicate: tuple[str, ...] = ()
+    reason: str | None = None
+    timeout: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredicateNames:
+    """What `--disable-predicate` may name.
+
+    Attributes:
+        known: names in their order.
+        always_on: those among them that nobody can switch off.
+    """
+
+    known: Sequence[str]
+    always_on: Collection[str]
+
+
+def build_policy(
+    cluster: ClusterFile,
+    playbook: Playbook,
+    overrides: Overrides,
+    *,
+    predicates: PredicateNames,
+    nodes: int,
+    now: Instant,
+) -> Policy:
+    """Join everything into the policy of a run.
+
+    Args:
+        cluster: the cluster file.
+        playbook: the playbook.
+        overrides: the flags.
+        predicates: what can be switched off.
+        nodes: nodes of the cluster, which a budget in percent is a share of.
+        now: what an age in `--started-before` is counted from.
+
+    Raises:
+        UsageError: a flag is wrong, or flags contradict each other or the files; the flag is named.
+        NotInThisVersion: a flag asks for what a later version brings.
+    """
+    spec = playbook.spec
+    _check_reboot(cluster, overrides)
+    if overrides.tune:
+        raise NotInThisVersion("--tune")
+    budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable)
+    zero_replicas, accepted = _zero_replicas(spec)
+    return Policy(
+        kind=cluster.spec.kind,
+        cluster=cluster.spec.name,
+        playbook=playbook.name,
+        strategy=_strategy(overrides.strategy) or spec.strategy,
+        max_unavailable=(budget or spec.max_unavailable).resolve(nodes),
+        min_started_copies=spec.min_started_copies,
+        min_capacity=spec.min_capacity,
+        overlap_recovery=spec.overlap_recovery,
+        master_step_down=spec.master_step_down,
+        accept_red=frozenset(spec.accept.red),
+        accept_master_outage=spec.accept.master_outage,
+        lease=spec.lease,
+        allocation_while_down=spec.allocation_while_down,
+        zero_replicas=zero_replicas,
+        zero_replicas_accepted=accepted,
+        recovery_limits=RecoveryLimits(**spec.recovery_limits.model_dump()),
+        flush=spec.flush,
+        rebalance_while_running=spec.rebalance_while_running,
+        settle_consecutive=spec.settle.consecutive,
+        deadlines=_deadlines(spec.deadlines, overrides),
+        hooks=_hooks(spec),
+        zone_attribute=cluster.spec.zone_attribute,
+        expect_nodes=cluster.spec.expect.nodes,
+        together=cluster.spec.hosts.together,
+        selection=_selection(overrides, now),
+        reboot=overrides.reboot,
+        pause_after=_pause_after(overrides.pause_after),
+        disabled_predicates=tuple(_disabled(rule, predicates) for rule in overrides.disable_predicate),
+        reason=_reason(overrides.reason),
+        timeout=_flag("--timeout", parse_duration, overrides.timeout),
+    )
+
+
+Parsed = TypeVar("Parsed")
+
+
+def _flag(flag: str, parse: Callable[[str], Parsed], value: str | None) -> Parsed | None:
+    if value is None:
+        return None
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise UsageError(f"{flag} {value}: {error}") from None
+
+
+def _strategy(written: str | None) -> Strategy | None:
+    if written is None:
+        return None
+    if written in LATER_STRATEGIES:
+        raise NotInThisVersion(f"--strategy {written}")
+    known = [strategy.value for strategy in Strategy]
+    if written not in known:
+        raise UsageError(f"--strategy {written}: unknown; {near(written, known)}")
+    return Strategy(written)
+
+
+def _check_reboot(cluster: ClusterFile, overrides: Overrides) -> None:
+    if not overrides.reboot:
+        return
+    hosts = cluster.spec.hosts
+    local = [
+        f"overrides of {pattern}"
+        for pattern, over in hosts.overrides.items()
+        if over.connect is Connect.LOCAL
+    ]
+    if hosts.connect is Connect.LOCAL:
+        local.insert(0, "hosts")
+    if local:
+        message = "it would reboot the machine that this program runs on"
+        raise UsageError(
+            f"--reboot: refused with `connect: local` ({', '.join(local)} in {cluster.path}): {message}"
+        )
+
+
+def _zero_replicas(spec: PlaybookSpec) -> tuple[ZeroReplicas, tuple[str, ...]]:
+    if isinstance(spec.zero_replica_indices, ZeroReplicasAccept):
+        return ZeroReplicas.ACCEPT, spec.zero_replica_indices.accept
+    return ZeroReplicas(spec.zero_replica_indices), ()
+
+
+def _deadlines(spec: DeadlinesSpec, overrides: Overrides) -> Deadlines:
+    usual = WITHHELD_WITH_REBOOT if overrides.reboot else WITHHELD
+    return Deadlines(
+        stop=spec.stop,
+        start=spec.start,
+        rejoin=spec.rejoin,
+        recover=spec.recover,
+        withheld=usual if spec.withheld is None else spec.withheld,
+        hold=spec.hold,
+        gate=spec.gate,
+        reboot=spec.reboot,
+    )
+
+
+def _hooks(spec: PlaybookSpec) -> Hooks:
+    return Hooks(
+        before_stop=tuple(map(_hook, spec.hooks.before_stop)),
+        while_stopped=tuple(map(_hook, spec.hooks.while_stopped)),
+        after_recovery=tuple(map(_hook, spec.hooks.after_recovery)),
+    )
+
+
+def _hook(spec: HookSpec) -> Hook:
+    return Hook(run=spec.run, local=spec.local, timeout=spec.timeout)
+
+
+def _selection(overrides: Overrides, now: Instant) -> Selection:
+    for flag, patterns in (("--only", overrides.only), ("--exclude", overrides.exclude)):
+        if any(not pattern.strip() for pattern in patterns):
+            raise UsageError(f"{flag}: the name of a node, or a glob, is needed")
+    if overrides.zone is not None and not overrides.zone.strip():
+        raise UsageError("--zone: the name of a zone is needed")
+    if "*" in overrides.exclude:
+        raise UsageError("--exclude '*': leaves no node to restart")
+    for wanted in overrides.only:
+        # A glob in --only may well be narrowed; a node that is named, or the same glob, is a contradiction.
+        plain = not set(wanted) & set("*?[")
+        for unwanted in overrides.exclude:
+            if wanted == unwanted or (plain and fnmatchcase(wanted, unwanted)):
+                raise UsageError(f"--only {wanted} and --exclude {unwanted} contradict each other")
+    before = _flag("--started-before", parse_time_or_age, overrides.started_before)
+    return Selection(
+        only=overrides.only,
+        exclude=overrides.exclude,
+        zone=Zone(overrides.zone) if overrides.zone is not None else None,
+        started_before=before.resolve(now) if before is not None else None,
+    )
+
+
+def _pause_after(nodes: int | None) -> int | None:
+    if nodes is not None and nodes < 1:
+        raise UsageError(f"--pause-after {nodes}: must be at least 1")
+    return nodes
+
+
+def _reason(reason: str | None) -> str | None:
+    if reason is not None and len(reason) > MAX_REASON:
+        raise UsageError(f"--reason: must have at most {MAX_REASON} characters")
+    return reason
+
+
+def _disabled(rule: str, predicates: PredicateNames) -> DisabledPredicate:
+    name, equals, subject = rule.partition("=")
+    if name not in predicates.known:
+        raise UsageError(
+            f"--disable-predicate {name}: there is no such predicate; {near(name, predicates.known)}"
+        )
+    if name in predicates.always_on:
+        raise UsageError(f"--disable-predicate {name}: this one cannot be switched off")
+    if equals and not subject:
+        raise UsageError(f"--disable-predicate {rule}: name the subject after the `=`, or leave the `=` out")
+    return DisabledPredicate(name=name, subject=subject or None)

@@ -1,0 +1,37 @@
+"""JSON schemas of the files, so that an editor can complete and check them while they are written."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+from orchestrator.config.cluster import ClusterSpec
+from orchestrator.config.playbook import PlaybookSpec
+from orchestrator.config.spec import Spec
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class SchemaOf(Enum):
+    """Files that have a schema."""
+
+    CLUSTER = "cluster"
+    PLAYBOOK = "playbook"
+
+
+def model_of(which: SchemaOf) -> type[Spec]:
+    """The model that a file is checked against."""
+    match which:
+        case SchemaOf.CLUSTER:
+            return ClusterSpec
+        case SchemaOf.PLAYBOOK:
+            return PlaybookSpec
+
+
+def json_schema(which: SchemaOf) -> dict[str, Any]:
+    """The schema of a file, as an editor takes it (`# yaml-language-server: $schema=…`)."""
+    return {
+        "$schema": DIALECT,
+        "$id": f"orchestrate-{which.value}.schema.json",
+        **model_of(which).model_json_schema(),
+    }

@@ -1,0 +1,260 @@
+"""Secrets: written as references, resolved late, and held so that they cannot be shown or stored by accident.
+
+A file holds `env:NAME`, `file:/path`, `command:…` or `keyring:service/user`, never the value. What is
+resolved is a `Secret`: it prints as its reference, and refuses to be pickled, copied or serialised, so that
+it can reach neither the journal nor a report. No message here holds a value, nor what a command printed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final, NoReturn
+
+from orchestrator.config.yaml import Place
+from orchestrator.errors import ConfigError
+
+MAX_SECRET_BYTES: Final = 64 * 1024
+"""Longer than any key or token; a file beyond it is not the one that was meant."""
+
+COMMAND_SECONDS: Final = 30.0
+"""A password store that asks a person for something has no place in an unattended run."""
+
+FORMS: Final = "env:NAME, file:/path, command:… or keyring:service/user"
+
+LITERAL: Final = f"a secret is never written here; write a reference to it: {FORMS}"
+
+
+class Scheme(Enum):
+    """Where a secret is kept."""
+
+    ENV = "env"
+    FILE = "file"
+    COMMAND = "command"
+    KEYRING = "keyring"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretReference:
+    """What a file says about a secret: where it is, not what it is.
+
+    Attributes:
+        argument: the variable, the path, the command line or `service/user`.
+        place: where the reference stands, if it stands in a file.
+    """
+
+    scheme: Scheme
+    argument: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        return f"{self.scheme.value}:{self.argument}"
+
+
+def parse_reference(value: object, place: Place | None = None) -> SecretReference:
+    """Read a reference.
+
+    Raises:
+        ValueError: it is a literal secret, or a reference without its argument; the value is not repeated.
+    """
+    scheme, colon, argument = value.partition(":") if isinstance(value, str) else ("", "", "")
+    known = next((known for known in Scheme if known.value == scheme), None)
+    if known is None or not colon:
+        raise ValueError(LITERAL)
+    if not _fits(known, argument):
+        raise ValueError(f"`{known.value}:` is not followed by what it needs; the forms are {FORMS}")
+    return SecretReference(scheme=known, argument=argument, place=place)
+
+
+def _fits(scheme: Scheme, argument: str) -> bool:
+    match scheme:
+        case Scheme.ENV:
+            return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", argument) is not None
+        case Scheme.FILE:
+            return bool(argument.strip()) and argument.isprintable()
+        case Scheme.COMMAND:
+            return bool(_words(argument))
+        case Scheme.KEYRING:
+            service, _, user = argument.rpartition("/")
+            return bool(service and user)
+
+
+class Secret:
+    """A secret's value. Only `reveal` shows it; every other way out is closed."""
+
+    __slots__ = ("__value", "_origin")
+
+    def __init__(self, value: str, *, origin: str) -> None:
+        self.__value = value
+        self._origin = origin
+
+    def reveal(self) -> str:
+        """The value; to be called where it is handed to a library, and kept nowhere."""
+        return self.__value
+
+    def __repr__(self) -> str:
+        return f"Secret({self._origin})"
+
+    def __str__(self) -> str:
+        return f"<secret from {self._origin}>"
+
+    def __format__(self, _spec: str) -> str:
+        return str(self)
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        raise TypeError("a secret cannot be pickled, copied or serialised")
+
+
+Command = Callable[[Sequence[str]], bytes]
+"""Runs a command and returns what it printed. Raises OSError or subprocess.SubprocessError."""
+
+Keyring = Callable[[str, str], str | None]
+"""Looks up service and user in the desktop's key ring."""
+
+
+def run_command(words: Sequence[str]) -> bytes:
+    """Run a command without a shell and without a terminal's input, within `COMMAND_SECONDS`.
+
+    Raises:
+        OSError: it cannot be run.
+        subprocess.SubprocessError: it failed or did not end in time.
+    """
+    done = subprocess.run(  # noqa: S603  (the command line is the operator's own, from the file that the run obeys)
+        list(words), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=COMMAND_SECONDS
+    )
+    return done.stdout
+
+
+def look_up_keyring(service: str, user: str) -> str | None:
+    """Ask the key ring through the optional package.
+
+    Raises:
+        ModuleNotFoundError: the `keyring` extra is not installed.
+        RuntimeError: the key ring cannot be opened.
+    """
+    # Imported here because it is an optional extra: only who refers to a key ring needs it.
+    found: str | None = importlib.import_module("keyring").get_password(service, user)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretResolver:
+    """Turns references into secrets, each time anew: `resume` must see a rotated key.
+
+    Attributes:
+        environment: the process's variables.
+        folder: what relative paths of `file:` start from: the folder of the file that holds the reference.
+        home: what `~` stands for.
+    """
+
+    environment: Mapping[str, str]
+    folder: Path
+    home: Path
+    command: Command = run_command
+    keyring: Keyring = look_up_keyring
+
+    def resolve(self, reference: SecretReference) -> Secret:
+        """Fetch the secret.
+
+        Raises:
+            ConfigError: it is not there, is empty or not one line; the reference and its place are named.
+        """
+        value = self._fetch(reference).removesuffix("\n").removesuffix("\r")
+        if not value:
+            raise _fail(reference, "is empty")
+        if not value.isprintable():
+            # A line break in a header or a sudo password would not fail where it is set but where it is used.
+            raise _fail(reference, "is not one line of printable text")
+        return Secret(value, origin=str(reference))
+
+    def _fetch(self, reference: SecretReference) -> str:
+        match reference.scheme:
+            case Scheme.ENV:
+                return self._variable(reference)
+            case Scheme.FILE:
+                return self._file(reference)
+            case Scheme.COMMAND:
+                return self._command(reference)
+            case Scheme.KEYRING:
+                return self._keyring(reference)
+
+    def _variable(self, reference: SecretReference) -> str:
+        value = self.environment.get(reference.argument)
+        if value is None:
+            raise _fail(reference, f"the environment variable {reference.argument} is not set")
+        return value
+
+    def _file(self, reference: SecretReference) -> str:
+        path = expand(reference.argument, folder=self.folder, home=self.home)
+        try:
+            with path.open("rb") as stream:
+                content = stream.read(MAX_SECRET_BYTES + 1)
+        except OSError as error:
+            raise _fail(
+                reference, f"{path} cannot be read: {error.strerror or type(error).__name__}"
+            ) from None
+        return _decode(reference, content)
+
+    def _command(self, reference: SecretReference) -> str:
+        try:
+            content = self.command(_words(reference.argument))
+        except subprocess.TimeoutExpired:
+            raise _fail(reference, f"the command did not end within {COMMAND_SECONDS:g} s") from None
+        except subprocess.CalledProcessError as error:
+            # What it printed may hold the secret, so only the code is told.
+            message = f"the command ended with exit code {error.returncode}; run it by hand to see why"
+            raise _fail(reference, message) from None
+        except OSError as error:
+            raise _fail(
+                reference, f"the command cannot be run: {error.strerror or type(error).__name__}"
+            ) from None
+        return _decode(reference, content)
+
+    def _keyring(self, reference: SecretReference) -> str:
+        service, _, user = reference.argument.rpartition("/")
+        try:
+            value = self.keyring(service, user)
+        except ModuleNotFoundError:
+            raise _fail(reference, "needs the `keyring` extra: install orchestrator[keyring]") from None
+        except RuntimeError as error:
+            raise _fail(reference, f"the key ring cannot be opened ({type(error).__name__})") from None
+        if value is None:
+            raise _fail(reference, f"the key ring holds nothing for service {service}, user {user}")
+        return value
+
+
+def expand(path: str, *, folder: Path, home: Path) -> Path:
+    """A path of a file: `~` is the home folder, and what is relative starts at the file's own folder."""
+    if path == "~" or path.startswith("~/"):
+        return home / path[2:]
+    return folder / path
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
+
+
+def _decode(reference: SecretReference, content: bytes) -> str:
+    if len(content) > MAX_SECRET_BYTES:
+        raise _fail(reference, f"holds more than {MAX_SECRET_BYTES // 1024} KiB")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise _fail(reference, "is not UTF-8 text") from None
+
+
+def _fail(reference: SecretReference, message: str) -> ConfigError:
+    place = reference.place
+    shown = f"secret {reference}: {message}"
+    if place is None:
+        return ConfigError(shown)
+    return ConfigError(shown, file=place.file, line=place.line, key=place.key)

@@ -1,0 +1,164 @@
+"""What the models of all files share: the base class and the types of fields."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar, Final, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictInt,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from orchestrator.config.quantities import (
+    BYTE_SIZE,
+    DURATION,
+    PERCENT,
+    Budget,
+    parse_budget,
+    parse_byte_size,
+    parse_duration,
+    parse_percent,
+)
+from orchestrator.config.secrets import FORMS, SecretReference, parse_reference
+from orchestrator.config.yaml import Text
+
+SCALAR: Final = "<scalar>"
+MAPPING: Final = "<mapping>"
+"""Tags of unions of a plain value and a mapping; they are no part of a key's path."""
+
+LATER_ERROR: Final = "not_in_this_version"
+
+
+class Spec(BaseModel):
+    """A mapping of a file. Unknown keys are refused, values are not coerced from other types.
+
+    Attributes:
+        BESIDE_SECRETS: keys of this mapping stand beside secrets, so unknown ones are not repeated.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, arbitrary_types_allowed=True
+    )
+
+    BESIDE_SECRETS: ClassVar[bool] = False
+
+
+def shape(value: object) -> str:
+    """Tell which arm of a union of a plain value and a mapping a value belongs to."""
+    return MAPPING if isinstance(value, dict | BaseModel) else SCALAR
+
+
+def _reference(value: object) -> SecretReference:
+    if isinstance(value, SecretReference):
+        return value
+    return parse_reference(value, value.place if isinstance(value, Text) else None)
+
+
+def later(_value: object) -> None:
+    """Refuse a key of a later version, whatever it holds.
+
+    Raises:
+        PydanticCustomError: always.
+    """
+    raise PydanticCustomError(LATER_ERROR, "not in this version", {"choice": ""})
+
+
+def later_choices(*choices: str | bool) -> BeforeValidator:
+    """Refuse these choices of a key as a later version's."""
+
+    def refuse(value: object) -> object:
+        # `1 == True`: a number in the place of a truth value is a wrong type, not a choice.
+        if isinstance(value, str | bool) and value in choices:
+            written = str(value).lower() if isinstance(value, bool) else str(value)
+            raise PydanticCustomError(LATER_ERROR, "not in this version", {"choice": written})
+        return value
+
+    return BeforeValidator(refuse)
+
+
+def matching(pattern: str, wanted: str) -> AfterValidator:
+    """Refuse texts that do not match as a whole, saying what is wanted instead of showing the pattern."""
+
+    def check(value: str) -> str:
+        if re.fullmatch(pattern, value) is None:
+            raise ValueError(wanted)
+        return value
+
+    return AfterValidator(check)
+
+
+def _not_empty(value: tuple[str, ...]) -> tuple[str, ...]:
+    # Not `min_length`: pydantic counts the items that passed, so one bad item would look like none at all.
+    if not value:
+        raise ValueError("must not be empty")
+    return value
+
+
+NOT_EMPTY: Final = AfterValidator(_not_empty)
+
+
+def _given(value: object) -> object:
+    if value is None:
+        raise PydanticCustomError("no_value", "has no value")
+    return value
+
+
+T = TypeVar("T")
+Unset = Annotated[T | None, BeforeValidator(_given)]
+"""A key that may be left out, but not left empty: `auth:` with nothing after it is a slip, not a choice."""
+
+
+Later = Annotated[
+    None,
+    BeforeValidator(later),
+    WithJsonSchema({"not": {}, "title": "a later version's"}),
+    Field(default=None),
+]
+"""The type of a key that a later version brings: refused when it is there."""
+
+Duration = Annotated[
+    float,
+    PlainValidator(parse_duration),
+    WithJsonSchema(
+        {"type": "string", "pattern": "^[0-9]+[smhd]$", "title": "duration", "description": DURATION}
+    ),
+]
+ByteSize = Annotated[
+    int,
+    PlainValidator(parse_byte_size),
+    WithJsonSchema({"type": "string", "title": "size", "description": BYTE_SIZE}),
+]
+Share = Annotated[
+    float,
+    PlainValidator(parse_percent),
+    WithJsonSchema(
+        {"type": "string", "pattern": "^[0-9.]+%$", "title": "percentage", "description": PERCENT}
+    ),
+]
+NodeBudget = Annotated[
+    Budget,
+    PlainValidator(parse_budget),
+    WithJsonSchema({"type": ["integer", "string"], "title": "number or percentage"}),
+]
+Reference = Annotated[
+    SecretReference,
+    PlainValidator(_reference),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": "^(env|file|command|keyring):.+",
+            "title": "reference to a secret",
+            "description": FORMS,
+        }
+    ),
+]
+Name = Annotated[str, Field(min_length=1, max_length=1000)]
+Positive = Annotated[StrictInt, Field(ge=1)]
