@@ -1,0 +1,1 @@
+"""From the state of a run to what is shown."""

@@ -1,0 +1,167 @@
+"""`orchestrate history`: past runs, seconds a node over time, and the trend in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
+from orchestrator.model.phase import Outcome
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.view.table import table
+from orchestrator.view.units import counted, duration, one_line, stamp, stamp_seconds
+
+_COLUMNS = 6
+"""So many runs side by side in the table of nodes."""
+_NOTABLE = 0.05
+"""A change of less than a twentieth is no trend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """One run of the past, or one that is still on.
+
+    Attributes:
+        outcome: of its last attempt; None while it is unfinished.
+        seconds: from its first event to its last.
+        selected: how many nodes it was to restart.
+        node_seconds: from each node's stop to its recovery.
+    """
+
+    run: str
+    cluster: str
+    version: str
+    strategy: str
+    started: Instant
+    seconds: Seconds
+    outcome: Outcome | None
+    exit_code: int | None
+    selected: int
+    node_seconds: Mapping[NodeName, Seconds]
+    reason: str
+
+    @property
+    def a_node(self) -> Seconds | None:
+        """Median seconds a node: one that hung for an hour does not speak for the others."""
+        return median(self.node_seconds.values()) if self.node_seconds else None
+
+
+def past_run(records: Sequence[Record]) -> PastRun | None:
+    """A run's journal, summed up; None for one that did not get as far as to begin."""
+    begun = next((one for one in records if isinstance(one.event, RunStarted)), None)
+    if begun is None or not isinstance(begun.event, RunStarted):
+        return None
+    last = records[-1].event
+    ended = last if isinstance(last, RunFinished) else None
+    return PastRun(
+        run=begun.run,
+        cluster=begun.event.cluster,
+        version=begun.event.version,
+        strategy=begun.event.policy.strategy.value,
+        started=begun.at,
+        seconds=records[-1].at - begun.at,
+        outcome=ended.outcome if ended else None,
+        exit_code=ended.exit_code if ended else None,
+        selected=len(begun.event.nodes),
+        node_seconds={
+            one.event.node: one.event.seconds for one in records if isinstance(one.event, NodeRecovered)
+        },
+        reason=begun.event.policy.reason or "",
+    )
+
+
+def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
+    """One object a run for `--output json`, the oldest first; `run` stands in each."""
+    return [
+        {
+            "event": "past_run",
+            "run": one.run,
+            "cluster": one.cluster,
+            "version": one.version,
+            "strategy": one.strategy,
+            "started": stamp(one.started),
+            "seconds": round(one.seconds, 3),
+            "outcome": one.outcome.value if one.outcome else None,
+            "exit_code": one.exit_code,
+            "nodes_selected": one.selected,
+            "nodes_restarted": len(one.node_seconds),
+            "seconds_a_node": None if one.a_node is None else round(one.a_node, 3),
+            "node_seconds": {name: round(seconds, 3) for name, seconds in one.node_seconds.items()},
+            "reason": one.reason,
+        }
+        for one in runs
+    ]
+
+
+def history_text(runs: Sequence[PastRun]) -> str:
+    """Past runs as tables, a section a cluster, the oldest run first."""
+    if not runs:
+        return "no runs yet\n"
+    sections = []
+    for cluster in sorted({one.cluster for one in runs}):
+        own = sorted((one for one in runs if one.cluster == cluster), key=lambda one: one.started)
+        parts = [cluster, *_runs(own), "", *_per_node(own), *trend(own)]
+        sections.append("\n".join(parts))
+    return "\n\n".join(sections) + "\n"
+
+
+def _runs(runs: Sequence[PastRun]) -> list[str]:
+    rows = [
+        (
+            one.run,
+            stamp_seconds(one.started),
+            one.version,
+            one.strategy,
+            f"{len(one.node_seconds)}/{one.selected}",
+            duration(one.a_node) if one.a_node is not None else "-",
+            duration(one.seconds),
+            one.outcome.value if one.outcome else "unfinished",
+            one_line(one.reason, 40),
+        )
+        for one in runs
+    ]
+    head = ("RUN", "BEGAN", "VERSION", "STRATEGY", "NODES", "A NODE", "IN ALL", "OUTCOME", "REASON")
+    return table(head, rows, numbers=(4, 5, 6))
+
+
+def _per_node(runs: Sequence[PastRun]) -> list[str]:
+    """Each node's time in the last runs, the latest to the right."""
+    last = [one for one in runs if one.node_seconds][-_COLUMNS:]
+    names = sorted({name for one in last for name in one.node_seconds})
+    if not names:
+        return []
+    rows = [
+        (
+            name,
+            *(duration(one.node_seconds[name]) if name in one.node_seconds else "-" for one in last),
+        )
+        for name in names
+    ]
+    head = ("NODE", *(stamp_seconds(one.started)[:10] for one in last))
+    return [*table(head, rows, numbers=range(1, len(head))), ""]
+
+
+def trend(runs: Sequence[PastRun]) -> list[str]:
+    """The last run against the ones before it, and its slowest node, in words."""
+    timed = [one for one in runs if one.a_node is not None]
+    if not timed or timed[-1].a_node is None:
+        return []
+    latest = timed[-1].a_node
+    before = [one.a_node for one in timed[:-1] if one.a_node is not None]
+    lines = []
+    if before:
+        usual = median(before)
+        change = (latest - usual) / usual if usual else 0.0
+        if abs(change) < _NOTABLE:
+            verdict = "as before"
+        else:
+            verdict = f"{abs(change):.0%} {'slower' if change > 0 else 'faster'}"
+        lines.append(
+            f"trend: {duration(latest)} a node, {verdict} "
+            f"(median of {counted(len(before), 'earlier run')}: {duration(usual)})"
+        )
+    slowest = max(timed[-1].node_seconds, key=lambda name: timed[-1].node_seconds[name])
+    lines.append(f"slowest in the last run: {slowest}, {duration(timed[-1].node_seconds[slowest])}")
+    return lines

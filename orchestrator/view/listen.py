@@ -1,0 +1,74 @@
+"""How the views learn what recovers: by listening at the cluster port, so that no call is made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from orchestrator.model.action import ActionResult, ClusterAction
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import HealthView, Look, Recovery
+from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.model.watch import ClusterWatch
+from orchestrator.ports import ClusterPort, ClusterReadings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The latest readings that tell how recovery goes; None until there was one.
+
+    Attributes:
+        recoveries_at: when `recoveries` was read.
+        health_at: when `health` was read.
+    """
+
+    recoveries: tuple[Recovery, ...] | None = None
+    recoveries_at: Instant = 0.0
+    health: HealthView | None = None
+    health_at: Instant = 0.0
+
+
+NOTHING_SEEN = Seen()
+
+
+class ListeningCluster:
+    """A `ClusterPort` that passes everything on and keeps the latest recoveries and health.
+
+    Attributes:
+        seen: what was read last; replaced whole, so that another thread may read it.
+    """
+
+    def __init__(self, port: ClusterPort, now: Callable[[], Instant]) -> None:
+        self._port = port
+        self._now = now
+        self.seen = NOTHING_SEEN
+
+    def observe(self, look: Collection[Look]) -> ClusterReadings:
+        """Read through, and keep what tells how recovery goes."""
+        readings = self._port.observe(look)
+        at = self._now()
+        if not isinstance(readings.recoveries, Unknown):
+            self.seen = replace(self.seen, recoveries=readings.recoveries, recoveries_at=at)
+        if not isinstance(readings.health, Unknown):
+            self.seen = replace(self.seen, health=readings.health, health_at=at)
+        return readings
+
+    def perform(self, action: ClusterAction) -> ActionResult:
+        """Pass on."""
+        return self._port.perform(action)
+
+    def describe(self, action: ClusterAction) -> str:
+        """Pass on."""
+        return self._port.describe(action)
+
+    def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
+        """Pass on."""
+        return self._port.watch(watch, timeout)
+
+    def avoid(self, nodes: Collection[NodeName]) -> None:
+        """Pass on."""
+        self._port.avoid(nodes)
+
+    def close(self) -> None:
+        """Pass on."""
+        self._port.close()

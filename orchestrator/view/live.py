@@ -1,0 +1,258 @@
+"""The reporter for terminals: events scroll by as lines, and below them a panel shows how things stand.
+
+Rules of this module:
+
+- **The run never waits for the terminal.** A terminal may stop taking output (Ctrl-S, a hung SSH session).
+  The run's loop only leaves data; a painter thread of its own draws, at most four times a second.
+- **A lost terminal ends the drawing, not the run.**
+- **The terminal is left as it was.** No alternate screen, and the cursor stays visible: what a killed program
+  cannot put back, it does not take.
+- **Resizing clears and draws anew**: the terminal has re-wrapped the old lines, and nobody knows to how many.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import TextIOWrapper
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console, Group
+from rich.control import Control
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionFailed,
+    Event,
+    GoodReading,
+    Hold,
+    HoldsCleared,
+    LeaseLost,
+    NodeRecovered,
+    PhaseEntered,
+    Record,
+    Requested,
+    Rescued,
+    SecondFailure,
+    StandingDown,
+    StoodDown,
+    WaveFinished,
+)
+from orchestrator.model.phase import Outcome
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.view.listen import NOTHING_SEEN, Seen
+from orchestrator.view.model import screen_of
+from orchestrator.view.panel import ASCII, UNICODE, panel
+from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.units import clock_time
+from orchestrator.view.words import sentence
+
+FRAME: Seconds = 0.25
+"""At most one picture in so long."""
+TICK: Seconds = 1.0
+"""Without news a picture in so long, so that the elapsed time is seen to go on."""
+LAST_WORDS: Seconds = 2.0
+"""At the end, so long for the painter; a terminal that takes nothing gets nothing more."""
+_REPEATED_LINES = 200
+"""Lines kept to fill the terminal again after it was resized."""
+
+
+def wants_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether this stream gets the live view: a terminal that can move its cursor."""
+    return stream.isatty() and environ.get("TERM", "") not in {"", "dumb", "unknown"}
+
+
+def live_console(stream: TextIO, environ: Mapping[str, str]) -> Console:
+    """A console for the live view.
+
+    `NO_COLOR` (set and not empty) takes away every attribute, bold included. What the terminal's encoding
+    lacks, as in a node's name, is escaped.
+    """
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+    if environ.get("NO_COLOR"):
+        return Console(file=stream, force_terminal=True, color_system=None, highlight=False)
+    return Console(file=stream, force_terminal=True, highlight=False)
+
+
+def scrolls(event: Event) -> bool:
+    """Whether an event is worth a line above the panel; the others the panel itself tells."""
+    match event:
+        case GoodReading(count=count):
+            return count == 0
+        case ActionConfirmed(output=output):
+            return bool(output.strip())
+        case PhaseEntered(why=why):
+            return bool(why)
+        case HoldsCleared():
+            return False
+        case _:
+            return True
+
+
+def tone(event: Event) -> str:
+    """The style of an event's line: red for what went wrong, yellow for what holds, green for what is won."""
+    match event:
+        case ActionFailed() | LeaseLost() | Rescued() | SecondFailure():
+            return "bold red"
+        case StoodDown(left=left):
+            return "bold red" if left else "yellow"
+        case Hold() | StandingDown() | Requested():
+            return "yellow"
+        case NodeRecovered() | WaveFinished():
+            return "green"
+        case _:
+            return "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    time: str
+    text: str
+    style: str
+
+
+class LiveReporter:
+    """A `Reporter` that draws. Use it as a context manager around the run.
+
+    Args:
+        console: see `live_console`.
+        now: the run's clock.
+        seen: gives the latest readings of recovery, as `lambda: listening.seen`.
+        predicted: seconds that the plan gave the whole run.
+        past: records of earlier attempts at this run, for its pace.
+
+    Attributes:
+        lost: why nothing is drawn any more; None while all is well.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        now: Callable[[], Instant],
+        *,
+        seen: Callable[[], Seen] = lambda: NOTHING_SEEN,
+        predicted: Seconds | None = None,
+        past: Sequence[Record] = (),
+    ) -> None:
+        self._console = console
+        self._now = now
+        self._seen = seen
+        self._predicted = predicted
+        self._glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
+        self._events: tuple[Event, ...] = tuple(record.event for record in past)
+        self._latest: tuple[RunState, Decision | None] | None = None
+        self._to_scroll: deque[_Line] = deque()
+        self._scrolled: deque[_Line] = deque(maxlen=_REPEATED_LINES)
+        self._size = console.size
+        self._news, self._end = threading.Event(), threading.Event()
+        self._painter = threading.Thread(target=self._paint, name="live view", daemon=True)
+        self.lost: str | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to draw."""
+        self._painter.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the panel away, whatever happened."""
+        self._close()
+
+    def events(self, records: Sequence[Record]) -> None:
+        """Let these scroll by."""
+        # One new tuple rather than an append: the painter may be reading the old one.
+        self._events = (*self._events, *(record.event for record in records))
+        self._to_scroll.extend(
+            _Line(time=clock_time(record.at), text=sentence(record.event), style=tone(record.event))
+            for record in records
+            if scrolls(record.event)
+        )
+        self._news.set()
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """Show this state from now on."""
+        # A decision that only acts or looks again names no wait; then the phase does, and the row stays.
+        says = decision.watch is not None or decision.holds
+        self._latest = (state, decision if says else None)
+        self._news.set()
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """Take the panel away and write the end below the events."""
+        if not self._close():
+            return
+        try:
+            for line in summary_lines(summary(state, outcome, self._events, self._now())):
+                self._console.print(Text(line), soft_wrap=True)
+        except (OSError, ValueError) as error:
+            self.lost = f"{type(error).__name__}: {error}"
+
+    def _close(self) -> bool:
+        """Stop the painter; whether the terminal still takes output."""
+        self._end.set()
+        self._news.set()
+        if self._painter.ident is not None:
+            self._painter.join(LAST_WORDS)
+        return self.lost is None and not self._painter.is_alive()
+
+    def _paint(self) -> None:
+        try:
+            with Live(
+                console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop"
+            ) as live:
+                self._console.show_cursor(show=True)
+                while not self._end.is_set():
+                    self._news.clear()
+                    self._draw(live)
+                    self._end.wait(FRAME)
+                    self._news.wait(TICK - FRAME)
+                self._scroll()
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed under us
+            self.lost = f"{type(error).__name__}: {error}"
+
+    def _draw(self, live: Live) -> None:
+        if self._console.size != self._size:
+            self._size = self._console.size
+            self._console.control(Control.clear(), Control.home())
+            for line in list(self._scrolled)[-self._size.height :]:
+                self._write(line)
+        self._scroll()
+        if self._latest is None:
+            return
+        state, decision = self._latest
+        screen = screen_of(
+            state,
+            decision,
+            now=self._now(),
+            seen=self._seen(),
+            events=self._events,
+            predicted=self._predicted,
+        )
+        width, height = self._size
+        # One column is left free: a terminal that wraps at the last one would break every line in two. The
+        # cursor rests on an empty line below: there the terminal's own `^C` does not wrap, which would leave
+        # the panel a line off from where it is erased.
+        below = panel(screen, width - 1, height=height, glyphs=self._glyphs)
+        live.update(Group(below, Text("")), refresh=True)
+
+    def _scroll(self) -> None:
+        while self._to_scroll:
+            line = self._to_scroll.popleft()
+            self._scrolled.append(line)
+            self._write(line)
+
+    def _write(self, line: _Line) -> None:
+        row = Table.grid(padding=(0, 1, 0, 0))
+        row.add_column(no_wrap=True, style="dim")
+        row.add_column(overflow="fold")
+        row.add_row(line.time, Text(line.text, style=line.style))
+        self._console.print(row)

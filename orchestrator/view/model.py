@@ -1,0 +1,214 @@
+"""What the live view shows, worked out from the run's state: data alone, nothing of how it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.model.cluster import Health, NodeName
+from orchestrator.model.event import Event, NodeRecovered, WaveFinished
+from orchestrator.model.observation import Recovery
+from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.view.listen import NOTHING_SEEN, Seen
+from orchestrator.view.summary import not_put_back
+from orchestrator.view.waits import Wait, wait_of
+
+STALE: Seconds = 60.0
+"""A reading older than this is not shown as how things are."""
+
+_AT_REST = frozenset({NodePhase.RECOVERED, NodePhase.FAILED, NodePhase.SKIPPED})
+"""Phases in which nothing more is done to a node by this attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCell:
+    """One node.
+
+    Attributes:
+        seconds: how long it is in its phase.
+        took: from its stop to its recovery, where this process saw it.
+    """
+
+    name: NodeName
+    phase: NodePhase
+    seconds: Seconds
+    starts: int = 0
+    took: Seconds | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryCell:
+    """How recovery goes. Bytes count what must be copied; what was found on disk is in neither.
+
+    Attributes:
+        moving: copies on their way, the one with most to copy first.
+        unassigned: copies that nobody works on; None when that was not read lately.
+    """
+
+    moving: tuple[Recovery, ...]
+    bytes_done: int
+    bytes_total: int
+    unassigned: int | None
+    initializing: int | None
+    health: Health | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """All that the live view shows at one moment.
+
+    Attributes:
+        left: estimated seconds to the end; None while nothing supports an estimate.
+        withheld: how long allocation has been off; None while it is on.
+        not_put_back: what the run owes the cluster, one item each.
+        trouble: what the operator must know first: a lost lease, a second failure, a stand-down.
+    """
+
+    run: str
+    cluster: str
+    what: str
+    phase: Phase
+    phase_seconds: Seconds
+    now: Instant
+    elapsed: Seconds
+    left: Seconds | None
+    nodes: tuple[NodeCell, ...]
+    wave: Wave | None
+    wave_cells: tuple[NodeCell, ...]
+    wave_seconds: Seconds
+    wait: Wait | None
+    recovery: RecoveryCell | None
+    withheld: Seconds | None
+    not_put_back: tuple[str, ...]
+    request: Request
+    trouble: tuple[str, ...]
+
+    @property
+    def done(self) -> int:
+        """Nodes that are back with all their copies."""
+        return sum(node.phase is NodePhase.RECOVERED for node in self.nodes)
+
+
+def screen_of(
+    state: RunState,
+    decision: Decision | None,
+    *,
+    now: Instant,
+    seen: Seen = NOTHING_SEEN,
+    events: Sequence[Event] = (),
+    predicted: Seconds | None = None,
+) -> Screen:
+    """The screen at `now`.
+
+    Args:
+        state: as of the last decision.
+        decision: the last decision.
+        now: the moment shown.
+        seen: the latest readings of recovery.
+        events: what is known to have happened, for the pace so far.
+        predicted: seconds that the plan gave the whole run, used until there is a pace.
+    """
+    took = {event.node: event.seconds for event in events if isinstance(event, NodeRecovered)}
+    cells = {
+        node.name: NodeCell(
+            name=node.name,
+            phase=node.phase,
+            seconds=max(0.0, now - (node.since or state.started)),
+            starts=node.starts,
+            took=took.get(node.name),
+            failure=node.failure,
+        )
+        for node in state.nodes.values()
+    }
+    wave_since = state.wave_since if state.wave_since is not None else state.phase_since
+    return Screen(
+        run=state.run,
+        cluster=state.cluster,
+        what=_what(state),
+        phase=state.phase,
+        phase_seconds=max(0.0, now - state.phase_since),
+        now=now,
+        elapsed=max(0.0, now - state.started),
+        left=seconds_left(state, events, now=now, predicted=predicted),
+        nodes=tuple(cells.values()),
+        wave=state.wave,
+        wave_cells=tuple(cells[node.name] for node in state.wave_nodes),
+        wave_seconds=max(0.0, now - wave_since),
+        wait=wait_of(state, decision),
+        recovery=recovery_of(seen, now),
+        withheld=None if state.withheld_since is None else max(0.0, now - state.withheld_since),
+        not_put_back=not_put_back(state),
+        request=state.request,
+        trouble=_trouble(state),
+    )
+
+
+def _what(state: RunState) -> str:
+    if state.policy is None:
+        return state.version
+    how = "reboot of every host" if state.policy.reboot else "restart"
+    return f"{state.policy.kind.value} {state.version}, rolling {how}, strategy {state.policy.strategy.value}"
+
+
+def _trouble(state: RunState) -> tuple[str, ...]:
+    lines = []
+    if state.stand_down_reason is not None:
+        outcome = state.stand_down_outcome.value if state.stand_down_outcome else "stopped"
+        lines.append(f"Standing down ({outcome}): {state.stand_down_reason}")
+    if state.second_failure is not None:
+        lines.append(f"Second failure: {state.second_failure}")
+    if state.lease_lost is not None:
+        lines.append(f"Lease lost: {state.lease_lost}")
+    lines += [f"{node.name} failed: {node.failure}" for node in state.nodes.values() if node.failure]
+    return tuple(lines)
+
+
+def recovery_of(seen: Seen, now: Instant) -> RecoveryCell | None:
+    """How recovery goes by the latest readings; None when they are old or nothing is to be recovered."""
+    known = seen.recoveries if seen.recoveries is not None and now - seen.recoveries_at <= STALE else ()
+    health = seen.health if seen.health is not None and now - seen.health_at <= STALE else None
+    moving = tuple(
+        sorted(
+            (one for one in known if not one.done),
+            key=lambda one: (one.bytes_reused + one.bytes_copied - one.bytes_total, str(one.shard)),
+        )
+    )
+    missing = health.unassigned_shards + health.initializing_shards if health else 0
+    if not moving and not missing:
+        return None
+    return RecoveryCell(
+        moving=moving,
+        bytes_done=sum(one.bytes_copied for one in moving),
+        bytes_total=sum(max(one.bytes_copied, one.bytes_total - one.bytes_reused) for one in moving),
+        unassigned=health.unassigned_shards if health else None,
+        initializing=health.initializing_shards if health else None,
+        health=health.status if health else None,
+    )
+
+
+def seconds_left(
+    state: RunState, events: Sequence[Event], *, now: Instant, predicted: Seconds | None = None
+) -> Seconds | None:
+    """Estimated seconds to the end: by the pace of the waves finished so far, else by the plan.
+
+    The time that the wave in hand has taken already counts for it; a wave that overruns leaves at least the
+    later ones.
+    """
+    to_do = sum(node.phase not in _AT_REST for node in state.nodes.values())
+    waves = [event.seconds for event in events if isinstance(event, WaveFinished)]
+    back = sum(isinstance(event, NodeRecovered) for event in events)
+    if not to_do or state.phase in (Phase.STANDING_DOWN, Phase.ENDED):
+        return None
+    if waves and back:
+        a_node = sum(waves) / back
+        in_hand = [node for node in state.wave_nodes if node.phase not in _AT_REST]
+        spent = now - state.wave_since if in_hand and state.wave_since is not None else 0.0
+        return a_node * (to_do - len(in_hand)) + max(0.0, a_node * len(in_hand) - spent)
+    if predicted is not None:
+        return max(0.0, predicted - (now - state.started))
+    return None

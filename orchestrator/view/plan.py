@@ -1,0 +1,143 @@
+"""A plan for people and as the contract's JSON object."""
+
+from __future__ import annotations
+
+from orchestrator.model.plan import Plan, Prediction, Step
+from orchestrator.view.summary import hold_object
+from orchestrator.view.table import table
+from orchestrator.view.units import counted, duration, listed, one_line, setting
+from orchestrator.view.words import hold_sentence
+
+
+def plan_object(plan: Plan) -> dict[str, object]:
+    """The object of `plan.json`. On standard output it becomes a line, with `ts` and `run` before it."""
+    return {
+        "event": "plan",
+        "cluster": plan.cluster,
+        "kind": plan.kind.value,
+        "version": plan.version,
+        "strategy": plan.strategy.value,
+        "fingerprint": plan.fingerprint,
+        "waves": [
+            {
+                "number": wave.number,
+                "zone": wave.zone,
+                "nodes": list(wave.nodes),
+                "why": wave.why,
+                "predicted_seconds": prediction_object(wave.predicted),
+            }
+            for wave in plan.waves
+        ],
+        "lower_bound_waves": plan.lower_bound_waves,
+        "holds": [hold_object(hold) for hold in plan.holds],
+        "steps": [
+            {
+                "wave": step.wave,
+                "order": step.order,
+                "target": step.target,
+                "action": step.action,
+                "detail": step.detail,
+            }
+            for step in plan.steps
+        ],
+        "settings_changed": {
+            key: {"from": found, "to": wanted} for key, (found, wanted) in plan.settings_changed.items()
+        },
+        "predicted_seconds": prediction_object(plan.predicted),
+    }
+
+
+def prediction_object(prediction: Prediction) -> dict[str, float]:
+    """Seconds to a tenth; whole ones without a point."""
+    return {
+        name: int(seconds) if seconds == int(seconds) else seconds
+        for name, seconds in (
+            ("low", round(prediction.low, 1)),
+            ("likely", round(prediction.likely, 1)),
+            ("high", round(prediction.high, 1)),
+        )
+    }
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan for people: what holds it first, then the waves, the settings and every step exactly."""
+    nodes = sum(len(wave.nodes) for wave in plan.waves)
+    bound = f" (no plan could have fewer than {plan.lower_bound_waves})" if plan.lower_bound_waves else ""
+    span = _predicted(plan.predicted)
+    lines = [
+        f"Plan for {plan.cluster}: {plan.kind.value} {plan.version}, strategy {plan.strategy.value}",
+        f"{counted(nodes, 'node')} in {counted(len(plan.waves), 'wave')}{bound}, {span}",
+        f"fingerprint {plan.fingerprint}",
+        "",
+        *_holds(plan),
+        "",
+        *_waves(plan),
+    ]
+    if plan.settings_changed:
+        lines += ["", *_settings(plan)]
+    if plan.steps:
+        lines += ["", *_steps(plan)]
+    return "\n".join(lines) + "\n"
+
+
+def _predicted(prediction: Prediction) -> str:
+    low, likely, high = (duration(one) for one in (prediction.low, prediction.likely, prediction.high))
+    return f"likely {likely} (between {low} and {high})"
+
+
+def _holds(plan: Plan) -> list[str]:
+    if not plan.holds:
+        return ["Nothing holds it: every predicate passes as of now."]
+    head = f"HELD, as of now: {counted(len(plan.holds), 'hold')}. The run would wait and stop no node."
+    return [head, *(f"  {hold_sentence(hold)}" for hold in plan.holds)]
+
+
+def _waves(plan: Plan) -> list[str]:
+    if not plan.waves:
+        return ["No waves: no node is selected."]
+    rows = [
+        (
+            str(wave.number),
+            wave.zone or "-",
+            duration(wave.predicted.likely),
+            f"{duration(wave.predicted.low)} - {duration(wave.predicted.high)}",
+            listed(wave.nodes, 12),
+            one_line(wave.why, 120),
+        )
+        for wave in plan.waves
+    ]
+    head = ("WAVE", "ZONE", "LIKELY", "LOW - HIGH", "NODES", "WHY")
+    return table(head, rows, numbers=(0, 2, 3))
+
+
+def _settings(plan: Plan) -> list[str]:
+    rows = [
+        (f"  {key}", setting(found), setting(wanted))
+        for key, (found, wanted) in sorted(plan.settings_changed.items())
+    ]
+    return [
+        "Cluster settings that are changed, and put back exactly as found:",
+        *table(("  SETTING", "FOUND", "DURING THE RUN"), rows),
+    ]
+
+
+def _steps(plan: Plan) -> list[str]:
+    """Every step under its wave, with the exact call or command."""
+    digits = len(str(max(step.order for step in plan.steps)))
+    target = max(len(step.target) for step in plan.steps)
+    action = max(len(step.action) for step in plan.steps)
+    zones = {wave.number: wave for wave in plan.waves}
+    lines = ["Steps, exactly as they would be sent:"]
+    wave: int | None = None
+    for step in plan.steps:
+        if step.wave != wave:
+            wave = step.wave
+            named = f"wave {wave}: {listed(zones[wave].nodes)}" if wave in zones else "before the first wave"
+            lines.append(f"  {named}")
+        lines.append(_step_line(step, digits, target, action))
+    return lines
+
+
+def _step_line(step: Step, digits: int, target: int, action: int) -> str:
+    what = f"{step.target:<{target}}  {step.action:<{action}}  {step.detail}"
+    return f"    {step.order:>{digits}}  {what}".rstrip()

@@ -1,0 +1,147 @@
+"""`orchestrate status`: where a run is, what it waits for and why, since when, and what is not put back.
+
+Drawn from the journal alone, so that it can be asked while the run writes, and after it was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.engine.state import RunState
+from orchestrator.model.event import Record
+from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.reading import Instant
+from orchestrator.view.lines import record_line
+from orchestrator.view.summary import hold_object, not_put_back
+from orchestrator.view.units import counted, duration, listed, one_line, stamp, stamp_seconds
+from orchestrator.view.waits import wait_of
+from orchestrator.view.words import OUTCOMES, hold_sentence
+
+LAST_RECORDS = 8
+"""How many of the last events are shown."""
+
+
+def status_text(
+    state: RunState, records: Sequence[Record], *, now: Instant, alive: bool | None = None
+) -> str:
+    """A run for people.
+
+    Args:
+        state: the fold of the run's journal.
+        records: the run's records, or its last ones.
+        now: the moment at which it is asked.
+        alive: whether its process is known to run; None when that is not known.
+    """
+    last = records[-1].at if records else state.phase_since
+    lines = [
+        f"run {state.run} on {state.cluster}: {_where(state)}",
+        f"  began {stamp_seconds(state.started)}, {duration(now - state.started)} ago",
+        f"  last event {duration(now - last)} ago{_alive(state, alive)}",
+        f"  nodes: {_nodes(state)}",
+    ]
+    if state.wave is not None and state.phase is not Phase.ENDED:
+        inside = ", ".join(f"{node.name} {node.phase.value}" for node in state.wave_nodes)
+        lines.append(f"  wave {state.wave.number}: {inside}")
+    lines += _waiting(state, now, alive)
+    if state.request is not Request.NONE:
+        lines.append(f"  asked to {state.request.name.lower()} by {one_line(state.requested_by)}")
+    if state.stand_down_reason is not None and state.phase is not Phase.ENDED:
+        lines.append(f"  standing down: {one_line(state.stand_down_reason)}")
+    if state.message:
+        lines.append(f"  {one_line(state.message, 1000)}")
+    left = not_put_back(state)
+    lines.append(f"  not put back: {len(left) or 'nothing'}")
+    lines += [f"    {item}" for item in left]
+    lines += _advice(state, alive)
+    if records:
+        lines += ["", "last events:", *(f"  {record_line(one)}" for one in records[-LAST_RECORDS:])]
+    return "\n".join(lines) + "\n"
+
+
+def status_object(
+    state: RunState, records: Sequence[Record], *, now: Instant, alive: bool | None = None
+) -> dict[str, object]:
+    """A run as an object for `--output json`; `ts` and `run` come before it."""
+    wait = wait_of(state)
+    return {
+        "event": "status",
+        "cluster": state.cluster,
+        "version": state.version,
+        "phase": state.phase.value,
+        "phase_since": stamp(state.phase_since),
+        "started": stamp(state.started),
+        "seconds": round(max(0.0, now - state.started), 3),
+        "alive": alive,
+        "outcome": state.outcome.value if state.outcome else None,
+        "wave": {"number": state.wave.number, "zone": state.wave.zone, "nodes": list(state.wave.nodes)}
+        if state.wave and state.phase is not Phase.ENDED
+        else None,
+        "nodes": {
+            node.name: {"phase": node.phase.value, "since": stamp(node.since), "failure": node.failure}
+            for node in state.nodes.values()
+        },
+        "waiting_for": wait.awaited if wait else None,
+        "waiting_since": stamp(wait.since) if wait else None,
+        "waiting_until": stamp(wait.until) if wait and wait.until is not None else None,
+        "holds": [hold_object(hold) for hold in state.holds],
+        "request": state.request.name.lower(),
+        "standing_down": state.stand_down_reason,
+        "not_put_back": list(not_put_back(state)),
+        "last_sequence": records[-1].sequence if records else None,
+        "last_event_at": stamp(records[-1].at) if records else None,
+        "message": state.message,
+    }
+
+
+def _where(state: RunState) -> str:
+    if state.outcome is not None:
+        return OUTCOMES[state.outcome]
+    return state.phase.value.replace("_", " ")
+
+
+def _alive(state: RunState, alive: bool | None) -> str:  # noqa: FBT001  (three values: known yes, known no, unknown)
+    if state.phase is Phase.ENDED or alive is None:
+        return ""
+    return "; its process runs" if alive else "; ITS PROCESS IS GONE"
+
+
+def _nodes(state: RunState) -> str:
+    counts = []
+    for phase in NodePhase:
+        names = [node.name for node in state.nodes.values() if node.phase is phase]
+        if names:
+            shown = "" if phase is NodePhase.PENDING else f" ({listed(names, 6)})"
+            counts.append(f"{len(names)} {phase.value}{shown}")
+    return "; ".join(counts) or "none selected yet"
+
+
+def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
+    wait = wait_of(state)
+    if wait is None:
+        return []
+    if alive is False:  # nobody waits any more: only what it was, and no limit that somebody would keep
+        return [f"  was waiting for {wait.awaited}, since {stamp_seconds(wait.since)}"]
+    limit = f", limit in {duration(wait.until - now)}" if wait.until is not None else ""
+    return [
+        f"  waits for {wait.awaited}: {duration(now - wait.since)}, since {stamp_seconds(wait.since)}{limit}",
+        *(f"    held by {hold_sentence(hold)}" for hold in wait.holds),
+    ]
+
+
+def _advice(state: RunState, alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
+    """The command that goes on from here, when this process is known to do nothing more by itself."""
+    left = not_put_back(state)
+    over = state.phase is Phase.ENDED or alive is False
+    to_do = [
+        node.name
+        for node in state.nodes.values()
+        if node.phase not in (NodePhase.RECOVERED, NodePhase.SKIPPED)
+    ]
+    if not over or not (left or to_do):
+        return []
+    lines = [f"  to put back: orchestrate restore {state.run}"] if left else []
+    return (
+        [*lines, f"  to go on with {counted(len(to_do), 'node')}: orchestrate resume {state.run}"]
+        if to_do
+        else lines
+    )

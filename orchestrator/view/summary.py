@@ -1,0 +1,185 @@
+"""How a run ended: the last line of every view, and what is not put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.errors import ExitCode
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, Hold, NodeRecovered, RunFinished, StoodDown
+from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.view.units import counted, duration, listed, setting
+from orchestrator.view.words import OUTCOMES, hold_sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run at its end.
+
+    Attributes:
+        restarted: nodes that are back with all their copies, in the run's order.
+        failed: nodes that did not come through.
+        pending: nodes that were not reached.
+        seconds: of this attempt.
+        node_seconds: from each node's stop to its recovery, where this process saw it.
+        left: what is not put back, one item each.
+        message: what to do next, for people.
+    """
+
+    run: str
+    cluster: str
+    outcome: Outcome
+    exit_code: int
+    restarted: tuple[NodeName, ...]
+    failed: tuple[NodeName, ...]
+    pending: tuple[NodeName, ...]
+    seconds: Seconds
+    node_seconds: Mapping[NodeName, Seconds]
+    holds: tuple[Hold, ...]
+    left: tuple[str, ...]
+    message: str
+
+
+def exit_code_of(outcome: Outcome) -> ExitCode:
+    """The contract's exit code of an outcome."""
+    match outcome:
+        case Outcome.DONE | Outcome.RESTORED:
+            return ExitCode.DONE
+        case Outcome.HELD:
+            return ExitCode.HELD
+        case Outcome.FAILED:
+            return ExitCode.FAILED
+        case Outcome.INTERRUPTED:
+            return ExitCode.INTERRUPTED
+        case Outcome.PAUSED:
+            return ExitCode.PAUSED
+        case Outcome.NOT_RESTORED:
+            return ExitCode.NOT_RESTORED
+        case _:
+            assert_never(outcome)
+
+
+def not_put_back(state: RunState) -> tuple[str, ...]:
+    """What the run has changed and not yet put back, nodes that it may have left down included."""
+    left = [
+        f"setting {change.key} ({level.value}): "
+        f"{setting(change.found)} was found, {setting(change.wanted)} was set"
+        for (level, _), change in sorted(state.debts.items(), key=lambda item: (item[0][0].value, item[0][1]))
+    ]
+    left += [
+        f"index {added.index}: {counted(added.found, 'replica')} found, {added.wanted} set"
+        for added in state.replicas.values()
+    ]
+    if state.excluded:
+        left.append(f"excluded from voting: {listed(sorted(state.excluded))}")
+    left += [
+        f"node {node.name}: {node.phase.value}" + (f" ({node.failure})" if node.failure else "")
+        for node in state.nodes.values()
+        if node.phase in IN_HAND
+    ]
+    return tuple(left)
+
+
+def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Instant) -> Summary:
+    """The end of a run, from its last state and the events that this process committed."""
+    finished = next((event for event in reversed(events) if isinstance(event, RunFinished)), None)
+    stood_down = next((event for event in reversed(events) if isinstance(event, StoodDown)), None)
+    names: dict[NodePhase, list[NodeName]] = {}
+    for node in state.nodes.values():
+        names.setdefault(node.phase, []).append(node.name)
+    restarted = tuple(names.get(NodePhase.RECOVERED, []))
+    failed = tuple(names.get(NodePhase.FAILED, []))
+    skipped = names.get(NodePhase.SKIPPED, [])
+    handled = {*restarted, *failed, *skipped}
+    left = not_put_back(state)
+    return Summary(
+        run=state.run,
+        cluster=state.cluster,
+        outcome=outcome,
+        exit_code=finished.exit_code if finished else exit_code_of(outcome),
+        restarted=restarted,
+        failed=failed,
+        pending=tuple(name for name in state.nodes if name not in handled),
+        seconds=finished.seconds if finished else max(0.0, now - state.started),
+        node_seconds={event.node: event.seconds for event in events if isinstance(event, NodeRecovered)},
+        holds=state.holds,
+        left=stood_down.left if stood_down and stood_down.left else left,
+        message=(finished.message if finished else "") or state.message,
+    )
+
+
+def summary_object(end: Summary) -> dict[str, object]:
+    """The contract's summary object.
+
+    A restore that came to its end is `done` here: the contract has no outcome of its own for it.
+    """
+    outcome = Outcome.DONE if end.outcome is Outcome.RESTORED else end.outcome
+    return {
+        "event": "summary",
+        "outcome": outcome.value,
+        "exit_code": int(end.exit_code),
+        "cluster": end.cluster,
+        "nodes_restarted": len(end.restarted),
+        "restarted": list(end.restarted),
+        "failed": list(end.failed),
+        "pending": list(end.pending),
+        "seconds": round(end.seconds, 3),
+        "node_seconds": {name: round(seconds, 3) for name, seconds in end.node_seconds.items()},
+        "holds": [hold_object(hold) for hold in end.holds],
+        "left": list(end.left),
+        "message": end.message,
+    }
+
+
+def refusal_object(message: str, exit_code: ExitCode) -> dict[str, object]:
+    """The summary of a command refused before there was a run: usage, lease, a plan that no longer fits."""
+    return {
+        "event": "summary",
+        "outcome": "refused",
+        "exit_code": int(exit_code),
+        "nodes_restarted": 0,
+        "seconds": 0.0,
+        "holds": [],
+        "left": [],
+        "message": message,
+    }
+
+
+def hold_object(hold: Hold) -> dict[str, object]:
+    """A hold under the contract's names."""
+    return {"predicate": hold.predicate, "subject": hold.subject, "evidence": hold.evidence}
+
+
+def summary_lines(end: Summary) -> list[str]:
+    """The end for people: how, how many, how long, and what to do about what is left."""
+    total = len(end.restarted) + len(end.failed) + len(end.pending)
+    lines = [
+        f"{end.cluster or 'run'}: {OUTCOMES[end.outcome]}",
+        (
+            f"  {len(end.restarted)} of {counted(total, 'node')} restarted in {duration(end.seconds)}, "
+            f"exit code {int(end.exit_code)}, run {end.run}"
+        ),
+    ]
+    if end.node_seconds:
+        slowest = max(end.node_seconds, key=lambda name: end.node_seconds[name])
+        mean = sum(end.node_seconds.values()) / len(end.node_seconds)
+        worst = duration(end.node_seconds[slowest])
+        lines.append(f"  {duration(mean)} a node on average; slowest {slowest} with {worst}")
+    if end.failed:
+        lines.append(f"  failed: {listed(end.failed)}")
+    if end.pending:
+        lines.append(f"  not restarted: {listed(end.pending)}")
+    lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
+    lines += [f"  NOT PUT BACK: {item}" for item in end.left]
+    if end.message:
+        lines.append(f"  {end.message}")
+    if end.left:
+        lines.append(f"  repair: orchestrate restore {end.run}")
+    elif end.pending or end.failed:
+        retry = " --retry-failed" if end.failed else ""
+        lines.append(f"  go on: orchestrate resume {end.run}{retry}")
+    return lines

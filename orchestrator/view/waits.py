@@ -1,0 +1,156 @@
+"""What a run waits for, in words, and how often that is worth a line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import assert_never
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.model.event import Hold
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.view.units import counted, listed
+
+SIGN_OF_LIFE: Seconds = 30.0
+"""At most so often a wait that has not changed gets another line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A wait as the views show it.
+
+    Attributes:
+        awaited: what is waited for.
+        holds: why the run does not go on.
+        since: when the wait began.
+        until: when its limit is reached and the run stands down; None without one.
+    """
+
+    awaited: str
+    holds: tuple[Hold, ...]
+    since: Instant
+    until: Instant | None
+
+
+def wait_of(state: RunState, decision: Decision | None = None) -> Wait | None:
+    """The wait that this state (and the decision made on it) is in; None when nothing is awaited.
+
+    Without a decision, as for a run of which only the journal is at hand, the phase tells.
+    """
+    holds = decision.holds if decision is not None else state.holds
+    if state.phase is Phase.ENDED:
+        return None
+    if decision is not None and decision.watch is None and not holds:
+        return None
+    said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
+    since = state.holding_since if holds and state.holding_since is not None else state.phase_since
+    return Wait(awaited=said or awaited(state), holds=holds, since=since, until=limit(state))
+
+
+def awaited(state: RunState) -> str:
+    """What the phase leaves on, in words."""
+    names = listed([node.name for node in state.wave_nodes]) or "the wave"
+    match state.phase:
+        case Phase.PREPARING:
+            return "the first readings, the lease and the baseline"
+        case Phase.GATED:
+            return f"every predicate to allow the stop of {names}"
+        case Phase.WITHHELD:
+            return f"the last reading before the stop of {names}"
+        case Phase.DOWN:
+            return _down(state) or f"{names} to be started"
+        case Phase.REJOINED:
+            return f"{names} to be back in the cluster, on several readings"
+        case Phase.REASSIGNED:
+            return "the copies to be as they were before the run"
+        case Phase.SETTLED:
+            return "the next wave"
+        case Phase.FINISHING:
+            return "the settings to be put back"
+        case Phase.STANDING_DOWN:
+            return "our nodes to be started and the settings to be put back"
+        case Phase.ENDED:
+            return "nothing"
+        case _:
+            assert_never(state.phase)
+
+
+def _down(state: RunState) -> str:
+    """Nodes of the wave by what is being done to them."""
+    by_phase: dict[NodePhase, list[str]] = {}
+    for node in state.wave_nodes:
+        by_phase.setdefault(node.phase, []).append(node.name)
+    doing = {
+        NodePhase.STOPPING: "to stop",
+        NodePhase.STOPPED: "to be tuned",
+        NodePhase.TUNED: "to be started",
+        NodePhase.STARTING: "to come up",
+    }
+    return "; ".join(
+        f"{listed(by_phase[phase])} {what}" for phase, what in doing.items() if phase in by_phase
+    )
+
+
+def limit(state: RunState) -> Instant | None:
+    """The nearest deadline that bounds what is awaited now; None without a policy or a deadline.
+
+    For display: the engine's own deadlines decide.
+    """
+    if state.policy is None:
+        return None
+    deadlines = state.policy.deadlines
+    ends: list[Instant] = []
+    if state.withheld_since is not None:
+        ends.append(state.withheld_since + deadlines.withheld)
+    if state.policy.timeout is not None:
+        ends.append(state.started + state.policy.timeout)
+    if state.phase is Phase.GATED and state.holding_since is not None:
+        ends.append(state.holding_since + deadlines.hold)
+    if state.phase is Phase.DOWN:
+        for node in state.wave_nodes:
+            if node.phase is NodePhase.STOPPING:
+                ends.append(node.since + deadlines.stop)
+            if node.phase is NodePhase.STARTING:
+                ends.append(node.since + (deadlines.reboot if node.rebooted else deadlines.start))
+    if state.phase is Phase.REJOINED:
+        ends.append(state.phase_since + deadlines.rejoin)
+    if state.phase is Phase.REASSIGNED:
+        ends.append(state.phase_since + deadlines.recover)
+    return min(ends, default=None)
+
+
+class Pace:
+    """Says when a wait is worth a line: when it changed in kind, else at most every `SIGN_OF_LIFE`.
+
+    Numbers in what is awaited are evidence: "28 of 30 nodes" after "27 of 30" is the same wait.
+    """
+
+    def __init__(self) -> None:
+        self._shown: tuple[object, ...] | None = None
+        self._at: Instant = 0.0
+
+    def due(self, state: RunState, wait: Wait, now: Instant) -> bool:
+        """Whether to show it now; if so, it counts as shown."""
+        shown = (
+            state.phase,
+            state.wave.number if state.wave else 0,
+            re.sub(r"\d+", "#", wait.awaited),
+            tuple((hold.predicate, hold.subject) for hold in wait.holds),
+        )
+        if shown == self._shown and now - self._at < SIGN_OF_LIFE:
+            return False
+        self._shown, self._at = shown, now
+        return True
+
+    def reset(self, now: Instant) -> None:
+        """Something else was shown just now, which is a sign of life too."""
+        self._at = now
+
+
+def holds_in_words(holds: tuple[Hold, ...]) -> str:
+    """`2 holds: a (x), b (y)`, names only."""
+    names = ", ".join(f"{hold.predicate} ({hold.subject})" for hold in holds[:3])
+    more = f" and {len(holds) - 3} more" if len(holds) > 3 else ""  # noqa: PLR2004  (the three shown above)
+    return f"{counted(len(holds), 'hold')}: {names}{more}"

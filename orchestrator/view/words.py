@@ -1,0 +1,316 @@
+"""Each journal event as one plain line for people: what, where, why, with the numbers.
+
+The matches close over the whole union in groups (a run's frame, its debts, its phases, its actions, what it
+meets), so that mypy fails here when an event is added without words.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, assert_never
+
+from orchestrator.model.action import (
+    Action,
+    ClearVotingExclusions,
+    ExcludeFromVoting,
+    Flush,
+    ProbeSettings,
+    RebootHost,
+    RetryFailed,
+    RunHook,
+    SetReplicas,
+    SettingChange,
+    StartNode,
+    StopNode,
+    WriteSettings,
+)
+from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionFailed,
+    ActionSent,
+    BaselineRecorded,
+    Event,
+    GoodReading,
+    Hold,
+    HoldsCleared,
+    LeaseLost,
+    LeaseTaken,
+    MissingCopy,
+    NodeRecovered,
+    PhaseEntered,
+    ReplicasAdded,
+    ReplicasRestored,
+    Requested,
+    Rescued,
+    RestoreBegun,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    SecondFailure,
+    SettingChanged,
+    SettingRestored,
+    StandingDown,
+    StoodDown,
+    VotingExcluded,
+    VotingRestored,
+    WaveFinished,
+    WaveStarted,
+)
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.view.units import counted, duration, listed, one_line, setting, size
+
+_Frame: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | RestoreBegun
+    | RunFinished
+    | LeaseTaken
+    | LeaseLost
+    | Requested
+    | StandingDown
+    | StoodDown
+)
+_Debt: TypeAlias = (
+    SettingChanged | SettingRestored | ReplicasAdded | ReplicasRestored | VotingExcluded | VotingRestored
+)
+_Step: TypeAlias = BaselineRecorded | WaveStarted | PhaseEntered | GoodReading | NodeRecovered | WaveFinished
+_Act: TypeAlias = ActionSent | ActionConfirmed | ActionFailed
+_Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure
+
+OUTCOMES: dict[Outcome, str] = {
+    Outcome.DONE: "done",
+    Outcome.HELD: "held: nothing is left half done",
+    Outcome.FAILED: "failed: a node or host did not come through; the run can be resumed",
+    Outcome.INTERRUPTED: "interrupted; the run can be resumed",
+    Outcome.PAUSED: "paused as asked; the run can be resumed",
+    Outcome.NOT_RESTORED: "NOT PUT BACK: something is left as listed",
+    Outcome.RESTORED: "restored: the cluster is as it was found",
+}
+"""How a run ended, in words."""
+
+
+def sentence(event: Event) -> str:
+    """The event as one line, without time and without a full stop."""
+    match event:
+        case (
+            RunStarted()
+            | RunResumed()
+            | RestoreBegun()
+            | RunFinished()
+            | LeaseTaken()
+            | LeaseLost()
+            | Requested()
+            | StandingDown()
+            | StoodDown()
+        ):
+            return _frame(event)
+        case (
+            SettingChanged()
+            | SettingRestored()
+            | ReplicasAdded()
+            | ReplicasRestored()
+            | VotingExcluded()
+            | VotingRestored()
+        ):
+            return _debt(event)
+        case (
+            BaselineRecorded()
+            | WaveStarted()
+            | PhaseEntered()
+            | GoodReading()
+            | NodeRecovered()
+            | WaveFinished()
+        ):
+            return _step(event)
+        case ActionSent() | ActionConfirmed() | ActionFailed():
+            return _act(event)
+        case Hold() | HoldsCleared() | Rescued() | SecondFailure():
+            return _meeting(event)
+        case _:
+            assert_never(event)
+
+
+def hold_sentence(hold: Hold) -> str:
+    """A hold as people read it: the predicate's public name, its subject, the evidence."""
+    return f"{hold.predicate} ({one_line(hold.subject)}): {one_line(hold.evidence)}"
+
+
+def action_sentence(action: Action) -> str:
+    """A verb on its target, in the imperative; the exact call is the plan's business."""
+    match action:
+        case ProbeSettings():
+            return "cluster: check that settings can be written"
+        case WriteSettings(changes=changes):
+            return "cluster: " + ("; ".join(_change(change) for change in changes) or "write no setting")
+        case Flush():
+            return "cluster: flush all indices"
+        case RetryFailed():
+            return "cluster: retry copies whose allocation failed"
+        case SetReplicas(index=index, found=found, wanted=wanted):
+            return f"index {index}: set {counted(wanted, 'replica')} (found {found})"
+        case ExcludeFromVoting(node=node):
+            return f"{node}: exclude from voting"
+        case ClearVotingExclusions():
+            return "cluster: clear voting exclusions"
+        case StopNode(node=node):
+            return f"{node}: stop the service"
+        case StartNode(node=node):
+            return f"{node}: start the service"
+        case RebootHost(node=node):
+            return f"{node}: reboot the host"
+        case RunHook(node=node, moment=moment, number=number, hook=hook):
+            where = "here" if hook.local else "on its host"
+            command = one_line(hook.run.replace("{node}", node), 120)
+            return f"{node}: run hook {moment.value} {number} {where}: {command}"
+        case _:
+            assert_never(action)
+
+
+def _change(change: SettingChange) -> str:
+    if change.wanted is None:
+        return f"unset {change.key} ({change.level.value}; it was {setting(change.found)})"
+    return (
+        f"set {change.key} to {setting(change.wanted)} ({change.level.value}; it was {setting(change.found)})"
+    )
+
+
+def _frame(event: _Frame) -> str:
+    match event:
+        case RunStarted(cluster=cluster, version=version, policy=policy, nodes=nodes):
+            reason = f"; reason: {one_line(policy.reason)}" if policy.reason else ""
+            how = "host reboot" if policy.reboot else "restart"
+            what = f"{policy.kind.value} {version}, strategy {policy.strategy.value}"
+            return (
+                f"rolling {how} of {cluster} ({what}) begins: {counted(len(nodes), 'node')}: "
+                f"{listed(nodes)}; by {event.operator}@{event.host}{reason}"
+            )
+        case RunResumed(operator=operator, host=host, retry_failed=retry_failed, skip=skip):
+            retried = "; failed nodes are tried again" if retry_failed else ""
+            skipped = f"; skipped: {listed(skip)}" if skip else ""
+            return f"run resumed by {operator}@{host}{retried}{skipped}"
+        case RestoreBegun(operator=operator, host=host):
+            return f"restore begun by {operator}@{host}: put back what was changed, stop nothing"
+        case RunFinished(outcome=outcome, exit_code=exit_code, seconds=seconds, message=message):
+            said = f": {one_line(message)}" if message else ""
+            return f"run ended after {duration(seconds)}, exit code {exit_code}: {OUTCOMES[outcome]}{said}"
+        case LeaseTaken(epoch=epoch, holder=holder, takeover=takeover):
+            how = "taken over, the former holder's had run out" if takeover else "taken"
+            return f"lease {how}: epoch {epoch}, holder {holder}"
+        case LeaseLost(reason=reason):
+            return f"lease lost: {one_line(reason)}; no node is stopped any more, what is down is started"
+        case Requested(request=request, by=by):
+            return f"{_REQUESTS[request]}, by {one_line(by)}"
+        case StandingDown(reason=reason, outcome=outcome):
+            return f"standing down ({outcome.value}): {one_line(reason)}"
+        case StoodDown(outcome=outcome, left=left):
+            if left:
+                return f"stood down ({outcome.value}), NOT PUT BACK: {one_line('; '.join(left), 1000)}"
+            return f"stood down ({outcome.value}): everything is put back"
+        case _:
+            assert_never(event)
+
+
+_REQUESTS: dict[Request, str] = {
+    Request.NONE: "nothing asked any more",
+    Request.PAUSE: "asked to pause after the wave in hand",
+    Request.STOP: "asked to stand down",
+    Request.INTERRUPT: "interrupted",
+}
+
+
+def _debt(event: _Debt) -> str:
+    match event:
+        case SettingChanged(level=level, key=key, found=found, wanted=wanted, purpose=purpose):
+            return (
+                f"setting {key} ({level.value}): {setting(found)} -> {setting(wanted)} "
+                f"({purpose.value}); {setting(found)} will be put back"
+            )
+        case SettingRestored(level=level, key=key, value=value, note=note):
+            how = one_line(note) if note else "as found"
+            return f"setting {key} ({level.value}): {setting(value)}, {how}"
+        case ReplicasAdded(index=index, found=found, wanted=wanted):
+            return f"index {index}: {found} -> {counted(wanted, 'replica')} for the run"
+        case ReplicasRestored(index_uuid=index_uuid):
+            return f"index with uuid {index_uuid}: replicas as found"
+        case VotingExcluded(node=node):
+            return f"{node}: excluded from voting, so that another master is elected before its stop"
+        case VotingRestored():
+            return "voting exclusions: none of ours is left"
+        case _:
+            assert_never(event)
+
+
+def _missing(copy: MissingCopy) -> str:
+    kind = "primary" if copy.primary else "replica"
+    times = f" x{copy.count}" if copy.count > 1 else ""
+    return f"[{copy.index}][{copy.number}] {kind}{times} ({copy.reason})"
+
+
+def _step(event: _Step) -> str:
+    match event:
+        case BaselineRecorded(missing=missing, incarnations=incarnations):
+            nodes = counted(len(incarnations), "node")
+            if not missing:
+                return f"baseline: {nodes}, every copy started"
+            copies = counted(sum(copy.count for copy in missing), "copy", "copies")
+            names = listed([_missing(copy) for copy in missing], 5)
+            return f"baseline: {nodes}, {copies} missing already and not waited for: {names}"
+        case WaveStarted(wave=wave):
+            zone = f" (zone {wave.zone})" if wave.zone else ""
+            why = f": {one_line(wave.why)}" if wave.why else ""
+            return f"wave {wave.number}{zone}: {listed(wave.nodes)}{why}"
+        case PhaseEntered(node=node, from_=from_, to=to, why=why):
+            where = node or "run"
+            return f"{where}: {from_} -> {to}" + (f": {one_line(why)}" if why else "")
+        case GoodReading(count=count, why=why):
+            if count == 0:
+                return "good readings in a row: 0" + (f": {one_line(why)}" if why else "")
+            return f"good readings in a row: {count}" + (f" ({one_line(why)})" if why else "")
+        case NodeRecovered():
+            return f"{event.node}: back with all its copies after {duration(event.seconds)}{_moved(event)}"
+        case WaveFinished(number=number, seconds=seconds):
+            return f"wave {number}: finished after {duration(seconds)}"
+        case _:
+            assert_never(event)
+
+
+def _moved(event: NodeRecovered) -> str:
+    parts = [
+        text
+        for text in (
+            f"{size(event.bytes_reused)} found on disk" if event.bytes_reused is not None else "",
+            f"{size(event.bytes_copied)} copied" if event.bytes_copied is not None else "",
+            counted(event.operations_replayed, "operation") + " replayed"
+            if event.operations_replayed is not None
+            else "",
+        )
+        if text
+    ]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _act(event: _Act) -> str:
+    match event:
+        case ActionSent(action=action):
+            return action_sentence(action)
+        case ActionConfirmed(action=action, output=output):
+            printed = f": {one_line(output)}" if output.strip() else ""
+            return f"{action_sentence(action)} - accepted{printed}"
+        case ActionFailed(action=action, reason=reason, in_doubt=in_doubt):
+            how = "IN DOUBT, it may have been done" if in_doubt else "REFUSED"
+            return f"{action_sentence(action)} - {how}: {one_line(reason)}"
+        case _:
+            assert_never(event)
+
+
+def _meeting(event: _Meeting) -> str:
+    match event:
+        case Hold():
+            return f"held by {hold_sentence(event)}"
+        case HoldsCleared():
+            return "nothing holds any more"
+        case Rescued(shards=shards):
+            return f"rescue: started at once, for no started copy was left of {listed(shards, 5)}"
+        case SecondFailure(what=what):
+            return f"second failure: {one_line(what)}; ours are started, allocation is put back, no new wave"
+        case _:
+            assert_never(event)
