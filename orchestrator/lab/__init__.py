@@ -1,0 +1,1 @@
+"""Real nodes on this machine, for the demo and the tests."""

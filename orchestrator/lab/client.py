@@ -1,0 +1,124 @@
+"""The lab's own HTTP client: small, without retries, and blind to what the program under test uses."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+
+from orchestrator.lab.errors import LabError
+
+REQUEST_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How a lab cluster is talked to.
+
+    Attributes:
+        endpoints: URLs of its nodes.
+        user: for basic authentication, or None without security.
+        password: of that user.
+        ca: path of the certificate that the nodes' certificates are signed with, or None without TLS.
+    """
+
+    endpoints: tuple[str, ...]
+    user: str | None = None
+    password: str | None = None
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back: the status and the body, parsed if it is JSON."""
+
+    status: int
+    body: Any
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is one of success."""
+        return 200 <= self.status < 300  # noqa: PLR2004  (HTTP's own bounds)
+
+
+class LabClient:
+    """Requests to one lab cluster; each goes to one endpoint, once. Safe to share between threads."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        context = ssl.create_default_context(cafile=access.ca) if access.ca else None
+        self._pool = urllib3.PoolManager(maxsize=8, retries=False, ssl_context=context)
+        self._headers = {"content-type": "application/json"}
+        if access.user is not None:
+            self._headers |= urllib3.make_headers(basic_auth=f"{access.user}:{access.password}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+    def send(
+        self,
+        endpoint: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        seconds: float = REQUEST_SECONDS,
+    ) -> Answer:
+        """Send one request to one endpoint.
+
+        Args:
+            endpoint: one of the access's endpoints.
+            method: the HTTP method.
+            path: with its query.
+            body: a JSON value; text is sent as it stands (bulk bodies).
+            seconds: limit on connecting and on each read.
+
+        Raises:
+            urllib3.exceptions.HTTPError: the endpoint did not answer.
+        """
+        data = body if isinstance(body, str) or body is None else json.dumps(body)
+        response = self._pool.request(
+            method, endpoint + path, body=data, headers=self._headers, timeout=urllib3.Timeout(seconds)
+        )
+        try:
+            return Answer(status=response.status, body=json.loads(response.data or b"null"))
+        except ValueError:
+            return Answer(status=response.status, body=response.data.decode(errors="replace"))
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        accept: Sequence[int] = (),
+        seconds: float = REQUEST_SECONDS,
+    ) -> Any:
+        """Send a request to the first endpoint that answers; the body of a success.
+
+        Args:
+            method: the HTTP method.
+            path: with its query.
+            body: a JSON value or text.
+            accept: further status codes that count as success.
+            seconds: limit on each endpoint.
+
+        Raises:
+            LabError: no endpoint answered, or the answer was an error.
+        """
+        reasons = []
+        for endpoint in self.access.endpoints:
+            try:
+                answer = self.send(endpoint, method, path, body, seconds=seconds)
+            except urllib3.exceptions.HTTPError as error:
+                reasons.append(f"{endpoint}: {error}")
+                continue
+            if answer.ok or answer.status in accept:
+                return answer.body
+            raise LabError(f"{method} {endpoint}{path} was answered with {answer.status}: {answer.body}")
+        raise LabError(f"{method} {path}: no endpoint answered ({'; '.join(reasons)})")

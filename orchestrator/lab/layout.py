@@ -1,0 +1,202 @@
+"""A lab's folders, ports and node settings: everything about a lab cluster that is not a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import random
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.lab.distributions import Distribution, Product
+from orchestrator.lab.errors import LabError
+
+PORTS = range(20000, 30000)
+"""Below the range that Linux hands to outgoing connections (32768 on): a port of a node that is down must not
+be taken by somebody's outgoing connection before the node is started again."""
+LOOPBACK = "127.0.0.1"
+UNPRIVILEGED_USER = "nobody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabNode:
+    """A node that is wanted.
+
+    Attributes:
+        name: its name, and its folder's.
+        zone: value of the node attribute `zone`.
+        roles: its roles; None leaves the server's default (all).
+    """
+
+    name: str
+    zone: str
+    roles: tuple[str, ...] | None = None
+
+
+THREE_ZONES: tuple[LabNode, ...] = (
+    LabNode(name="es1", zone="a"),
+    LabNode(name="es2", zone="b"),
+    LabNode(name="es3", zone="c"),
+)
+"""The smallest cluster that keeps a master and a copy of everything while one node is down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The operating-system user that nodes run as."""
+
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The two ports of a node on the loopback address."""
+
+    http: int
+    transport: int
+
+
+def account() -> Account:
+    """Who nodes run as: ourselves, or `nobody` when we are root (the servers refuse root).
+
+    Raises:
+        LabError: we are root and there is no user `nobody`.
+    """
+    if os.geteuid() != 0:
+        return Account(uid=os.geteuid(), gid=os.getegid())
+    try:
+        entry = pwd.getpwnam(UNPRIVILEGED_USER)
+    except KeyError as error:
+        raise LabError(
+            f"the servers refuse to run as root, and there is no user {UNPRIVILEGED_USER} to run them as: "
+            "run the lab as an ordinary user"
+        ) from error
+    return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+
+
+def require_reachable(folder: Path, who: Account) -> None:
+    """Check that another user can enter a folder.
+
+    Raises:
+        LabError: a folder on the way is closed to it; the message names it.
+    """
+    if os.geteuid() != 0 or who.uid == 0:
+        return
+    for step in (folder, *folder.parents):
+        if not step.stat().st_mode & 0o001:
+            raise LabError(
+                f"nodes run as user id {who.uid}, which cannot enter {step}: choose another folder, such as "
+                f"one under /var/tmp, or chmod o+x {step}"
+            )
+
+
+def share_home(home: Path, target: Path, who: Account) -> Path:
+    """Make an unpacked server readable for the nodes' user.
+
+    The cache lies in a home folder, and root's is closed to others. Hard links cost milliseconds and no
+    space, and their files still belong to root; on another file system the files are copied instead.
+    """
+    if os.geteuid() != 0 or who.uid == 0:
+        return home
+    try:
+        shutil.copytree(home, target, copy_function=os.link)
+    except (shutil.Error, OSError):
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(home, target)
+    return target
+
+
+def free_ports(count: int) -> tuple[Ports, ...]:
+    """Ports on the loopback address that nobody listens on.
+
+    Raises:
+        LabError: there are not enough.
+    """
+    picked: list[int] = []
+    start = random.SystemRandom().randrange(len(PORTS))  # two labs at once should not pick the same
+    for offset in range(len(PORTS)):
+        port = PORTS[(start + offset) % len(PORTS)]
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        picked.append(port)
+        if len(picked) == 2 * count:
+            pairs = zip(picked[::2], picked[1::2], strict=True)
+            return tuple(Ports(http=http, transport=transport) for http, transport in pairs)
+    raise LabError(f"no {2 * count} free ports between {PORTS.start} and {PORTS.stop} on {LOOPBACK}")
+
+
+def node_settings(
+    distribution: Distribution,
+    *,
+    cluster: str,
+    node: LabNode,
+    nodes: Sequence[LabNode],
+    ports: Mapping[str, Ports],
+    folder: Path,
+) -> dict[str, str]:
+    """A node's settings by their dotted names, lists joined by commas.
+
+    Args:
+        distribution: which server; some settings have other names in OpenSearch.
+        cluster: the cluster's name.
+        node: the node.
+        nodes: all nodes, itself included.
+        ports: of every node, by name.
+        folder: the node's own.
+    """
+    masters = [each.name for each in nodes if each.roles is None or "master" in each.roles]
+    opensearch = distribution.product is Product.OPENSEARCH
+    settings = {
+        "cluster.name": cluster,
+        "node.name": node.name,
+        "node.attr.zone": node.zone,
+        "cluster.routing.allocation.awareness.attributes": "zone",
+        # A laptop's disk is often fuller than a server's may be; nothing here needs the room.
+        "cluster.routing.allocation.disk.threshold_enabled": "false",
+        "path.data": str(folder / "data"),
+        "path.logs": str(folder / "logs"),
+        "network.host": LOOPBACK,
+        "http.port": str(ports[node.name].http),
+        "transport.port": str(ports[node.name].transport),
+        "discovery.seed_hosts": ",".join(f"{LOOPBACK}:{ports[each.name].transport}" for each in nodes),
+        ("cluster.initial_cluster_manager_nodes" if opensearch else "cluster.initial_master_nodes"): ",".join(
+            masters
+        ),
+    }
+    if node.roles is not None:
+        settings["node.roles"] = ",".join(_role(role, opensearch=opensearch) for role in node.roles)
+    if not opensearch:
+        settings |= {"xpack.ml.enabled": "false", "xpack.security.enabled": "false"}
+    return settings
+
+
+def _role(role: str, *, opensearch: bool) -> str:
+    return "cluster_manager" if opensearch and role == "master" else role
+
+
+def settings_file(distribution: Distribution) -> str:
+    """The name of the configuration file in a node's `config` folder."""
+    return f"{distribution.product.value}.yml"
+
+
+def settings_text(settings: Mapping[str, str]) -> str:
+    """The configuration file: JSON strings are YAML strings."""
+    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
+
+
+def give_away(folder: Path, who: Account) -> None:
+    """Make a node's user the owner of its folder, if it is another user than we are."""
+    if os.geteuid() != 0 or who.uid == 0:
+        return
+    for step, _, files in os.walk(folder):
+        for path in (Path(step), *(Path(step) / name for name in files)):
+            os.chown(path, who.uid, who.gid)

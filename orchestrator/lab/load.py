@@ -1,0 +1,277 @@
+"""A load to restart under: one client that indexes and one that searches, and the proof afterwards.
+
+Both behave as a real client does: they go round the endpoints, leave out for a moment one that did not
+answer, and try again elsewhere. A document counts as acknowledged when the cluster has said so, and is
+written down at that moment; an answer that was lost is asked for again under the same id, and `create` makes
+the cluster say that it has the document already. So after a run every acknowledged id must be there, once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import urllib3
+
+from orchestrator.lab.client import Access, Answer, LabClient
+from orchestrator.lab.errors import LabError
+from orchestrator.lab.tally import LoadResult, Tally
+
+GREEN_SECONDS = 60
+_PAGE = 2000
+_CREATED, _ALREADY_THERE = 201, 409
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProfile:
+    """How hard, and on what.
+
+    Attributes:
+        index: the index it writes to; made by the load.
+        shards: its primary shards.
+        replicas: copies of each beside the primary.
+        documents_per_second: the bound on the indexing client.
+        documents_per_request: size of a bulk request.
+        searches_per_second: the bound on the searching client.
+        request_seconds: limit on one request.
+        shun_seconds: for how long an endpoint that did not answer is left out.
+        search_attempts: endpoints that a search is tried on before it is given up.
+    """
+
+    index: str = "load"
+    shards: int = 3
+    replicas: int = 1
+    documents_per_second: float = 200.0
+    documents_per_request: int = 20
+    searches_per_second: float = 20.0
+    request_seconds: float = 30.0
+    shun_seconds: float = 1.0
+    search_attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What became of the acknowledged documents.
+
+    Attributes:
+        acknowledged: how many there were.
+        missing: ids that were acknowledged and are not there.
+        duplicated: ids that are there more than once.
+        unacknowledged: documents that are there though no answer said so; allowed.
+    """
+
+    acknowledged: int
+    missing: tuple[str, ...]
+    duplicated: tuple[str, ...]
+    unacknowledged: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every acknowledged document is there, once."""
+        return not self.missing and not self.duplicated
+
+
+class Rotation:
+    """Whose turn it is: round the endpoints, leaving out those that failed a moment ago. One thread's own."""
+
+    def __init__(self, endpoints: Sequence[str], shun_seconds: float) -> None:
+        self._turn = itertools.cycle(endpoints)
+        self._shun_seconds = shun_seconds
+        self._shunned_until = dict.fromkeys(endpoints, 0.0)
+
+    def choose(self, now: float) -> str:
+        """The next endpoint that is not shunned; if all are, the one whose time is up first."""
+        for _ in self._shunned_until:
+            endpoint = next(self._turn)
+            if self._shunned_until[endpoint] <= now:
+                return endpoint
+        return min(self._shunned_until, key=self._shunned_until.__getitem__)
+
+    def shun(self, endpoint: str, now: float) -> None:
+        """Leave an endpoint out for a while."""
+        self._shunned_until[endpoint] = now + self._shun_seconds
+
+
+class Load:
+    """Two clients in threads of their own. Use as a context manager, or `start` and `stop`."""
+
+    def __init__(
+        self, access: Access, profile: LoadProfile | None = None, *, ledger: Path | None = None
+    ) -> None:
+        self.profile = profile or LoadProfile()
+        self._client = LabClient(access)
+        self._tally = Tally(ledger)
+        self._over = threading.Event()
+        self._broken: list[BaseException] = []
+        self._threads = [
+            threading.Thread(
+                target=self._guarded, args=(work,), name=f"lab-load-{work.__name__}", daemon=True
+            )
+            for work in (self._index, self._search)
+        ]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Make the index, wait until it has all its copies, and begin.
+
+        A node that is stopped before the replicas are there would take the only copies with it.
+
+        Raises:
+            LabError: the index could not be made, or does not become green.
+        """
+        wanted = {"number_of_shards": self.profile.shards, "number_of_replicas": self.profile.replicas}
+        self._client.ask("PUT", f"/{self.profile.index}", {"settings": wanted})
+        green = f"/_cluster/health/{self.profile.index}?wait_for_status=green&timeout={GREEN_SECONDS}s"
+        if self._client.ask("GET", green, accept=(408,), seconds=GREEN_SECONDS + 10)["timed_out"]:
+            raise LabError(f"the load's index {self.profile.index} is not green after {GREEN_SECONDS} s")
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> LoadResult:
+        """End both clients and wait for them; the final counts.
+
+        Raises:
+            LabError: a client broke down by a defect of its own, so that the counts prove nothing.
+        """
+        self._over.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        self._tally.close()
+        if self._broken:
+            raise LabError(f"the load broke down: {self._broken[0]!r}") from self._broken[0]
+        return self._tally.result()
+
+    def result(self) -> LoadResult:
+        """The counts as they stand."""
+        return self._tally.result()
+
+    def wait_acknowledged(self, count: int, seconds: float = 60.0) -> None:
+        """Wait until so many documents are acknowledged in all: until the load truly flows.
+
+        Raises:
+            LabError: they were not in time; the reasons of failed requests are in the message.
+        """
+        if not self._tally.wait_acknowledged(count, seconds):
+            raise LabError(f"no {count} documents acknowledged in {seconds:.0f} s: {self._tally.result()}")
+
+    def verify(self) -> Verification:
+        """Look for every acknowledged document, after `stop`.
+
+        Raises:
+            LabError: the index cannot be read as a whole at this moment.
+        """
+        acknowledged = self._tally.acknowledged()
+        there = count_documents(self._client, self.profile.index)
+        return Verification(
+            acknowledged=len(acknowledged),
+            missing=tuple(sorted(acknowledged - there.keys())),
+            duplicated=tuple(sorted(each for each, times in there.items() if times > 1)),
+            unacknowledged=len(there.keys() - acknowledged),
+        )
+
+    def _guarded(self, work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  (whatever it is, `stop` raises it in the caller's thread)
+            self._broken.append(error)
+
+    def _index(self) -> None:
+        rotation = Rotation(self._client.access.endpoints, self.profile.shun_seconds)
+        pause = self.profile.documents_per_request / self.profile.documents_per_second
+        for number in itertools.count():
+            first = number * self.profile.documents_per_request
+            pending = [f"d{first + each:09d}" for each in range(self.profile.documents_per_request)]
+            began = time.monotonic()
+            while pending and not self._over.is_set():
+                pending = self._bulk(rotation, pending)
+            if self._over.wait(max(0.0, began + pause - time.monotonic())):
+                return
+
+    def _bulk(self, rotation: Rotation, ids: list[str]) -> list[str]:
+        """Send one bulk request; the ids that are not acknowledged by it."""
+        lines = itertools.chain.from_iterable(
+            (
+                json.dumps({"create": {"_id": each}}),
+                json.dumps({"serial": int(each[1:]), "text": f"document {each}"}),
+            )
+            for each in ids
+        )
+        answer = self._attempt("indexing", rotation, f"/{self.profile.index}/_bulk", "\n".join([*lines, ""]))
+        if answer is None:
+            return ids
+        outcomes = [next(iter(item.values())) for item in answer.body["items"]]
+        done = {outcome["_id"] for outcome in outcomes if outcome["status"] in (_CREATED, _ALREADY_THERE)}
+        self._tally.acknowledge(sorted(done))
+        left = [each for each in ids if each not in done]
+        if left:
+            refused = next(outcome for outcome in outcomes if outcome["_id"] not in done)
+            self._tally.refused("indexing", f"document refused: {refused['error']['type']}")
+            self._over.wait(0.1)  # the cluster said no: there is no event that tells when it says yes
+        return left
+
+    def _search(self) -> None:
+        rotation = Rotation(self._client.access.endpoints, self.profile.shun_seconds)
+        query = {"size": 10, "query": {"match": {"text": "document"}}}
+        path = f"/{self.profile.index}/_search"
+        while not self._over.is_set():
+            began = time.monotonic()
+            attempts = range(self.profile.search_attempts)
+            if all(self._attempt("searching", rotation, path, query) is None for _ in attempts):
+                self._tally.abandoned("searching")
+            self._over.wait(max(0.0, began + 1.0 / self.profile.searches_per_second - time.monotonic()))
+
+    def _attempt(self, kind: str, rotation: Rotation, path: str, body: Any) -> Answer | None:
+        """Send one request to the endpoint whose turn it is; None if that failed, which is counted."""
+        began = time.monotonic()
+        endpoint = rotation.choose(began)
+        try:
+            answer = self._client.send(endpoint, "POST", path, body, seconds=self.profile.request_seconds)
+        except urllib3.exceptions.HTTPError as error:
+            rotation.shun(endpoint, time.monotonic())
+            self._tally.failed(kind, type(error).__name__)
+            return None
+        if not answer.ok:
+            rotation.shun(endpoint, time.monotonic())
+            self._tally.failed(kind, f"status {answer.status}")
+            return None
+        shards = answer.body.get("_shards", {})
+        self._tally.answered(kind, time.monotonic() - began, partial=int(shards.get("failed", 0) > 0))
+        return answer
+
+
+def count_documents(client: LabClient, index: str) -> Counter[str]:
+    """How often each document id is found in an index, by reading all of it.
+
+    Raises:
+        LabError: a shard did not answer.
+    """
+    client.ask("POST", f"/{index}/_refresh")
+    found: Counter[str] = Counter()
+    page = client.ask(
+        "POST", f"/{index}/_search?scroll=1m", {"size": _PAGE, "sort": ["_doc"], "_source": False}
+    )
+    while True:
+        if page["_shards"]["failed"] or page["timed_out"]:
+            raise LabError(f"not every shard of {index} answered: {page['_shards']}")
+        found.update(hit["_id"] for hit in page["hits"]["hits"])
+        if not page["hits"]["hits"]:
+            client.ask("DELETE", "/_search/scroll", {"scroll_id": page["_scroll_id"]}, accept=(404,))
+            return found
+        page = client.ask("POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]})

@@ -1,0 +1,244 @@
+"""`nodectl start|stop|status NODE`: the service manager of a lab, for `manager: command`.
+
+The lab copies this file into its own folder, so it uses the standard library alone and imports nothing of
+this package. A node is a folder beside it with a `launch.json`; what the node needs to start is all in there.
+
+A started node is a child of nobody: it has its own session, and it outlives whoever asked for it, however
+they die. It is known by three things together: the process id and start time written into `node.pid` by the
+process itself *before* it becomes the server (so that there is no moment in which a server runs that no file
+tells of), and the lab's folder in its command line. A process that does not match all three is never
+signalled.
+
+Exit codes: 0 done, or running; 3 not running (`status`); 1 it did not work, with the reason; 2 usage.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+START_LIMIT_SECONDS = 180.0
+STOP_LIMIT_SECONDS = 120.0
+READY_CHECK_SECONDS = 0.05
+"""How often the HTTP port is tried while a node boots; the node's death is noticed at once."""
+NOT_RUNNING = 3
+"""What `status` exits with, as LSB init scripts do."""
+LOG_TAIL_BYTES = 3000
+_STAT_STATE, _STAT_START_TIME = 0, 19
+"""Places in /proc/PID/stat counted after the command's closing bracket (proc(5): fields 3 and 22)."""
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since the boot; None if it is gone or only a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[_STAT_STATE] in "ZX" else int(fields[_STAT_START_TIME])
+
+
+def boot_id() -> str:
+    """The id of the machine's boot: start times are only comparable within one."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+
+
+def mentions(pid: int, folder: Path) -> bool:
+    """Whether a process's command line speaks of something under a folder."""
+    try:
+        return os.fsencode(f"{folder}{os.sep}") in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def running_pid(node: Path) -> int | None:
+    """The process id of a node, if the process that its `node.pid` tells of is there and is this lab's."""
+    try:
+        written = json.loads((node / "node.pid").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    pid = int(written["pid"])
+    if written["boot_id"] != boot_id() or start_time(pid) != written["start_time"]:
+        return None
+    return pid if mentions(pid, node.parent) else None
+
+
+def send_and_wait(node: Path, number: signal.Signals, limit_seconds: float) -> bool:
+    """Signal a node's process and wait for its exit.
+
+    A pidfd is opened first and the identity checked after, so that a process id that was used again in
+    between cannot be hit.
+
+    Returns:
+        Whether the node is down.
+    """
+    pid = running_pid(node)
+    if pid is None:
+        return True
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if running_pid(node) != pid:
+            return True
+        signal.pidfd_send_signal(handle, number)
+        return _exited(handle, limit_seconds)
+    except ProcessLookupError:
+        return True
+    finally:
+        os.close(handle)
+
+
+def _exited(handle: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(int(seconds * 1000)))
+
+
+def start(node: Path, limit_seconds: float) -> int:
+    """Start a node and wait until it answers on its HTTP port, as `elasticsearch -d` does."""
+    with (node / "nodectl.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two starts at once are one start
+        if running_pid(node) is not None:
+            return _say(f"{node.name} is already running", 0)
+        launch = json.loads((node / "launch.json").read_text(encoding="utf-8"))
+        console = node / "console.log"
+        offset = console.stat().st_size if console.exists() else 0
+        if reason := _spawn(node, launch):
+            return _say(f"{node.name} cannot be started: {reason}", 1)
+    return _await_ready(node, launch, offset, limit_seconds)
+
+
+def _spawn(node: Path, launch: dict[str, Any]) -> str:
+    """Fork twice, so that the server is nobody's child; an empty answer means that it was executed."""
+    reading, writing = os.pipe()  # closed by the exec: end of file means that it worked
+    first = os.fork()
+    if first == 0:
+        os.close(reading)
+        os.setsid()
+        if os.fork() == 0:
+            _become_server(node, launch, writing)
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(first, 0)
+    with os.fdopen(reading, encoding="utf-8") as answer:
+        return answer.read()
+
+
+def _become_server(node: Path, launch: dict[str, Any], complaints: int) -> None:
+    """In the child: write who we are, drop rights, become the server. Never returns."""
+    try:
+        _redirect(node, base64.b64decode(launch["stdin"]))
+        me = {"pid": os.getpid(), "start_time": start_time(os.getpid()), "boot_id": boot_id()}
+        fresh = node / "node.pid.new"
+        fresh.write_text(json.dumps(me), encoding="utf-8")
+        fresh.replace(node / "node.pid")
+        os.chdir(launch["directory"])
+        if os.geteuid() == 0 and launch["uid"] != 0:  # the servers refuse to run as root
+            os.setgroups([])
+            os.setgid(launch["gid"])
+            os.setuid(launch["uid"])
+        os.umask(0o022)
+        os.execve(launch["command"][0], launch["command"], launch["environment"])  # noqa: S606  (no shell is wanted)
+    except OSError as error:
+        os.write(complaints, str(error).encode())
+    finally:
+        os._exit(1)
+
+
+def _redirect(node: Path, stdin: bytes) -> None:
+    given = node / "stdin.bin"
+    given.write_bytes(stdin)
+    source = os.open(given, os.O_RDONLY)
+    sink = os.open(node / "console.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for file, target in ((source, 0), (sink, 1), (sink, 2)):
+        os.dup2(file, target)
+
+
+def _await_ready(node: Path, launch: dict[str, Any], offset: int, limit_seconds: float) -> int:
+    pid = running_pid(node)
+    deadline = time.monotonic() + limit_seconds
+    try:
+        handle = os.pidfd_open(pid) if pid is not None else None
+    except ProcessLookupError:
+        handle = None
+    if handle is None:
+        return _died(node, offset)
+    try:
+        while not _answers(launch["http_host"], launch["http_port"]):
+            if _exited(handle, READY_CHECK_SECONDS):
+                return _died(node, offset)
+            if time.monotonic() > deadline:
+                return _say(f"{node.name} runs but does not answer after {limit_seconds:.0f} s", 1)
+    finally:
+        os.close(handle)
+    return _say(f"{node.name} started", 0)
+
+
+def _answers(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, port)) not in (errno.ECONNREFUSED, errno.EAGAIN, errno.ETIMEDOUT)
+
+
+def _died(node: Path, offset: int) -> int:
+    with (node / "console.log").open("rb") as console:
+        end = console.seek(0, os.SEEK_END)
+        console.seek(max(offset, end - LOG_TAIL_BYTES))
+        said = console.read().decode(errors="replace").strip()
+    return _say(f"{node.name} died while it started; its last words:\n{said}", 1)
+
+
+def stop(node: Path, limit_seconds: float) -> int:
+    """Ask a node to end (SIGTERM) and wait until it has; it is never killed."""
+    if send_and_wait(node, signal.SIGTERM, limit_seconds):
+        return _say(f"{node.name} is stopped", 0)
+    return _say(f"{node.name} still runs {limit_seconds:.0f} s after SIGTERM", 1)
+
+
+def status(node: Path) -> int:
+    """Say whether a node runs."""
+    pid = running_pid(node)
+    return (
+        _say(f"{node.name} is not running", NOT_RUNNING)
+        if pid is None
+        else _say(f"{node.name} runs as {pid}", 0)
+    )
+
+
+def _say(line: str, code: int) -> int:
+    stream = sys.stderr if code == 1 else sys.stdout
+    stream.write(f"{line}\n")
+    stream.flush()
+    return code
+
+
+def main(arguments: list[str], lab: Path) -> int:
+    """Run one command on one node of the lab in `lab`; the exit code."""
+    match arguments:
+        case ["start" | "stop" | "status" as verb, name] if (lab / name / "launch.json").is_file():
+            node = lab / name
+            if verb == "start":
+                return start(node, START_LIMIT_SECONDS)
+            return stop(node, STOP_LIMIT_SECONDS) if verb == "stop" else status(node)
+        case ["start" | "stop" | "status", name]:
+            known = ", ".join(sorted(path.parent.name for path in lab.glob("*/launch.json")))
+            sys.stderr.write(f"no node {name} in {lab}; there are: {known}\n")
+        case _:
+            sys.stderr.write("usage: nodectl start|stop|status NODE\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parent))

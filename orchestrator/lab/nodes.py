@@ -1,0 +1,354 @@
+"""A lab cluster: real server processes on the loopback address, without containers.
+
+Its nodes do not depend on the process that started them. They are started and stopped by the `nodectl` that
+the lab writes into its folder, which is what a cluster file for them names (`manager: command`), so that the
+program under test handles them like any other service.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from orchestrator.lab import leftovers, nodectl
+from orchestrator.lab.client import Access, LabClient
+from orchestrator.lab.distributions import Distribution, Progress, cache_folder, find_distribution, install
+from orchestrator.lab.errors import LabError, LabNodeError
+from orchestrator.lab.java import JavaHome, find_java
+from orchestrator.lab.launch import java_command, standard_input
+from orchestrator.lab.layout import (
+    LOOPBACK,
+    THREE_ZONES,
+    LabNode,
+    account,
+    free_ports,
+    give_away,
+    node_settings,
+    require_reachable,
+    settings_file,
+    settings_text,
+    share_home,
+)
+from orchestrator.lab.security import Security, write_security
+
+HEAP_MB = 384
+"""Enough for a few hundred megabytes of data under load; three nodes fit beside a test run in 2 GiB."""
+READY_SECONDS = 180.0
+
+
+def _silent(_line: str) -> None:
+    """Progress that nobody wants to read."""
+
+
+class LabCluster:
+    """A running lab cluster. Use as a context manager, or call `close`.
+
+    Attributes:
+        directory: the lab's folder; removed by `close`.
+        distribution: which server it runs.
+        nodes: its nodes.
+        name: the cluster's name.
+        access: how it is talked to.
+        client: a client of the lab's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        distribution: Distribution,
+        nodes: Sequence[LabNode],
+        name: str,
+        directory: Path,
+        cache: Path,
+        heap_mb: int,
+        settings: Mapping[str, str],
+        security: Security | None,
+    ) -> None:
+        self.distribution = distribution
+        self.nodes = tuple(nodes)
+        self.name = name
+        self.directory = directory
+        self._cache = cache
+        self._heap_mb = heap_mb
+        self._extra = dict(settings)
+        self._security = security
+        self._account = account()
+        self._ports = dict(zip((node.name for node in nodes), free_ports(len(self.nodes)), strict=True))
+        scheme = "http" if security is None else "https"
+        self.access = Access(
+            endpoints=tuple(f"{scheme}://{LOOPBACK}:{ports.http}" for ports in self._ports.values()),
+            user=None if security is None else security.users[0].name,
+            password=None if security is None else security.users[0].password,
+            ca=None if security is None else str(directory / "ca.crt"),
+        )
+
+    @classmethod
+    def start(
+        cls,
+        *,
+        version: str,
+        nodes: Sequence[LabNode] = THREE_ZONES,
+        name: str = "lab",
+        directory: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        security: Security | None = None,
+        heap_mb: int = HEAP_MB,
+        progress: Progress = _silent,
+    ) -> LabCluster:
+        """Fetch what is needed, start all nodes at once and wait until they are one cluster.
+
+        Args:
+            version: such as `9.1.0`, or `opensearch-2.19.0`.
+            nodes: the nodes; their names are unique.
+            name: the cluster's name.
+            directory: a folder that does not exist yet; by default one under the system's temporary folder.
+            settings: further node settings by dotted names, over the lab's own.
+            security: TLS and users; None for neither.
+            heap_mb: heap of each node, in MiB.
+            progress: is told what goes on, line by line.
+
+        Raises:
+            LabError: the machine lacks something; the message says what.
+            LabNodeError: a node did not come up. Nothing is left running.
+        """
+        if platform.system() != "Linux":
+            raise LabError("the lab knows its processes by /proc, which only Linux has: run it on Linux")
+        distribution = find_distribution(version)
+        cache = cache_folder()
+        java = find_java(distribution)
+        home = install(distribution, cache=cache, progress=progress)
+        for swept in leftovers.sweep(cache):
+            progress(f"swept away a lab that its owner left behind in {swept}")
+        if directory is None:
+            directory = Path(tempfile.mkdtemp(prefix="orchestrator-lab-"))
+        else:
+            directory.mkdir(parents=True)
+        directory = directory.resolve()
+        directory.chmod(0o755)
+        leftovers.register(cache, directory)
+        cluster = None
+        try:
+            cluster = cls(
+                distribution=distribution,
+                nodes=nodes,
+                name=name,
+                directory=directory,
+                cache=cache,
+                heap_mb=heap_mb,
+                settings=settings or {},
+                security=security,
+            )
+            cluster._prepare(home, java)
+            progress(f"starting {len(cluster.nodes)} nodes of {distribution.name} on Java {java.feature}")
+            cluster.start_nodes()
+            cluster.wait_ready()
+        except BaseException:
+            leftovers.remove(directory)
+            leftovers.unregister(cache, directory)
+            raise
+        return cluster
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """URLs of the nodes, in the order of `nodes`."""
+        return self.access.endpoints
+
+    def endpoint(self, node: str) -> str:
+        """The URL of one node."""
+        return self.endpoints[list(self._ports).index(node)]
+
+    @property
+    def client(self) -> LabClient:
+        """A new client of the lab's own."""
+        return LabClient(self.access)
+
+    def _prepare(self, home: Path, java: JavaHome) -> None:
+        """Write all folders and files of the lab; no process is started."""
+        require_reachable(self.directory, self._account)
+        self._java = java.path
+        self._home = share_home(home, self.directory / self.distribution.name, self._account)
+        script = self.directory / "nodectl.py"
+        shutil.copyfile(nodectl.__file__, script)
+        command = self.directory / "nodectl"
+        # Isolated and without site: a start of some 20 ms that no environment variable can bend.
+        command.write_text(
+            f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(script))} "$@"\n',
+            encoding="utf-8",
+        )
+        command.chmod(0o755)
+        for node in self.nodes:
+            folder = self.directory / node.name
+            for inner in ("data", "logs", "tmp"):
+                (folder / inner).mkdir(parents=True)
+            shutil.copytree(self._home / "config", folder / "config")
+        if self._security is not None:
+            configs = [self.directory / node.name / "config" for node in self.nodes]
+            write_security(self._security, ca=self.directory / "ca.crt", configs=configs)
+        for node in self.nodes:
+            self.configure(node.name, {})
+            give_away(self.directory / node.name, self._account)
+
+    def configure(self, node: str, settings: Mapping[str, str]) -> bool:
+        """Rewrite a node's configuration; it holds from the node's next start.
+
+        Args:
+            node: its name.
+            settings: dotted names over those that the lab gives every node. A setting that the server does
+                not know is a way to a node that will not start.
+
+        Returns:
+            Whether that differs from what it was.
+        """
+        wanted = next(each for each in self.nodes if each.name == node)
+        folder = self.directory / node
+        every = node_settings(
+            self.distribution,
+            cluster=self.name,
+            node=wanted,
+            nodes=self.nodes,
+            ports=self._ports,
+            folder=folder,
+        )
+        every |= {} if self._security is None else self._security.settings(folder / "config")
+        every |= {**self._extra, **settings}
+        (folder / "config" / settings_file(self.distribution)).write_text(
+            settings_text(every), encoding="utf-8"
+        )
+        command = java_command(
+            self.distribution, home=self._home, java=self._java, folder=folder, heap_mb=self._heap_mb
+        )
+        given = standard_input(self.distribution, home=self._home, folder=folder, settings=every)
+        launch = {
+            "command": list(command),
+            "directory": str(self._home),  # 8.19 looks for its agent relative to the working directory
+            "environment": {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "LIBFFI_TMPDIR": str(folder / "tmp")},
+            "stdin": base64.b64encode(given).decode("ascii"),
+            "uid": self._account.uid,
+            "gid": self._account.gid,
+            "http_host": LOOPBACK,
+            "http_port": self._ports[node].http,
+        }
+        written, text = folder / "launch.json", json.dumps(launch, indent=1)
+        changed = not written.exists() or written.read_text(encoding="utf-8") != text
+        written.write_text(text, encoding="utf-8")
+        written.chmod(0o600)
+        return changed
+
+    def nodectl(self, verb: str, node: str) -> tuple[str, ...]:
+        """The command line that starts, stops or asks after a node."""
+        return (str(self.directory / "nodectl"), verb, node)
+
+    def start_nodes(self, names: Sequence[str] | None = None) -> None:
+        """Start nodes, all at once, and wait for each to answer; those that run are left alone.
+
+        Raises:
+            LabNodeError: one did not come up.
+        """
+        self._each("start", names)
+
+    def stop_nodes(self, names: Sequence[str] | None = None) -> None:
+        """Stop nodes, all at once, and wait until their processes are gone.
+
+        Raises:
+            LabNodeError: one did not end.
+        """
+        self._each("stop", names)
+
+    def _each(self, verb: str, names: Sequence[str] | None) -> None:
+        wanted = [node.name for node in self.nodes] if names is None else names
+        running = [
+            subprocess.Popen(  # noqa: S603  (the lab's own script)
+                self.nodectl(verb, name), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            for name in wanted
+        ]
+        said = [process.communicate()[0] for process in running]
+        wrong = [text for process, text in zip(running, said, strict=True) if process.returncode != 0]
+        if wrong:
+            raise LabNodeError("\n".join(wrong))
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of the nodes that run, by name."""
+        found = {node.name: nodectl.running_pid(self.directory / node.name) for node in self.nodes}
+        return {name: pid for name, pid in found.items() if pid is not None}
+
+    def wait_ready(self, *, status: str = "yellow", seconds: float = READY_SECONDS) -> None:
+        """Wait, by the cluster's own long poll, until all nodes are in it.
+
+        Args:
+            status: and until it is at least `yellow` or `green`.
+            seconds: the limit.
+
+        Raises:
+            LabNodeError: it did not come about; the cluster's own words are in the message.
+        """
+        path = (
+            f"/_cluster/health?wait_for_nodes={len(self.nodes)}&wait_for_status={status}"
+            f"&wait_for_events=languid&timeout={seconds:.0f}s"
+        )
+        client = self.client
+        try:
+            health = client.ask("GET", path, accept=(408,), seconds=seconds + 10)
+        except LabError as error:
+            raise LabNodeError(f"the lab cluster is not ready: {error}") from error
+        finally:
+            client.close()
+        if health["timed_out"]:
+            raise LabNodeError(
+                f"the lab cluster is not {status} with {len(self.nodes)} nodes: {json.dumps(health)}"
+            )
+
+    def cluster_document(self) -> dict[str, object]:
+        """What a cluster file for this cluster says, as data."""
+        control = shlex.quote(str(self.directory / "nodectl"))
+        verbs = {verb: f"{control} {verb} {{node}}" for verb in ("stop", "start", "status")}
+        document: dict[str, object] = {
+            "kind": "elasticsearch",
+            "name": self.name,
+            "endpoints": list(self.endpoints),
+            "zone_attribute": "zone",
+            "expect": {"nodes": len(self.nodes)},
+            "hosts": {"connect": "local", "sudo": False, "service": {"manager": "command", **verbs}},
+        }
+        if self._security is not None:
+            secret = self.directory / "password"
+            secret.write_text(f"{self.access.password}\n", encoding="utf-8")
+            secret.chmod(0o600)
+            document["auth"] = {"basic": {"username": self.access.user, "password": f"file:{secret}"}}
+            document["tls"] = {"ca": self.access.ca, "verify": True}
+        return document
+
+    def write_cluster_file(self, path: Path) -> Path:
+        """Write a cluster file that names this cluster; the path again."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            json.dumps(self.cluster_document(), indent=2) + "\n", encoding="utf-8"
+        )  # JSON is YAML
+        return path
+
+    def close(self) -> None:
+        """End every node and remove the lab's folder; harmless when done twice.
+
+        Raises:
+            LabNodeError: a node does not end.
+        """
+        leftovers.remove(self.directory)
+        leftovers.unregister(self._cache, self.directory)

@@ -1,0 +1,55 @@
+"""Bringing a lab cluster back to the state of a fresh one, so that the next test need not pay for a boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.lab.client import LabClient
+from orchestrator.lab.errors import LabError
+from orchestrator.lab.nodes import LabCluster
+from orchestrator.lab.settings import LEVELS, read_settings
+
+
+def reset(cluster: LabCluster) -> None:
+    """Bring a cluster back to what it was after its first start, but for its age.
+
+    Nodes that are down or were configured otherwise are started afresh; indices, settings, the program's
+    templates and voting exclusions are removed.
+
+    Raises:
+        LabError: something could not be removed, so that the cluster is not fit for another test.
+    """
+    changed = [node.name for node in cluster.nodes if cluster.configure(node.name, {})]
+    cluster.stop_nodes(changed)
+    cluster.start_nodes()
+    cluster.wait_ready()
+    client = cluster.client
+    try:
+        clear(client)
+    finally:
+        client.close()
+    cluster.wait_ready(status="green")
+
+
+def clear(client: LabClient) -> None:
+    """Remove indices, settings, the program's templates and voting exclusions from a cluster with a master.
+
+    Raises:
+        LabError: something could not be removed, so that the cluster is not fit for another test.
+    """
+    client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
+    for name in _indices(client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")):
+        client.ask("DELETE", f"/{name}", accept=(404,))
+    for kind in ("_index_template", "_template"):
+        client.ask("DELETE", f"/{kind}/orchestrate-*", accept=(404,))
+    found = read_settings(client)
+    cleared = {level: dict.fromkeys(getattr(found, level)) for level in LEVELS}
+    if any(cleared.values()):
+        client.ask("PUT", "/_cluster/settings", {level: names for level, names in cleared.items() if names})
+    left = read_settings(client)
+    if left.persistent or left.transient:
+        raise LabError(f"settings that cannot be removed: {left}")
+
+
+def _indices(state: Mapping[str, Mapping[str, Mapping[str, object]]]) -> tuple[str, ...]:
+    return tuple(state.get("metadata", {}).get("indices", {}))

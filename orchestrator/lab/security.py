@@ -1,0 +1,176 @@
+"""TLS and users for a lab cluster: a throw-away authority, one certificate for all nodes, file users."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+LIFETIME = dt.timedelta(days=7)
+"""No lab lives longer; a forgotten certificate is soon worth nothing."""
+BCRYPT_ROUNDS = 4
+"""The least there is: every request of a test pays for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabUser:
+    """A user in the nodes' file realm.
+
+    Attributes:
+        name: the user's name.
+        password: in clear; lab passwords are made for the lab and die with it.
+        roles: `superuser`, or roles of `Security.roles_yml`.
+    """
+
+    name: str
+    password: str
+    roles: tuple[str, ...] = ("superuser",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """TLS on both layers, and file users. Elasticsearch 8 and 9; the OpenSearch archive has none.
+
+    Attributes:
+        users: the first is the lab's own and needs the role `superuser`.
+        roles_yml: text of `roles.yml`, for roles under test.
+    """
+
+    users: tuple[LabUser, ...]
+    roles_yml: str = ""
+
+    def settings(self, config: Path) -> dict[str, str]:
+        """The node settings that turn it on, for a node with this configuration folder."""
+        layers: dict[str, str] = {}
+        for layer in ("http", "transport"):
+            prefix = f"xpack.security.{layer}.ssl"
+            layers |= {
+                f"{prefix}.enabled": "true",
+                f"{prefix}.key": str(config / "node.key"),
+                f"{prefix}.certificate": str(config / "node.crt"),
+                f"{prefix}.certificate_authorities": str(config / "ca.crt"),
+            }
+        return {
+            "xpack.security.enabled": "true",
+            "xpack.security.autoconfiguration.enabled": "false",
+            "xpack.security.transport.ssl.verification_mode": "certificate",
+            **layers,
+        }
+
+
+def write_security(
+    security: Security,
+    *,
+    ca: Path,
+    configs: Sequence[Path],
+    names: Sequence[str] = ("localhost",),
+    addresses: Sequence[str] = ("127.0.0.1",),
+) -> None:
+    """Make an authority and a node certificate, and write them and the users into every configuration folder.
+
+    Args:
+        security: the users.
+        ca: where the authority's certificate goes for clients.
+        configs: the nodes' configuration folders.
+        names: host names that the node certificate is good for.
+        addresses: network addresses that it is good for.
+    """
+    authority_key, authority = _authority()
+    node_key, node = _node_certificate(authority_key, authority, names, addresses)
+    pem = serialization.Encoding.PEM
+    ca.write_bytes(authority.public_bytes(pem))
+    hashed = [f"{user.name}:{_hashed(user.password)}\n" for user in security.users]
+    every_role = sorted({role for user in security.users for role in user.roles})
+    members = [
+        f"{role}:{','.join(user.name for user in security.users if role in user.roles)}\n"
+        for role in every_role
+    ]
+    for config in configs:
+        (config / "ca.crt").write_bytes(authority.public_bytes(pem))
+        (config / "node.crt").write_bytes(node.public_bytes(pem))
+        (config / "node.key").write_bytes(
+            node_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        )
+        (config / "node.key").chmod(0o600)
+        (config / "users").write_text("".join(hashed), encoding="utf-8")
+        (config / "users_roles").write_text("".join(members), encoding="utf-8")
+        if security.roles_yml:
+            (config / "roles.yml").write_text(security.roles_yml, encoding="utf-8")
+
+
+def _hashed(password: str) -> str:
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(BCRYPT_ROUNDS, prefix=b"2a")).decode()
+
+
+def _authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name("orchestrator lab authority")
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    built = (
+        _builder(name, name, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return key, built.sign(key, hashes.SHA256())
+
+
+def _node_certificate(
+    authority_key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    names: Sequence[str],
+    addresses: Sequence[str],
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subjects = x509.SubjectAlternativeName(
+        [
+            *(x509.DNSName(name) for name in names),
+            *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses),
+        ]
+    )
+    built = (
+        _builder(_name("orchestrator lab node"), authority.subject, key.public_key())
+        .add_extension(subjects, critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+        )
+    )
+    return key, built.sign(authority_key, hashes.SHA256())
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))  # clocks in a lab differ little, but they differ
+        .not_valid_after(now + LIFETIME)
+    )
