@@ -1,0 +1,1 @@
+"""A seeded, deterministic world behind the ports: its own time, its ground truth, its faults."""

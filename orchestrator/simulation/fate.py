@@ -1,0 +1,112 @@
+"""Lets the mishaps of a scenario happen, each when its time or its verb has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from orchestrator.model.action import Action, WriteSettings, action_name, action_target
+from orchestrator.model.phase import Request
+from orchestrator.model.reading import Instant
+from orchestrator.ports import ClusterReadings
+from orchestrator.simulation import allocation, machines, mishaps, views
+from orchestrator.simulation.mishaps import Mishap, Trip, What
+from orchestrator.simulation.world import World
+
+
+class Fate:
+    """What is to go wrong in one world, and what has.
+
+    Attributes:
+        request: the strongest request that somebody has made of the program.
+        lease_holder: who took our lease; None while it is ours.
+        unreadable_until: reads of the cluster fail before this moment.
+        stale_until: reads are answered with `frozen` before this moment.
+        disk_full_until: the journal cannot be written before this moment.
+        meddled: settings that another operator has changed.
+    """
+
+    def __init__(self, world: World, *, plan: Sequence[Mishap] = (), trips: Sequence[Trip] = ()) -> None:
+        self._world = world
+        self._waiting = [mishap for mishap in plan if mishap.verb is not None]
+        self._trips = list(trips)
+        self._seen_by_trip = [0] * len(self._trips)
+        self._seen_by_mishap = [0] * len(self._waiting)
+        self.request = Request.NONE
+        self.lease_holder: str | None = None
+        self.unreadable_until: Instant = 0.0
+        self.stale_until: Instant = 0.0
+        self.frozen: ClusterReadings | None = None
+        self.disk_full_until: Instant = 0.0
+        self.meddled: set[str] = set()
+        for mishap in plan:
+            if mishap.verb is None:
+                world.agenda.after(mishap.after, lambda what=mishap.what: self.befall(what))  # type: ignore[misc]  # a default binds the loop's value
+
+    def sent(self, action: Action) -> Trip | None:
+        """The program sends a verb: what waited for it is due; the trip that it meets, if any."""
+        for place, mishap in enumerate(self._waiting):
+            if mishap.verb != action_name(action) or mishap.target not in (None, action_target(action)):
+                continue
+            self._seen_by_mishap[place] += 1
+            if self._seen_by_mishap[place] == mishap.nth:
+                self._world.agenda.after(mishap.after, lambda what=mishap.what: self.befall(what))  # type: ignore[misc]  # a default binds the loop's value
+        met = None
+        for place, trip in enumerate(self._trips):
+            if trip.matches(action):
+                self._seen_by_trip[place] += 1
+                if trip.first <= self._seen_by_trip[place] < trip.first + trip.times:
+                    met = met or trip
+        return met
+
+    def late(self, trip: Trip, action: WriteSettings) -> None:
+        """A settings update takes effect later, and before whatever is written after it."""
+        world = self._world
+        world.late_writes.append(action.changes)
+        world.agenda.after(trip.late, world.apply_late_writes)
+
+    def befall(self, what: What) -> None:  # noqa: C901  (one arm a mishap)
+        """Let it happen now."""
+        world, now = self._world, self._world.agenda.now
+        world.story.append((now, f"mishap: {what}"))
+        match what:
+            case mishaps.NodeDies(node=name, back_after=back):
+                node = world.nodes[name]
+                machines.die(world, node)
+                if back is not None:
+                    world.agenda.after(back, lambda: machines.start(world, node))
+            case mishaps.HostCutOff(node=name, seconds=seconds):
+                world.nodes[name].unreachable_until = now + seconds
+            case mishaps.IndexMade(name=name, on=place, replicas=replicas):
+                world.create_index(name, on=place, replicas=replicas)
+            case mishaps.SettingMeddled(key=key, value=value, level=level):
+                self.meddled.add(key)
+                world.set(level, key, value)
+                allocation.reroute(world)
+            case mishaps.Unreadable(seconds=seconds):
+                self.unreadable_until = now + seconds
+            case mishaps.StaleReadings(seconds=seconds):
+                self.stale_until, self.frozen = now + seconds, views.readings(world, settled=False)
+            case mishaps.LeaseTaken(holder=holder):
+                self.lease_holder = holder
+            case mishaps.Asked(request=request):
+                self.request = max(self.request, request)
+            case mishaps.SettingsRefused(reason=reason):
+                world.refuse_settings = reason or None
+            case mishaps.DiskFull(seconds=seconds):
+                self.disk_full_until = now + seconds
+            case mishaps.StopHangs(node=name, repaired_after=repaired):
+                node = world.nodes[name]
+                node.stop_hangs = True
+                if repaired is not None:
+                    world.agenda.after(repaired, lambda: machines.unhang(world, node))
+            case mishaps.StartsFail(node=name, times=times):
+                world.nodes[name].starts_that_fail = times
+            case mishaps.RisesByItself(node=name, after=after):
+                world.nodes[name].rises_after = after
+            case mishaps.AllocationsFail(index=name, times=times):
+                for index in world.indices.values():
+                    for shard in index.shards:
+                        shard.failing = times if index.name == name else shard.failing
+            case _:
+                assert_never(what)

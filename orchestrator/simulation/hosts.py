@@ -1,0 +1,139 @@
+"""The simulated machines: `HostPort` over the world."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from orchestrator.model.action import (
+    ActionResult,
+    Done,
+    HostAction,
+    InDoubt,
+    RebootHost,
+    Refused,
+    RunHook,
+    StartNode,
+    StopNode,
+    action_name,
+    action_target,
+)
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import HostView
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.simulation import machines, views
+from orchestrator.simulation.fate import Fate
+from orchestrator.simulation.mishaps import How, Seams
+from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.world import World
+
+_READ_SECONDS: Final = 0.1
+_VERB_SECONDS: Final = 0.2
+_TIMEOUT_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedHosts:
+    """The nodes' machines as the program reaches them.
+
+    Attributes:
+        sent: every verb that was sent, for the tests.
+        hooks: node, moment and number of each hook that ran.
+    """
+
+    world: World
+    fate: Fate
+    seams: Seams
+    sent: list[HostAction] = field(default_factory=list)
+    hooks: list[tuple[NodeName, str, int]] = field(default_factory=list)
+
+    def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
+        """Read each; hosts are read in parallel, so one that does not answer costs its limit once."""
+        wanted = [self.world.nodes[name] for name in sorted(nodes)]
+        silent = [node for node in wanted if self._unreachable(node)]
+        read: dict[NodeName, Reading[HostView]] = {
+            node.name: Unknown(reason=f"ssh to {node.name}: timed out")
+            if node in silent
+            else views.host(node, rights=rights)
+            for node in wanted
+        }
+        self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
+        return read
+
+    def _unreachable(self, node: SimNode) -> bool:
+        return self.world.agenda.now < node.unreachable_until
+
+    def perform(self, action: HostAction) -> ActionResult:
+        """Do it, unless a mishap has it otherwise; the program may be killed right after."""
+        result = self._perform(action)
+        self.seams.point(f"after {action_name(action)} of {action_target(action)}")
+        return result
+
+    def _perform(self, action: HostAction) -> ActionResult:
+        self.sent.append(action)
+        node = self.world.nodes[action.node]
+        trip = self.fate.sent(action)
+        if self._unreachable(node):
+            self.world.agenda.advance(_TIMEOUT_SECONDS)
+            return Refused(reason=f"ssh to {node.name}: timed out")
+        how = trip.how if trip else None
+        if how is How.REFUSED:
+            self.world.agenda.advance(_VERB_SECONDS)
+            return Refused(reason="sudo: a password is required")
+        if how is How.LOST:
+            self.world.agenda.advance(_TIMEOUT_SECONDS)
+            return InDoubt(reason=f"ssh to {node.name}: connection lost")
+        if how is How.LATE and trip is not None:
+            if isinstance(action, StopNode):
+                self.world.judge_stop(node)
+            self.world.agenda.after(trip.late, lambda: self._do(action, node))
+            self.world.agenda.advance(_VERB_SECONDS)
+            return InDoubt(reason=f"ssh to {node.name}: connection lost")
+        if isinstance(action, StopNode):
+            self.world.judge_stop(node)
+        result = self._do(action, node)
+        self.world.agenda.advance(_VERB_SECONDS)
+        if how is How.UNACKNOWLEDGED:
+            self.world.agenda.advance(_TIMEOUT_SECONDS)
+            return InDoubt(reason=f"ssh to {node.name}: connection lost")
+        return result
+
+    def _do(self, action: HostAction, node: SimNode) -> ActionResult:
+        match action:
+            case StopNode():
+                return machines.stop(self.world, node)
+            case StartNode():
+                return machines.start(self.world, node)
+            case RebootHost():
+                return machines.reboot(self.world, node)
+            case RunHook(moment=moment, number=number):
+                self.hooks.append((node.name, moment.value, number))
+                return Done(output=f"hook {number} of {moment.value} ran")
+            case _:
+                assert_never(action)
+
+    def describe(self, action: HostAction) -> str:
+        """The command as a real adapter would say it, in short."""
+        match action:
+            case RunHook(hook=hook):
+                return hook.run.replace("{node}", action.node)
+            case RebootHost():
+                return "sudo -n systemctl reboot"
+            case StopNode() | StartNode():
+                return f"sudo -n systemctl {action_name(action)} elasticsearch"
+            case _:
+                assert_never(action)
+
+    def watch(self, nodes: Collection[NodeName], timeout: Seconds) -> bool:
+        """Let time pass until a service has changed its state."""
+        before = self.services(nodes)
+        return self.world.agenda.until(lambda: self.services(nodes) != before, timeout)
+
+    def services(self, nodes: Collection[NodeName]) -> tuple[str, ...]:
+        """The states of their services now, those of silent hosts hidden."""
+        hosts = [self.world.nodes[name] for name in sorted(nodes)]
+        return tuple("?" if self._unreachable(node) else node.service.value for node in hosts)
+
+    def close(self) -> None:
+        """Nothing is open."""

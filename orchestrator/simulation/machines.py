@@ -1,0 +1,97 @@
+"""The service manager of each machine: stops and starts are asked for and take their time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.model.action import ActionResult, Done
+from orchestrator.model.observation import ServiceState
+from orchestrator.simulation import membership
+from orchestrator.simulation.membership import Electorate
+from orchestrator.simulation.parts import SimNode
+
+_DOWN: Final = (ServiceState.STOPPED, ServiceState.FAILED)
+
+
+def stop(world: Electorate, node: SimNode) -> ActionResult:
+    """Ask for a stop. A start that waited is dropped, as a manager replaces a queued job."""
+    node.start_queued = False
+    if node.service in _DOWN or node.service is ServiceState.STOPPING:
+        return Done()
+    node.job += 1
+    job, node.service = node.job, ServiceState.STOPPING
+    if not node.stop_hangs:
+        world.agenda.after(node.stop_seconds, lambda: _stopped(world, node, job))
+    return Done()
+
+
+def unhang(world: Electorate, node: SimNode) -> None:
+    """Somebody repairs a stop that hung: it ends now."""
+    node.stop_hangs = False
+    if node.service is ServiceState.STOPPING:
+        job = node.job
+        world.agenda.after(0.0, lambda: _stopped(world, node, job))
+
+
+def _stopped(world: Electorate, node: SimNode, job: int) -> None:
+    if node.job != job or node.service is not ServiceState.STOPPING:
+        return
+    node.service = ServiceState.STOPPED
+    if node.process:
+        membership.process_ended(world, node, clean=True)
+    if node.start_queued:
+        node.start_queued = False
+        start(world, node)
+    elif node.rises_after is not None:
+        after, node.rises_after = node.rises_after, None
+        world.agenda.after(after, lambda: start(world, node))
+
+
+def start(world: Electorate, node: SimNode) -> ActionResult:
+    """Ask for a start; behind a stop under way it waits."""
+    if node.service is ServiceState.STOPPING:
+        node.start_queued = True
+    elif node.service in _DOWN:
+        node.job += 1
+        job, node.service = node.job, ServiceState.STARTING
+        world.agenda.after(node.start_seconds, lambda: _started(world, node, job))
+    return Done()
+
+
+def _started(world: Electorate, node: SimNode, job: int) -> None:
+    if node.job != job or node.service is not ServiceState.STARTING:
+        return
+    if node.starts_that_fail > 0:
+        node.starts_that_fail -= 1
+        node.service = ServiceState.FAILED
+        return
+    node.service = ServiceState.RUNNING
+    membership.process_began(world, node)
+
+
+def reboot(world: Electorate, node: SimNode) -> ActionResult:
+    """The machine goes down and comes up with another boot id and its enabled service."""
+    node.job += 1
+    job = node.job
+    node.unreachable_until = max(node.unreachable_until, world.agenda.now + node.reboot_seconds)
+    if node.process:
+        membership.process_ended(world, node, clean=True)
+    node.service = ServiceState.STOPPED
+    world.agenda.after(node.reboot_seconds, lambda: _booted(world, node, job))
+    return Done()
+
+
+def _booted(world: Electorate, node: SimNode, job: int) -> None:
+    node.boot += 1
+    if node.job == job:
+        start(world, node)
+
+
+def die(world: Electorate, node: SimNode) -> None:
+    """The process ends by itself: killed, out of memory, power."""
+    node.job += 1
+    node.start_queued = False
+    node.service = ServiceState.FAILED
+    if node.process:
+        world.changed(f"{node.name} dies")
+        membership.process_ended(world, node, clean=False)

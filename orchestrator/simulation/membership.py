@@ -1,0 +1,138 @@
+"""Who is a member, who votes, who is the master.
+
+Modelled: a clean stop leaves at once and a crash only when it is noticed; a master needs a majority of the
+committed voting configuration; the configuration follows the members and keeps an odd size of at least
+three; excluded nodes do not vote. Without a master nobody joins, leaves or is allocated.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from orchestrator.model.cluster import NodeName, Role
+from orchestrator.model.reading import Seconds
+from orchestrator.simulation import allocation
+from orchestrator.simulation.parts import SimNode
+
+_ELECTION_SECONDS: Final = 2.0
+_SMALLEST_FULL: Final = 3
+"""The configuration never shrinks below three voters by itself."""
+
+
+class Electorate(allocation.Ground, Protocol):
+    """What membership needs of the world beside what allocation needs."""
+
+    voters: set[NodeName]
+    exclusions: list[NodeName]
+    detection_seconds: Seconds
+
+
+def process_ended(world: Electorate, node: SimNode, *, clean: bool) -> None:
+    """The process of a node is gone; the master notices at once, or only after a while."""
+    life, node.process = node.life, False
+    if world.master == node.name:
+        world.master = None
+        world.changed(f"{node.name} was the master")
+        world.agenda.after(_ELECTION_SECONDS, lambda: elect(world))
+        return
+    _check_majority(world)
+    if clean:
+        _leave(world, node, life)
+    else:
+        world.agenda.after(world.detection_seconds, lambda: _leave(world, node, life))
+
+
+def process_began(world: Electorate, node: SimNode) -> None:
+    """A new life: it joins as soon as there is a master."""
+    node.life += 1
+    node.process, node.began = True, world.agenda.now
+    life = node.life
+    world.agenda.after(node.join_seconds, lambda: _join(world, node, life))
+
+
+def _leave(world: Electorate, node: SimNode, life: int) -> None:
+    if node.member_life != life or world.master is None:
+        return  # without a master, the election notices
+    node.member_life = None
+    world.changed(f"{node.name} left")
+    allocation.left(world, node.name)
+    reconfigure(world)
+    allocation.reroute(world)
+
+
+def _join(world: Electorate, node: SimNode, life: int) -> None:
+    if not node.process or node.life != life:
+        return
+    if world.master is None:
+        elect(world)
+        return
+    if node.member_life is not None and node.member_life != life:
+        _leave(world, node, node.member_life)
+    if node.member_life == life:
+        return
+    node.member_life = life
+    node.stopped_by_us = False
+    world.changed(f"{node.name} joined")
+    reconfigure(world)
+    allocation.reroute(world)
+
+
+def _check_majority(world: Electorate) -> None:
+    alive = sum(world.nodes[name].process for name in world.voters)
+    if world.master is not None and 2 * alive <= len(world.voters):
+        world.changed(f"{world.master} steps down: no majority")
+        world.master = None
+
+
+def elect(world: Electorate) -> None:
+    """Elect a master if a majority of the voters is there; it then notices who came and who is gone."""
+    if world.master is not None:
+        return
+    alive = sorted(name for name in world.voters if world.nodes[name].process)
+    ready = [name for name in alive if name not in world.exclusions]
+    if 2 * len(alive) <= len(world.voters) or not ready:
+        return
+    # One that stayed goes before one that has just come up.
+    world.master = min(ready, key=lambda name: (world.nodes[name].began, name))
+    world.changed(f"{world.master} is elected")
+    for node in world.nodes.values():
+        if node.member_life is not None and not (node.process and node.member_life == node.life):
+            _leave(world, node, node.member_life)
+    for node in world.nodes.values():
+        if node.process and not node.joined and node.began + node.join_seconds <= world.agenda.now:
+            _join(world, node, node.life)
+    reconfigure(world)
+    allocation.reroute(world)
+
+
+def reconfigure(world: Electorate) -> None:
+    """Let the voting configuration follow the members."""
+    eligible = [
+        node.name
+        for node in world.nodes.values()
+        if node.joined and node.process and Role.MASTER in node.roles and node.name not in world.exclusions
+    ]
+    if not eligible or (len(eligible) < min(_SMALLEST_FULL, len(world.voters)) and not world.exclusions):
+        return
+    eligible.sort(key=lambda name: (name != world.master, name not in world.voters, name))
+    size = len(eligible) if len(eligible) % 2 else len(eligible) - 1
+    world.voters = set(eligible[:size])
+
+
+def exclude(world: Electorate, name: NodeName) -> None:
+    """Take a node out of the configuration; a master that is excluded hands over."""
+    if name not in world.exclusions:
+        world.exclusions.append(name)
+    reconfigure(world)
+    if world.master == name:
+        world.agenda.after(_ELECTION_SECONDS / 2, lambda: _hand_over(world, name))
+    world.changed(f"{name} is excluded from voting")
+
+
+def _hand_over(world: Electorate, name: NodeName) -> None:
+    others = [other for other in world.voters if world.nodes[other].process and other != name]
+    if world.master != name or name not in world.exclusions or not others:
+        return
+    world.master = min(others)
+    world.changed(f"{world.master} takes over from {name}")
+    reconfigure(world)

@@ -1,0 +1,154 @@
+"""What the simulated world is made of: machines with nodes on them, indices, shards and their copies.
+
+These are the ground truth and change in place; what the program may see is made of them in `views.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Instant, Seconds
+
+ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
+"""What a node does that was not told otherwise."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimNode:
+    """A node and its machine.
+
+    Attributes:
+        life: counts the starts of its process.
+        process: the process runs.
+        member_life: the life in which the master lists it; None while it does not.
+        began: when the process of this life started.
+        boot: counts the boots of its machine.
+        job: counts verbs of the service manager, so that a replaced one is known.
+        start_queued: a start waits behind the stop under way.
+        stop_hangs: the process never ends, whoever asks.
+        starts_that_fail: so many starts end in a failed service.
+        rises_after: seconds after a stop after which something else starts the service again; None = never.
+        unreachable_until: its host does not answer before this moment.
+        stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
+        restarts_by_us: stops of the program that ended a process.
+    """
+
+    name: NodeName
+    node_id: str
+    roles: frozenset[Role] = ALL_ROLES
+    zone: str | None = None
+    version: str = "9.1.0"
+    life: int = 1
+    process: bool = True
+    member_life: int | None = 1
+    began: Instant = 0.0
+    service: ServiceState = ServiceState.RUNNING
+    boot: int = 1
+    job: int = 0
+    start_queued: bool = False
+    stop_seconds: Seconds = 4.0
+    start_seconds: Seconds = 8.0
+    join_seconds: Seconds = 2.0
+    reboot_seconds: Seconds = 60.0
+    stop_hangs: bool = False
+    starts_that_fail: int = 0
+    rises_after: Seconds | None = None
+    unreachable_until: Instant = 0.0
+    stopped_by_us: bool = False
+    restarts_by_us: int = 0
+
+    @property
+    def joined(self) -> bool:
+        """Whether the master lists it."""
+        return self.member_life is not None
+
+    @property
+    def holds_data(self) -> bool:
+        """Whether copies can live here."""
+        return any(role is Role.DATA or role.value.startswith("data_") for role in self.roles)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimCopy:
+    """A routing entry.
+
+    Attributes:
+        fresh: of an index that was just made: nothing on any disk yet.
+        left_at: when its node left, from which the delay of its re-allocation counts.
+        relocating_to: the target while it moves; it serves at its source until then.
+        ticket: counts assignments, so that the end of an abandoned recovery is known.
+    """
+
+    shard: ShardId
+    primary: bool
+    state: CopyState = CopyState.UNASSIGNED
+    node: NodeName | None = None
+    allocation_id: str | None = None
+    reason: str | None = None
+    fresh: bool = False
+    failed_attempts: int = 0
+    left_at: Instant | None = None
+    relocating_to: NodeName | None = None
+    ticket: int = 0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimShard:
+    """A shard: its routing entries, its in-sync set, and what lies on the nodes' disks.
+
+    Attributes:
+        on_disk: allocation id of the copy that a node has on disk.
+        failing: so many more allocations of a replica fail.
+        lost_at: since when no copy is started; None while one is.
+    """
+
+    id: ShardId
+    size: int
+    copies: list[SimCopy] = field(default_factory=list)
+    in_sync: set[str] = field(default_factory=set)
+    on_disk: dict[NodeName, str] = field(default_factory=dict)
+    failing: int = 0
+    lost_at: Instant | None = None
+
+    @property
+    def primary(self) -> SimCopy:
+        """The entry of the primary, wherever it is."""
+        return next(copy for copy in self.copies if copy.primary)
+
+    @property
+    def started(self) -> list[SimCopy]:
+        """Copies that serve."""
+        return [copy for copy in self.copies if copy.state in (CopyState.STARTED, CopyState.RELOCATING)]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimIndex:
+    """An index.
+
+    Attributes:
+        written: documents keep coming, so a copy that is away turns stale.
+        made_at: when it was created, by which the tests know a race from a mistake.
+    """
+
+    name: str
+    uuid: str
+    replicas: int
+    written: bool = True
+    made_at: Instant = 0.0
+    shards: list[SimShard] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimRecovery:
+    """A recovery, under way or done."""
+
+    shard: ShardId
+    target: NodeName
+    source: NodeName | None
+    total: int
+    reused: int
+    began: Instant
+    ends: Instant
+    done: bool = False

@@ -1,0 +1,129 @@
+"""Time, journal, lease and listening of a simulated run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.engine.state import RunState
+from orchestrator.errors import JournalError
+from orchestrator.model.action import ActionResult, Done, Refused
+from orchestrator.model.event import Event, Record
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import LeaseView
+from orchestrator.model.phase import Request
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.watch import Watch
+from orchestrator.simulation.cluster import SimulatedCluster
+from orchestrator.simulation.fate import Fate
+from orchestrator.simulation.hosts import SimulatedHosts
+from orchestrator.simulation.mishaps import Seams
+from orchestrator.simulation.world import World
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedClock:
+    """Virtual time: waiting lets the world go on."""
+
+    world: World
+    fate: Fate
+
+    def now(self) -> Instant:
+        """The world's now."""
+        return self.world.agenda.now
+
+    def wait(self, seconds: Seconds) -> None:
+        """Let time pass; a request ends the wait."""
+        before = self.fate.request
+        self.world.agenda.until(lambda: self.fate.request is not before, seconds)
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedListener:
+    """Listens to cluster and hosts at once, as the real one does, and without threads."""
+
+    world: World
+    fate: Fate
+    cluster: SimulatedCluster
+    hosts: SimulatedHosts
+
+    def listen(self, watch: Watch) -> None:
+        """Return when something happened that was listened to, at a request, or at `watch.until`."""
+        request, services = self.fate.request, self.hosts.services(watch.services)
+        joined = self.cluster.holds(watch.cluster) if watch.cluster is not None else _silence
+        self.world.agenda.until(
+            lambda: (
+                joined()
+                or self.fate.request is not request
+                or self.hosts.services(watch.services) != services
+            ),
+            watch.until - self.world.agenda.now,
+        )
+
+
+def _silence() -> bool:
+    return False
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryJournal:
+    """A journal that outlives the crashes of a simulated program."""
+
+    run: str
+    world: World
+    fate: Fate
+    seams: Seams
+    records: list[Record] = field(default_factory=list)
+
+    def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
+        """Commit them all, or none.
+
+        Raises:
+            JournalError: the simulated disk is full.
+            Crash: the program is killed before or after the commit.
+        """
+        names = ", ".join(event.event for event in events)
+        self.seams.point(f"before the commit of {names}")
+        if self.world.agenda.now < self.fate.disk_full_until:
+            raise JournalError("no space left on device")
+        first = len(self.records) + 1
+        new = [Record(run=self.run, sequence=first + n, at=at, event=event) for n, event in enumerate(events)]
+        self.records += new
+        self.seams.point(f"after the commit of {names}")
+        return new
+
+    def request(self) -> Request:
+        """What another terminal left."""
+        return self.fate.request
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedLease:
+    """Our hold on the lease, and the record that stands in the simulated cluster.
+
+    Attributes:
+        record: what another bastion would read.
+    """
+
+    world: World
+    fate: Fate
+    record: LeaseRecord = field(
+        default_factory=lambda: LeaseRecord(
+            epoch=1, run="run-1", owner="ann@bastion", process="boot:1:1", started="2026-11-01T00:00:00Z"
+        )
+    )
+
+    def view(self) -> LeaseView:
+        """Ours, until somebody takes it."""
+        holder = self.fate.lease_holder
+        return LeaseView(held=holder is None, holder=holder or self.record.owner, refreshed=0.0)
+
+    def publish(self, state: RunState) -> ActionResult:
+        """Bring the record up to the state; refused without a master."""
+        record = state.lease_record(self.record)
+        if record == self.record:
+            return Done()
+        if self.world.master is None:
+            return Refused(reason="503 master_not_discovered_exception")
+        self.record = record
+        return Done()

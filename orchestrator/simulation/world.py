@@ -1,0 +1,228 @@
+"""The ground truth of one simulated cluster, and the judge of what the program does to it.
+
+What the program may see is made in `views.py`; what it may do comes through the ports. Nobody but tests and
+faults looks in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
+from orchestrator.model.observation import Level, SettingValue
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.simulation import allocation, membership
+from orchestrator.simulation.agenda import Agenda
+from orchestrator.simulation.allocation import shards_of
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+
+DEFAULTS: dict[str, SettingValue] = {
+    ALLOCATION: "all",
+    "cluster.routing.rebalance.enable": "all",
+    "cluster.routing.allocation.node_initial_primaries_recoveries": "4",
+    "cluster.routing.allocation.node_concurrent_recoveries": "2",
+    "indices.recovery.max_bytes_per_sec": "40mb",
+}
+"""Built-in defaults of the settings that a run asks for."""
+
+
+class World:
+    """One cluster with its machines.
+
+    Args:
+        seed: of everything that is left to chance; the same seed gives the same world.
+        allowed_down: nodes that the program may have down at once, for the judge.
+    """
+
+    def __init__(self, *, seed: int = 0, name: str = "prod", allowed_down: int = 1) -> None:
+        self.agenda = Agenda()
+        self.random = Random(seed)  # noqa: S311  (a simulation: repeatable, and secret to nobody)
+        self.name, self.uuid = name, f"{name}-uuid"
+        self.allowed_down = allowed_down
+        self.nodes: dict[NodeName, SimNode] = {}
+        self.indices: dict[str, SimIndex] = {}
+        self.recoveries: list[SimRecovery] = []
+        self.persistent: dict[str, SettingValue] = {}
+        self.transient: dict[str, SettingValue] = {}
+        self.files: dict[str, SettingValue] = dict(DEFAULTS)
+        self.refuse_settings: str | None = None
+        self.master: NodeName | None = None
+        self.voters: set[NodeName] = set()
+        self.exclusions: list[NodeName] = []
+        self.detection_seconds: Seconds = 0.0
+        self.version = 1
+        self.snapshots: tuple[str, ...] = ()
+        self.merges: set[NodeName] = set()
+        self.disks: dict[NodeName, float] = {}
+        self.oldest_task: Seconds = 0.0
+        self.stale_read = False
+        self.story: list[tuple[Instant, str]] = []
+        self.violations: list[str] = []
+        self.late_writes: list[tuple[SettingChange, ...]] = []
+        self.last_read: Instant = 0.0
+        self.exempt_indices: set[str] = set()
+        self._ids = 0
+
+    # What allocation and membership need -------------------------------------------------------
+
+    def effective(self, key: str) -> SettingValue | None:
+        """Transient over persistent over the files'."""
+        for layer in (self.transient, self.persistent, self.files):
+            if key in layer:
+                return layer[key]
+        return None
+
+    def changed(self, what: str) -> None:
+        """Count a new cluster state, and keep what happened for the narrator."""
+        self.version += 1
+        self.story.append((self.agenda.now, what))
+
+    def next_id(self) -> str:
+        """A new allocation id."""
+        self._ids += 1
+        return f"copy-{self._ids}"
+
+    # Building ------------------------------------------------------------------------------------
+
+    def add_node(
+        self, name: str, *, roles: frozenset[Role] | None = None, zone: str | None = None
+    ) -> SimNode:
+        """A member from the beginning."""
+        node = SimNode(name=NodeName(name), node_id=f"id-{name}", zone=zone)
+        if roles is not None:
+            node.roles = roles
+        self.nodes[node.name] = node
+        if self.master is None and Role.MASTER in node.roles:
+            self.master = node.name
+        if Role.MASTER in node.roles:
+            self.voters = {*self.voters, node.name}
+            membership.reconfigure(self)
+        return node
+
+    def add_index(
+        self,
+        name: str,
+        *,
+        shards: int = 1,
+        replicas: int = 1,
+        size: int = 64 << 20,
+        places: Sequence[str] = (),
+        written: bool = True,
+    ) -> SimIndex:
+        """An index whose copies are all started from the beginning, primaries first on `places`."""
+        index = SimIndex(name=name, uuid=f"{name}-uuid", replicas=replicas, written=written)
+        data = [NodeName(place) for place in places] or [n.name for n in self.nodes.values() if n.holds_data]
+        for number in range(shards):
+            shard = SimShard(id=ShardId(index=name, index_uuid=index.uuid, number=number), size=size)
+            for copy in range(replicas + 1):
+                place = data[(number + copy) % len(data)] if copy < len(data) else None
+                entry = SimCopy(shard=shard.id, primary=copy == 0)
+                shard.copies.append(entry)
+                if place is None:
+                    entry.reason = "INDEX_CREATED"
+                    continue
+                entry.node, entry.state, entry.allocation_id = place, CopyState.STARTED, self.next_id()
+                shard.in_sync.add(entry.allocation_id)
+                shard.on_disk[place] = entry.allocation_id
+            index.shards.append(shard)
+        self.indices[index.uuid] = index
+        return index
+
+    def create_index(self, name: str, *, on: NodeName, replicas: int = 1) -> None:
+        """An index made during the run, whose primary lands on that node: no check closes that race."""
+        index = SimIndex(name=name, uuid=f"{name}-uuid", replicas=replicas, made_at=self.agenda.now)
+        shard = SimShard(id=ShardId(index=name, index_uuid=index.uuid, number=0), size=1 << 20)
+        primary = SimCopy(shard=shard.id, primary=True, allocation_id=self.next_id())
+        if self.nodes[on].process:
+            primary.node, primary.state = on, CopyState.STARTED
+            shard.in_sync.add(str(primary.allocation_id))
+            shard.on_disk[on] = str(primary.allocation_id)
+        else:
+            primary.reason, primary.fresh = "INDEX_CREATED", True
+        shard.copies.append(primary)
+        for _ in range(replicas):
+            shard.copies.append(SimCopy(shard=shard.id, primary=False, reason="INDEX_CREATED"))
+        index.shards.append(shard)
+        self.indices[index.uuid] = index
+        self.changed(f"index {name} is created, its primary on {on}")
+        allocation.reroute(self)
+
+    # What is done to it -----------------------------------------------------------------------------
+
+    def write(self, changes: Sequence[SettingChange]) -> None:
+        """Apply a settings update; what waited in the master's queue goes before it."""
+        self.apply_late_writes()
+        for change in changes:
+            self.set(change.level, change.key, change.wanted)
+        allocation.reroute(self)
+
+    def apply_late_writes(self) -> None:
+        """The master works its queue off, first come first served."""
+        late, self.late_writes = self.late_writes, []
+        for changes in late:
+            for change in changes:
+                self.set(change.level, change.key, change.wanted)
+        if late:
+            self.changed("a late settings update takes effect")
+            allocation.reroute(self)
+
+    def set(self, level: Level, key: str, value: SettingValue | None) -> None:
+        """One setting at one level; None takes it away."""
+        layer = self.persistent if level is Level.PERSISTENT else self.transient
+        if value is None:
+            layer.pop(key, None)
+        else:
+            layer[key] = value
+        self.changed(f"{key} ({level.value}) = {value}")
+
+    def settings(self) -> tuple[dict[str, SettingValue], dict[str, SettingValue]]:
+        """Both levels as they are, for comparing."""
+        return dict(self.persistent), dict(self.transient)
+
+    # The judge -----------------------------------------------------------------------------------------
+
+    def judge_stop(self, node: SimNode) -> None:
+        """Write down what is wrong with stopping this node at this moment.
+
+        What happened after the program's last reading is no fault of it: no reading can be newer than itself.
+        """
+        name = node.name
+        if not node.process:
+            return
+        node.restarts_by_us += 1
+        if self.stale_read:
+            self._violated(f"{name} is stopped on a reading that says it may be old")
+        down = [n.name for n in self.nodes.values() if n.stopped_by_us and n.name != name]
+        if len(down) >= self.allowed_down:
+            self._violated(f"{name} is stopped while {', '.join(down)} is down by us")
+        if self.effective(ALLOCATION) == "all" and not self._news(ALLOCATION):
+            self._violated(f"{name} is stopped with allocation on")
+        away = [n.name for n in self.nodes.values() if not n.joined and n.name not in {*down, name}]
+        for other in away:
+            if not self._news(other):
+                self._violated(f"{name} is stopped while {other} is away")
+        for index, shard in shards_of(self):
+            self._judge_shard(index, shard, node)
+        node.stopped_by_us = True
+
+    def _judge_shard(self, index: SimIndex, shard: SimShard, node: SimNode) -> None:
+        moving = {c.node for c in shard.copies if c.relocating_to} | {c.relocating_to for c in shard.copies}
+        if node.name in moving and not self._news(str(shard.id)):
+            self._violated(f"{node.name} is stopped while {shard.id} moves from or to it")
+        here = [c for c in shard.started if c.node == node.name]
+        if not here or index.name in self.exempt_indices or index.made_at >= self.last_read:
+            return
+        # Copies on a node that died and that the master has not missed yet count: no reading can tell.
+        others = [c for c in shard.started if c.node != node.name and c.allocation_id in shard.in_sync]
+        if not others and not any(self._news(str(n)) for n in [*shard.on_disk, shard.id]):
+            self._violated(f"{node.name} is stopped with the last in-sync copy of {shard.id}")
+
+    def _news(self, of: str) -> bool:
+        """Whether something happened to it since the program's last reading began."""
+        return any(at >= self.last_read and of in what for at, what in reversed(self.story[-200:]))
+
+    def _violated(self, what: str) -> None:
+        self.violations.append(f"{self.agenda.now:.1f}: {what}")
