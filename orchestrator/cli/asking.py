@@ -1,0 +1,55 @@
+"""Shows a plan, and asks once before anything is changed."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from orchestrator.cli.options import Output
+from orchestrator.cli.surroundings import Surroundings
+from orchestrator.errors import ExitCode, UsageError
+from orchestrator.model.plan import Plan
+from orchestrator.view.jsonlines import json_line
+from orchestrator.view.plan import plan_object, plan_text
+from orchestrator.view.summary import hold_object
+
+
+def show_plan(plan: Plan, around: Surroundings) -> ExitCode:
+    """Print the plan; HELD when something holds it already."""
+    code = ExitCode.HELD if plan.holds else ExitCode.DONE
+    if around.output is Output.TEXT:
+        around.out.write(plan_text(plan) + "\n")
+        return code
+    now = around.clock.now()
+    summary = {
+        "event": "summary",
+        "outcome": "held" if plan.holds else "done",
+        "exit_code": int(code),
+        "holds": [hold_object(hold) for hold in plan.holds],
+    }
+    for payload in (plan_object(plan), summary):
+        around.out.write(json_line(payload, at=now, run=None) + "\n")
+    return code
+
+
+def confirm(plan: Plan, around: Surroundings) -> None:
+    """Show the plan and ask.
+
+    Raises:
+        UsageError: there is no terminal to ask on.
+        typer.Abort: the answer is no.
+    """
+    require_terminal(around)
+    show_plan(plan, around)
+    typer.confirm("Go on?", abort=True)
+
+
+def require_terminal(around: Surroundings) -> None:
+    """A question needs somebody to answer it.
+
+    Raises:
+        UsageError: there is no terminal.
+    """
+    if around.output is Output.JSON or not (sys.stdin.isatty() and around.out.isatty()):
+        raise UsageError("there is no terminal to ask on: look at `--dry-run`, then add --yes")

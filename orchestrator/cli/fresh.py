@@ -1,0 +1,227 @@
+"""A run that is about to begin: the first look, the plan, and the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from orchestrator.cli.begin import PREDICATE_NAMES, require_cluster, start_of
+from orchestrator.cli.drive import drive, exit_code
+from orchestrator.cli.holding import begin
+from orchestrator.cli.surroundings import Surroundings
+from orchestrator.cli.world import World
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.policy import Overrides, build_policy
+from orchestrator.engine.plan import make_plan
+from orchestrator.errors import ExitCode, PlanMismatch
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import NodeRecovered, RunStarted
+from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
+from orchestrator.model.plan import Plan
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Reading, Seconds
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.executor import Executor
+from orchestrator.runtime.identity import host_name, operator_name
+from orchestrator.runtime.store import StateMissing, StateStore, open_store
+
+_PAST_RUNS = 10
+"""Older runs tell of other data and other machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh:
+    """What is known before a run begins; nothing is changed yet.
+
+    Attributes:
+        view: the first reading of the cluster.
+        started: how the run would begin.
+        state_url: `--state`.
+    """
+
+    around: Surroundings
+    world: World
+    view: ClusterView
+    started: RunStarted
+    state_url: str | None
+
+    def plan(self) -> Plan:
+        """What the run would do. Writes nothing, takes no lease."""
+        hosts = self.world.hosts(self.started.addresses)
+        at = self.around.clock.now()
+        read = self.world.cluster.observe(EVERYTHING - {Look.RECOVERIES})
+        seen = Observation(
+            at=at,
+            cluster=read.cluster,
+            settings=read.settings,
+            health=read.health,
+            activity=read.activity,
+            disks=read.disks,
+            hosts=hosts.observe(self.started.nodes, rights=True),
+        )
+        describe = Executor(self.world.cluster, hosts).describe
+        return make_plan(self.started, seen, describe=describe, times=self._times())
+
+    def _times(self) -> dict[NodeName, tuple[Seconds, ...]]:
+        """Times of past runs; a plan is made before the first run too."""
+        try:
+            with self._store(Access.READ) as store:
+                return past_times(store, self.view.name)
+        except StateMissing:
+            return {}
+
+    def run(self) -> ExitCode:
+        """Take the lease, put back what a dead run left behind, and go.
+
+        Raises:
+            LeaseError: another run holds the cluster.
+            JournalError: the state cannot be written; nothing was changed.
+        """
+        around = self.around
+        with self._store(Access.WRITE) as store:
+            begun = begin(self.world, store, self.started, around)
+            if isinstance(begun, ExitCode):
+                return begun
+            return exit_code(drive(begun, around))
+
+    @contextmanager
+    def _store(self, access: Access) -> Iterator[StateStore]:
+        store = open_store(self.state_url, self.around.environment, access=access, home=self.around.home)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPlan:
+    """What `apply` takes from `plan.json`.
+
+    Attributes:
+        fingerprint: of what the plan stands on.
+        nodes: in the order of the plan.
+        cluster_file: the file that it was made with.
+    """
+
+    policy: Policy
+    fingerprint: str
+    nodes: tuple[str, ...]
+    cluster_file: str
+
+
+@contextmanager
+def prepare(
+    file: ClusterFile,
+    around: Surroundings,
+    *,
+    playbook: str | None,
+    overrides: Overrides,
+    state_url: str | None,
+) -> Iterator[Fresh]:
+    """Look at the cluster for the first time, and work out what is wanted.
+
+    Raises:
+        OrchestratorError: anything wrong with files, flags, secrets, cluster or selection.
+    """
+    book = around.playbook(playbook or file.spec.playbook)
+
+    def policy(nodes: int) -> Policy:
+        return build_policy(
+            file, book, overrides, predicates=PREDICATE_NAMES, nodes=nodes, now=around.clock.now()
+        )
+
+    policy(1)  # a wrong flag is told before anybody is asked anything
+    world = World(file, around)
+    try:
+        view, settings = _first_look(world)
+        yield _fresh(around, world, view, settings, policy(len(view.nodes)), state_url)
+    finally:
+        world.close()
+
+
+@contextmanager
+def prepare_saved(
+    file: ClusterFile, around: Surroundings, *, saved: SavedPlan, state_url: str | None
+) -> Iterator[Fresh]:
+    """The same for a saved plan, whose policy is fixed.
+
+    Raises:
+        PlanMismatch: the plan that would be made now is another one.
+    """
+    world = World(file, around)
+    try:
+        view, settings = _first_look(world)
+        strangers = [name for name in saved.nodes if name not in {node.name for node in view.nodes}]
+        if strangers:
+            raise _mismatch(view.name, f"it restarts {', '.join(strangers)}, and there is no such node")
+        fresh = _fresh(around, world, view, settings, saved.policy, state_url)
+        now = fresh.plan()
+        if now.fingerprint != saved.fingerprint:
+            raise _mismatch(view.name, _differences(saved, now))
+        yield fresh
+    finally:
+        world.close()
+
+
+def _mismatch(cluster: str, why: str) -> PlanMismatch:
+    return PlanMismatch(
+        f"the saved plan does not fit {cluster}: {why}; make a new plan (`orchestrate plan --out`)"
+    )
+
+
+def _differences(saved: SavedPlan, now: Plan) -> str:
+    """What can be said of two plans with different fingerprints: the saved one holds no list of members."""
+    nodes = [name for wave in now.waves for name in wave.nodes]
+    new = [name for name in nodes if name not in saved.nodes]
+    if new:
+        return f"{', '.join(new)} came into the selection since"
+    if tuple(nodes) != saved.nodes:
+        return f"it takes {', '.join(saved.nodes)} in this order, and now it would be {', '.join(nodes)}"
+    return "another cluster of that name, or its members, their ids, roles or attributes are others by now"
+
+
+@contextmanager
+def prepare_restore(file: ClusterFile, around: Surroundings) -> Iterator[tuple[World, RunStarted]]:
+    """What putting back needs: the cluster, and how a run on it would begin.
+
+    Raises:
+        UsageError: the cluster cannot be read.
+    """
+    with prepare(file, around, playbook=None, overrides=Overrides(), state_url=None) as fresh:
+        yield fresh.world, fresh.started
+
+
+def _first_look(world: World) -> tuple[ClusterView, Reading[SettingsView]]:
+    read = world.cluster.observe({Look.CLUSTER, Look.SETTINGS})
+    return require_cluster(read.cluster, world.file.spec.name, str(world.file.path)), read.settings
+
+
+def _fresh(
+    around: Surroundings,
+    world: World,
+    view: ClusterView,
+    settings: Reading[SettingsView],
+    policy: Policy,
+    state_url: str | None,
+) -> Fresh:
+    started = start_of(
+        view,
+        settings,
+        policy,
+        operator=operator_name(around.environment),
+        host=host_name(),
+        cluster_file=str(world.file.path.resolve()),
+    )
+    return Fresh(around=around, world=world, view=view, started=started, state_url=state_url)
+
+
+def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds, ...]]:
+    """Seconds from stop to recovered in past runs, by node, oldest first."""
+    times: dict[NodeName, tuple[Seconds, ...]] = {}
+    for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
+        for record in store.replay(entry.run):
+            if isinstance(record.event, NodeRecovered):
+                node = record.event.node
+                times[node] = (*times.get(node, ()), record.event.seconds)
+    return times

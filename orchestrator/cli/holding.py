@@ -1,0 +1,185 @@
+"""Taking the lease for a run; and first, if another run left something behind, putting that back."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from enum import Enum
+
+from orchestrator.cli.drive import Attempt, drive, exit_code
+from orchestrator.cli.surroundings import Surroundings
+from orchestrator.cli.world import World
+from orchestrator.engine.state import RunState
+from orchestrator.engine.takeover import from_record, owes_nothing
+from orchestrator.errors import ExitCode, JournalError
+from orchestrator.model.event import LeaseTaken, RunStarted
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import LeasePlace
+from orchestrator.model.reading import Seconds
+from orchestrator.runtime.identity import current_process, new_run_id
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.runtime.taking import Claim, Place, Taken, Watcher
+
+
+def begin(world: World, store: StateStore, started: RunStarted, around: Surroundings) -> Attempt | ExitCode:
+    """Take the lease and make the run; the exit code instead when a dead run could not be put back.
+
+    Raises:
+        LeaseError: another run holds the cluster.
+        JournalError: the state cannot be written; nothing was changed.
+    """
+    attempt = claim(world, store, started, around)
+    if attempt.owed is None:
+        return attempt.made
+    around.warn(
+        f"run {attempt.owed.run} of {attempt.owed.owner} left something behind: putting that back first"
+    )
+    code = put_back(store, attempt, started, around)
+    if code is not ExitCode.DONE:
+        return code
+    return claim(world, store, started, around).made
+
+
+class Places(Enum):
+    """Where a lease is taken."""
+
+    BOTH = "both"
+    STATE = "state"
+    CLUSTER = "cluster"
+
+
+class Claimed:
+    """A new run with its lease.
+
+    Attributes:
+        made: ready to be driven.
+        owed: what the run that held the lease before left behind; None when that is nothing.
+    """
+
+    def __init__(self, made: Attempt, owed: LeaseRecord | None) -> None:
+        self.made, self.owed = made, owed
+
+
+def claim(world: World, store: StateStore, started: RunStarted, around: Surroundings) -> Claimed:
+    """Take the lease for a new run, and begin its journal.
+
+    The record that stood there before stays in ours until our first publish, so a crash here loses nothing.
+
+    Raises:
+        LeaseError: another run holds the cluster.
+        JournalError: the state cannot be written; nothing was changed.
+    """
+    run = new_run_id(around.clock.now(), random.SystemRandom())
+    lease = lease_of(world, store, run, started, around)
+    taken = acquire(lease, around)
+    event = LeaseTaken(epoch=taken.record.epoch, holder=taken.record.owner, takeover=taken.takeover)
+    previous = taken.previous
+    owed = None if previous is None or owes_nothing(previous) else previous
+    try:
+        journal = store.create_run(entry_of(run, started, around))
+    except JournalError:
+        if owed is None:
+            lease.release()
+        raise
+    made = Attempt(world=world, lease=lease, journal=journal, state=RunState(run=run), first=(started, event))
+    return Claimed(made, owed)
+
+
+def put_back(store: StateStore, claimed: Claimed, started: RunStarted, around: Surroundings) -> ExitCode:
+    """Drive a run that does nothing but put back what another one left; that one is closed then."""
+    attempt, owed = claimed.made, claimed.owed
+    if owed is None:
+        return ExitCode.DONE
+    events = from_record(owed, started)
+    attempt.first = (events[0], attempt.first[1], *events[1:])
+    state = drive(attempt, around)
+    if state.outcome is Outcome.RESTORED:
+        store.close_run(owed.run, Outcome.RESTORED, around.clock.now())
+    return exit_code(state)
+
+
+def settle_others(
+    world: World, store: StateStore, run: str, started: RunStarted, around: Surroundings
+) -> ExitCode:
+    """Put back what another run than this one left in the cluster since; DONE when nothing is owed.
+
+    Raises:
+        LeaseError: that run is alive.
+    """
+    if started.policy.lease is not LeasePlace.CLUSTER:
+        return ExitCode.DONE
+    found = world.lease.read()
+    if not isinstance(found, LeaseRecord) or found.run == run or owes_nothing(found):
+        return ExitCode.DONE
+    around.warn(f"run {found.run} of {found.owner} left something behind since: putting that back first")
+    return put_back(store, claim(world, store, started, around), started, around)
+
+
+def lease_of(
+    world: World,
+    store: StateStore,
+    run: str,
+    started: RunStarted,
+    around: Surroundings,
+    *,
+    places: Places | None = None,
+) -> Lease:
+    """The lease of a run: in the state database, and in the cluster unless the playbook says otherwise.
+
+    Args:
+        world: the cluster.
+        store: the state database.
+        run: the run's id.
+        started: tells the cluster and the policy.
+        around: the process.
+        places: other ones than the playbook says: for a repair of what one of them needs.
+    """
+    wanted = places or (Places.BOTH if started.policy.lease is LeasePlace.CLUSTER else Places.STATE)
+    found: list[Place] = []
+    if wanted is not Places.CLUSTER:
+        found.append(Place(name=f"the state ({store.where})", port=store.lease(started.cluster_uuid)))
+    if wanted is not Places.STATE:
+        found.append(Place(name="the cluster", port=world.lease))
+    who = Claim(
+        cluster=started.cluster,
+        run=run,
+        owner=f"{started.operator}@{started.host}",
+        process=str(current_process()),
+    )
+    return Lease(found, who, around.clock)
+
+
+def acquire(lease: Lease, around: Surroundings) -> Taken:
+    """Take it, saying whom it waits for.
+
+    Raises:
+        LeaseError: a live run holds it.
+    """
+    said: list[tuple[str, int]] = []
+
+    def watching(record: LeaseRecord, left: Seconds) -> None:
+        mark = (record.run, int(left // 15))
+        if mark not in said:
+            said.append(mark)
+            around.err.write(
+                f"waiting for the lease of run {record.run} of {record.owner}: "
+                f"if it shows no sign of life, it runs out in {left:.0f} s\n"
+            )
+
+    return lease.acquire(replace(Watcher(), watching=watching))
+
+
+def entry_of(run: str, started: RunStarted, around: Surroundings) -> RunEntry:
+    """The line of a new run in the list of runs."""
+    return RunEntry(
+        run=run,
+        cluster=started.cluster,
+        cluster_uuid=started.cluster_uuid,
+        kind=started.policy.kind.value,
+        started=around.clock.now(),
+        host=started.host,
+        operator=started.operator,
+        process=str(current_process()),
+    )

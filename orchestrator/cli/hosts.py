@@ -1,0 +1,53 @@
+"""From the cluster file's `hosts` to what the host port needs, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.config import hosts as written
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.secrets import SecretResolver
+from orchestrator.hosts.settings import Connect, HostSettings, Manager, Secret, ServiceSettings, Sudo
+from orchestrator.model.cluster import NodeName
+
+
+def host_settings(
+    file: ClusterFile, addresses: Mapping[NodeName, str], resolver: SecretResolver
+) -> dict[NodeName, HostSettings]:
+    """What holds for each node's machine.
+
+    Args:
+        file: the cluster file.
+        addresses: transport publish addresses, for nodes whose address the file does not name.
+        resolver: where the sudo password comes from; it is asked when the password is used.
+
+    Raises:
+        ConfigError: overrides that match a node contradict each other.
+    """
+    return {name: _one(file.host(name), name, at, resolver) for name, at in sorted(addresses.items())}
+
+
+def _one(host: written.HostSettings, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
+    password: Secret | None = None
+    sudo = Sudo.PASSWORDLESS if host.sudo else Sudo.OFF
+    reference = host.sudo_password
+    if reference is not None:
+        sudo, password = Sudo.PASSWORD, lambda: resolver.resolve(reference).reveal()
+    return HostSettings(
+        node=name,
+        address=host.address or address,
+        connect=Connect(host.connect.value),
+        port=host.port,
+        user=host.user,
+        identities=(str(host.identity),) if host.identity else (),
+        known_hosts=(str(host.known_hosts),),
+        sudo=sudo,
+        sudo_password=password,
+        service=ServiceSettings(
+            manager=Manager(host.service.manager.value),
+            unit=host.service.unit or "",
+            stop=host.service.stop,
+            start=host.service.start,
+            status=host.service.status,
+        ),
+    )

@@ -1,0 +1,30 @@
+"""Commands of the contract that a later version brings: refused by name, never guessed at."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import typer
+
+from orchestrator.errors import NotInThisVersion
+
+COMMANDS: Final = ("post-bulk-index", "force-merge", "tune", "diagnose", "rehearse", "report")
+
+
+def register(app: typer.Typer) -> None:
+    """Add each of them, hidden, with whatever arguments it is given."""
+    for name in COMMANDS:
+        app.command(
+            name,
+            hidden=True,
+            add_help_option=False,
+            context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        )(_refusal(name))
+
+
+def _refusal(name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202  (typer reads the inner signature)
+    def refuse(context: typer.Context) -> None:
+        del context
+        raise NotInThisVersion(name)
+
+    return refuse

@@ -1,0 +1,94 @@
+"""`orchestrate status` and `history`: drawn from the journal alone, also while the run writes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.surroundings import Surroundings, surroundings
+from orchestrator.engine.evolve import replay
+from orchestrator.errors import ExitCode, UsageError
+from orchestrator.model.phase import Phase
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import provably_alive, provably_gone
+from orchestrator.runtime.runs import Wanted, find_run, histories
+from orchestrator.runtime.store import RunEntry, StateStore, open_store
+from orchestrator.view.history import history_object, history_text, past_run
+from orchestrator.view.jsonlines import json_line
+from orchestrator.view.status import status_object, status_text
+
+_WATCH_SECONDS = 1.0
+"""Between two looks of `--watch`: a database file offers nothing that one could wait for instead."""
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("status")(status)
+    app.command("history")(history)
+
+
+def status(
+    run: opt.Run = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it anew whenever something happens, until the run ends.")
+    ] = False,
+    cluster: opt.AnyCluster = None,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Show where a run is, what it waits for and why."""
+    around = surroundings(output)
+    name = around.cluster(cluster).spec.name if cluster else None
+    store = open_store(state, around.environment, access=Access.READ, home=around.home)
+    try:
+        entry = find_run(store, Wanted.SHOW, run=run, cluster=name)
+        last, going = _show(store, entry, around, after=-1, clear=False)
+        while watch and going:
+            around.clock.wait(_WATCH_SECONDS)
+            last, going = _show(store, entry, around, after=last, clear=around.out.isatty())
+    finally:
+        store.close()
+    return int(ExitCode.DONE)
+
+
+def _show(
+    store: StateStore, entry: RunEntry, around: Surroundings, *, after: int, clear: bool
+) -> tuple[int, bool]:
+    """Show the run if it has gone on since `after`; its last event, and whether it goes on."""
+    records = store.replay(entry.run)
+    if not records:
+        raise UsageError(f"run {entry.run} was killed before it began; nothing was changed by it")
+    state, now = replay(entry.run, records), around.clock.now()
+    gone = provably_gone(entry.process)
+    alive = False if gone else (provably_alive(entry.process) or None)
+    if records[-1].sequence != after or clear:
+        around.out.write(_CLEAR if clear else "")
+        if around.output is opt.Output.JSON:
+            shown = status_object(state, records, now=now, alive=alive)
+            around.out.write(json_line(shown, at=now, run=entry.run) + "\n")
+        else:
+            around.out.write(status_text(state, records, now=now, alive=alive))
+        around.out.flush()
+    return records[-1].sequence, state.phase is not Phase.ENDED and not gone
+
+
+def history(
+    cluster: opt.AnyCluster = None, output: opt.OutputMode = opt.Output.TEXT, state: opt.State = None
+) -> int:
+    """Show past runs, and the time per node over time."""
+    around = surroundings(output)
+    name = around.cluster(cluster).spec.name if cluster else None
+    store = open_store(state, around.environment, access=Access.READ, home=around.home)
+    try:
+        runs = [found for records in histories(store, cluster=name) if (found := past_run(records))]
+    finally:
+        store.close()
+    if around.output is opt.Output.JSON:
+        for line in history_object(runs):
+            around.out.write(json_line(line, at=around.clock.now(), run=None) + "\n")
+    else:
+        around.out.write(history_text(runs))
+    return int(ExitCode.DONE)

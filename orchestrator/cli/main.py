@@ -1,0 +1,100 @@
+"""The program's entry: every error ends here in one message and the right exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from time import time
+from typing import Final
+
+import typer
+
+from orchestrator.cli import demo, later, look, plans, recover, requests, restart, validate
+from orchestrator.errors import ExitCode, OrchestratorError
+from orchestrator.view.jsonlines import json_line
+from orchestrator.view.summary import refusal_object
+
+PROGRAM: Final = "orchestrate"
+_WORDS: Final = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "a whole number is needed",
+}
+"""What the validator of flags says, in words of ours."""
+_NOBODY_READS: Final = 141
+"""What a shell reports of a program that SIGPIPE ended: 128 + 13."""
+HELP: Final = ("--help",)
+"""What the bare command shows."""
+
+app = typer.Typer(
+    name="orchestrate",
+    help="Restart Elasticsearch and OpenSearch clusters on your own machines, in safe waves.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for module in (restart, plans, recover, requests, look, validate, demo, later):
+    module.register(app)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit code of the contract."""
+    try:
+        code = app(args=list(arguments or HELP), standalone_mode=False, prog_name=PROGRAM)
+    except typer.Abort:
+        return _refuse(arguments, "interrupted before anything was changed", ExitCode.INTERRUPTED)
+    except typer.TyperException as error:
+        return _refuse(arguments, _usage(error), ExitCode.USAGE)
+    except KeyboardInterrupt:
+        return _refuse(arguments, "interrupted before anything was changed", ExitCode.INTERRUPTED)
+    except OrchestratorError as error:
+        return _refuse(arguments, str(error), error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head -1`); there is nobody to tell.
+        _fall_silent()
+        return _NOBODY_READS
+    except Exception:  # noqa: BLE001  (the last resort: a defect is reported as one, with its trace)
+        traceback.print_exc()
+        message = "a defect of the program; please report it with the lines above and the run's journal"
+        return _refuse(arguments, f"{message} (`orchestrate status` names the run)", ExitCode.DEFECT)
+    return int(code or ExitCode.DONE)
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What is wrong with the command line, and where its right form stands; in one line."""
+    said = " ".join(error.format_message().split()).rstrip(".")
+    for theirs, ours in _WORDS.items():
+        said = said.replace(theirs, ours)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else PROGRAM
+    return f"{said}; see `{command} --help`"
+
+
+def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
+    sys.stderr.write(f"orchestrate: {message}\n")
+    if wants_json(arguments):
+        sys.stdout.write(json_line(refusal_object(message, code), at=time(), run=None) + "\n")
+    return int(code)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the command line asks for JSON, however wrong the rest of it is."""
+    joined = "\0".join(arguments)
+    return "--output\0json" in joined or "--output=json" in joined
+
+
+def _fall_silent() -> None:
+    """Let what is still to be written go nowhere: the interpreter flushes standard output when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def main() -> None:
+    """The console script."""
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _fall_silent()
+    sys.exit(code)

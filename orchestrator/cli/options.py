@@ -1,0 +1,97 @@
+"""Flags that several commands share, each declared once, so that it means the same everywhere."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+
+class Output(Enum):
+    """How a command speaks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Cluster = Annotated[
+    str, typer.Option("--cluster", help="The cluster: name or path of its file.", metavar="NAME_OR_PATH")
+]
+AnyCluster = Annotated[
+    str | None, typer.Option("--cluster", help="Only runs of this cluster.", metavar="NAME_OR_PATH")
+]
+Run = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RUN",
+        help="Which run: its id, the beginning or the last part of it. Unnamed: the unfinished one.",
+    ),
+]
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        envvar="ORCHESTRATE_STATE",
+        help="Where journals are kept, as an SQLAlchemy URL: sqlite:////absolute/path/state.db.",
+        metavar="URL",
+    ),
+]
+OutputMode = Annotated[Output, typer.Option("--output", help="Text for people, or one JSON object a line.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal to ask on.")]
+NeverAsks = Annotated[
+    bool,
+    typer.Option("--yes", help="Taken, as everywhere; this command never asks.", show_default=False),
+]
+Playbook = Annotated[
+    str | None, typer.Option("--playbook", help="Name or path of a playbook.", metavar="NAME_OR_PATH")
+]
+Strategy = Annotated[
+    str | None,
+    typer.Option("--strategy", help="How waves are cut; this version has `node`: one node at a time."),
+]
+MaxUnavailable = Annotated[
+    str | None, typer.Option("--max-unavailable", help="Nodes that may be away at once.", metavar="N|N%")
+]
+Only = Annotated[
+    list[str] | None, typer.Option("--only", help="Only these nodes (glob; repeatable).", metavar="NODE")
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", help="Not these nodes (glob; repeatable).", metavar="NODE")
+]
+Zone = Annotated[
+    str | None, typer.Option("--zone", help="Only nodes of this awareness zone.", metavar="ZONE")
+]
+StartedBefore = Annotated[
+    str | None,
+    typer.Option(
+        "--started-before",
+        help="Only nodes whose process is older, by its own uptime: 2026-11-01T00:00Z or 30d.",
+        metavar="TIME_OR_AGE",
+    ),
+]
+Tune = Annotated[
+    bool | None,
+    typer.Option("--tune/--no-tune", help="Tune hosts while nodes are down (--tune: not in this version)."),
+]
+Reboot = Annotated[
+    bool, typer.Option("--reboot", help="Reboot each node's machine instead of starting the service.")
+]
+PauseAfter = Annotated[
+    int | None,
+    typer.Option("--pause-after", help="A canary: pause after so many nodes; `resume` goes on.", metavar="N"),
+]
+DisablePredicate = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--disable-predicate",
+        help="Switch a safety rule off, wholly or for one subject; recorded in the journal (repeatable).",
+        metavar="NAME[=SUBJECT]",
+    ),
+]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="Why, for `history`; recorded in the journal.", metavar="TEXT")
+]
+Timeout = Annotated[
+    str | None, typer.Option("--timeout", help="Stand down, resumable, after so long: 6h.", metavar="AGE")
+]

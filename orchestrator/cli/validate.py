@@ -1,0 +1,121 @@
+"""`orchestrate validate`: everything that a run needs, checked; nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.begin import require_cluster
+from orchestrator.cli.hosts import host_settings
+from orchestrator.cli.surroundings import Surroundings, surroundings
+from orchestrator.cli.world import World
+from orchestrator.errors import ExitCode
+from orchestrator.hosts.check import Grade, check_hosts
+from orchestrator.hosts.connections import Connections
+from orchestrator.model.observation import Look
+from orchestrator.model.reading import Unknown
+from orchestrator.view.jsonlines import json_line
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("validate")(validate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was checked.
+
+    Attributes:
+        good: None when it could not be checked, because of another point.
+    """
+
+    subject: str
+    point: str
+    good: bool | None
+    message: str
+
+
+def validate(
+    cluster: opt.Cluster,
+    playbook: opt.Playbook = None,
+    reboot: Annotated[bool, typer.Option("--reboot", help="Check what --reboot needs, too.")] = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+) -> int:
+    """Check files, credentials, hosts, sudo and service. Changes nothing. Exits 3 if one is bad."""
+    around = surroundings(output)
+    file = around.cluster(cluster)
+    around.playbook(playbook or file.spec.playbook)
+    world = World(file, around)
+    bad = 0
+    try:
+        for check in _checks(world, reboot=reboot):
+            bad += check.good is False
+            _say(check, around)
+    finally:
+        world.close()
+    code = ExitCode.HELD if bad else ExitCode.DONE
+    if around.output is opt.Output.JSON:
+        summary = {
+            "event": "summary",
+            "outcome": "held" if bad else "done",
+            "exit_code": int(code),
+            "bad": bad,
+        }
+        around.out.write(json_line(summary, at=around.clock.now(), run=None) + "\n")
+    else:
+        around.out.write(f"{bad} of these must be put right before a restart\n" if bad else "all is well\n")
+    return int(code)
+
+
+def _checks(world: World, *, reboot: bool) -> Iterator[Check]:
+    yield Check(
+        subject="config", point="files", good=True, message=f"{world.file.path} and its playbook are sound"
+    )
+    read = world.cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
+    view = require_cluster(read.cluster, world.file.spec.name, str(world.file.path))
+    what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, master {view.master or 'none'}"
+    yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
+    parts = {"settings": read.settings, "health": read.health, "activity": read.activity, "disks": read.disks}
+    for point, part in parts.items():
+        good = not isinstance(part, Unknown)
+        yield Check(
+            subject="cluster",
+            point=point,
+            good=good,
+            message=part.reason if isinstance(part, Unknown) else "readable",
+        )
+    settings = host_settings(world.file, {n.name: n.address for n in view.nodes}, world.resolver)
+    connections = Connections()
+    try:
+        for node, found in check_hosts(
+            settings.values(), connections, reboot=reboot, redact=world.redact
+        ).items():
+            for one in found:
+                yield Check(
+                    subject=node,
+                    point=one.point.value,
+                    good=None if one.grade is Grade.NOT_CHECKED else one.grade is Grade.GOOD,
+                    message=one.message,
+                )
+    finally:
+        connections.close()
+
+
+def _say(check: Check, around: Surroundings) -> None:
+    if around.output is opt.Output.JSON:
+        line = {
+            "event": "check",
+            "subject": check.subject,
+            "point": check.point,
+            "good": check.good,
+            "message": check.message,
+        }
+        around.out.write(json_line(line, at=around.clock.now(), run=None) + "\n")
+    else:
+        mark = {True: "ok  ", False: "BAD ", None: "-   "}[check.good]
+        around.out.write(f"{mark} {check.subject:<12} {check.point:<12} {check.message}\n")

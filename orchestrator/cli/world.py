@@ -1,0 +1,73 @@
+"""The composition root: from a cluster file to the ports through which its cluster is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.cli.hosts import host_settings
+from orchestrator.cli.surroundings import Surroundings
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.secrets import SecretResolver
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.redact import Redactor
+from orchestrator.model.cluster import NodeName
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+
+
+class World:
+    """A cluster, reached.
+
+    Attributes:
+        file: its cluster file.
+        client: requests to it.
+        cluster: it as a port.
+        lease: the lease in it.
+        resolver: where secrets come from.
+        redact: takes secrets out of what is shown or journalled.
+    """
+
+    def __init__(self, file: ClusterFile, around: Surroundings) -> None:
+        self.file = file
+        self.resolver = SecretResolver(
+            environment=around.environment, folder=file.path.parent, home=around.home
+        )
+        access = _access(file, self.resolver)
+        self.redact = Redactor(tuple(secret for secret in (access.api_key, access.password) if secret))
+        self.client = ElasticsearchClient(access, clock=around.clock)
+        self.cluster = ElasticsearchCluster(self.client)
+        self.lease = ElasticsearchLease(self.client)
+        self._hosts: Hosts | None = None
+
+    def hosts(self, addresses: Mapping[NodeName, str]) -> Hosts:
+        """The hosts of these nodes; made once for the whole run, so that connections are kept."""
+        if self._hosts is None:
+            settings = host_settings(self.file, addresses, self.resolver)
+            self._hosts = Hosts(settings, redact=self.redact)
+        return self._hosts
+
+    def close(self) -> None:
+        """Give every connection back."""
+        if self._hosts is not None:
+            self._hosts.close()
+        self.cluster.close()
+
+
+def _access(file: ClusterFile, resolver: SecretResolver) -> Access:
+    file.check_files()
+    auth, tls = file.spec.auth, file.spec.tls
+    key = auth.api_key if auth else None
+    basic = auth.basic if auth else None
+    return Access(
+        endpoints=tuple(file.spec.endpoints),
+        api_key=resolver.resolve(key).reveal() if key else None,
+        username=basic.username if basic else None,
+        password=resolver.resolve(basic.password).reveal() if basic else None,
+        ca=str(file.local_path(tls.ca)) if tls.ca else None,
+        verify=tls.verify,
+        client_cert=str(file.local_path(tls.client_cert)) if tls.client_cert else None,
+        client_key=str(file.local_path(tls.client_key)) if tls.client_key else None,
+        fingerprint=tls.fingerprint,
+    )
