@@ -1,0 +1,166 @@
+"""What a restart costs: `make bench`.
+
+One cluster of six real nodes with the same data throughout, restarted whole, again and again: by a bare loop
+of the documented procedure with long polls (a), by the same loop with polls of 10 s (b), and by the program
+(c). Rounds go forth and back (a b c, c b a), so that none has the warmer machine. Figures, no assertions: a
+shared machine has no right or wrong here, and only figures of one run can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from orchestrator.lab.distributions import DISTRIBUTIONS
+from orchestrator.lab.layout import LabNode
+from orchestrator.lab.nodes import LabCluster
+from orchestrator.lab.seed import SeedIndex, seed
+from orchestrator.view.table import table
+from tests.benchmarks.procedure import Await, by_long_poll, by_polls, restart_all
+
+SIX: Final = tuple(LabNode(name=f"es{number}", zone="abc"[number % 3]) for number in range(1, 7))
+HEAP_MB: Final = 320
+POLL_SECONDS: Final = 10.0
+NAMES: Final = {
+    "a": "bare loop, long polls",
+    "b": f"bare loop, polls of {POLL_SECONDS:.0f} s",
+    "c": "orchestrate restart --strategy node",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lap:
+    """One restart of the whole cluster, by one of the three.
+
+    Attributes:
+        seconds: from the call to its end, the start of the interpreter included.
+        load: of the machine, one minute's average at the end.
+        cost: requests and bytes; of (c) also CPU seconds and memory.
+    """
+
+    way: str
+    seconds: float
+    load: float
+    cost: dict[str, float]
+
+
+def main() -> int:
+    options = _options()
+    folder = Path(options.keep) if options.keep else None
+    indices = [
+        SeedIndex(name=f"bench-{number:02}", shards=6, documents=400, document_bytes=2000)
+        for number in range(options.indices)
+    ]
+    with (
+        TemporaryDirectory(prefix="orchestrate-bench-") as temporary,
+        LabCluster.start(
+            version=options.version, nodes=SIX, name="bench", heap_mb=HEAP_MB, progress=_say
+        ) as lab,
+    ):
+        _say(f"seeding {len(indices)} indices, {sum(2 * index.shards for index in indices)} copies")
+        seed(lab.client, indices)
+        folder = folder or Path(temporary)
+        file = lab.write_cluster_file(folder / "bench.yml")
+        ways: dict[str, Callable[[int], Lap]] = {
+            "a": lambda _lap: _bare(lab, "a", by_long_poll),
+            "b": lambda _lap: _bare(lab, "b", by_polls(POLL_SECONDS)),
+            "c": lambda lap: _program(file, folder, lap),
+        }
+        _say("one whole restart that does not count: files and caches are warm after it")
+        restart_all(lab, by_long_poll)
+        laps = []
+        for lap, way in enumerate(options.order):
+            laps.append(ways[way](lap))
+            _say(f"{laps[-1]}")
+            lab.wait_ready(status="green")
+    sys.stdout.write("\n".join(report(laps, nodes=len(SIX), server=lab.distribution.name)) + "\n")
+    return 0
+
+
+def _options() -> Any:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--version", default=DISTRIBUTIONS[0].version)
+    parser.add_argument("--order", default="abccba", help="laps, in order, by letter")
+    parser.add_argument("--indices", type=int, default=20, help="of six shards and one replica each")
+    parser.add_argument("--keep", help="a folder for the program's state and output")
+    return parser.parse_args()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"bench: {line}\n")
+
+
+def _bare(lab: LabCluster, way: str, wait: Await) -> Lap:
+    began = time.monotonic()
+    wires = restart_all(lab, wait)
+    seconds = time.monotonic() - began
+    keys = ("requests", "bytes_sent", "bytes_received")
+    cost = {key: float(sum(getattr(wire, key) for wire in wires)) for key in keys}
+    return Lap(way=way, seconds=seconds, load=os.getloadavg()[0], cost=cost)
+
+
+def _program(file: Path, folder: Path, lap: int) -> Lap:
+    result = folder / f"result-{lap}.json"
+    command = [sys.executable, "-m", "tests.benchmarks.program", str(file)]
+    began = time.monotonic()
+    with (folder / f"output-{lap}.txt").open("wb") as output:
+        subprocess.run(  # noqa: S603  (the program under test)
+            [*command, str(folder / f"state-{lap}.db"), str(result)], check=True, stdout=output
+        )
+    seconds = time.monotonic() - began
+    cost = json.loads(result.read_text(encoding="utf-8"))
+    return Lap(way="c", seconds=seconds, load=os.getloadavg()[0], cost=cost)
+
+
+def report(laps: Sequence[Lap], *, nodes: int, server: str) -> list[str]:
+    """The figures as a table, and what they come to."""
+    ways = sorted({lap.way for lap in laps})
+    by_way = {way: [lap for lap in laps if lap.way == way] for way in ways}
+    reference = mean(lap.seconds for lap in by_way[ways[0]])
+    rows = []
+    for way in ways:
+        own = by_way[way]
+        seconds = mean(lap.seconds for lap in own)
+        rows.append(
+            (
+                f"({way}) {NAMES[way]}",
+                " ".join(f"{lap.seconds:.1f}" for lap in own),
+                f"{seconds / nodes:.1f}",
+                f"{seconds / reference:.3f}",
+                f"{_mean(own, 'requests') / nodes:.0f}",
+                f"{_mean(own, 'bytes_sent') / nodes / 1024:.1f}",
+                f"{_mean(own, 'bytes_received') / nodes / 1024:.1f}",
+                " ".join(f"{lap.load:.1f}" for lap in own),
+            )
+        )
+    heads = ("WAY", "SECONDS", "A NODE", f"OF ({ways[0]})", "REQUESTS", "KB SENT", "KB READ", "LOAD")
+    lines = [f"{nodes} nodes of {server}; requests and bytes are those of one node's restart", ""]
+    lines += table(heads, rows)
+    if "c" in by_way:
+        own = by_way["c"]
+        lines += [
+            "",
+            (
+                f"the program itself: {_mean(own, 'cpu_seconds'):.2f} s of CPU and "
+                f"{max(lap.cost['peak_mb'] for lap in own):.0f} MB at the most, for the whole run"
+            ),
+        ]
+    return lines
+
+
+def _mean(laps: Sequence[Lap], key: str) -> float:
+    return mean(lap.cost[key] for lap in laps)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""Every bad input of the contract, as cases: how it comes about, what is said, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Final
+
+from tests.cli.stage import Act, Case, Stage
+from tests.integration.sshd import make_key
+
+_OLD_NODE: Final = {
+    "cluster_name": "lab",
+    "nodes": {"n1": {"name": "es1", "version": "7.17.28", "build_type": "zip"}},
+}
+_NOWHERE: Final = "no-such-host.invalid"
+CASES: Final[list[Case]] = []
+
+
+def case(what: str, *, code: int, says: tuple[str, ...]):  # type: ignore[no-untyped-def]  # noqa: ANN201  (a decorator)
+    def add(act: Act) -> Act:
+        CASES.append(Case(what=what, act=act, code=code, says=says))
+        return act
+
+    return add
+
+
+def restart(file: str, *more: str) -> tuple[str, ...]:
+    return ("restart", "--cluster", file, "--yes", *more)
+
+
+@case("a YAML error", code=2, says=("{folder}/prod.yml:2: is not valid YAML",))
+def _yaml(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.text("prod.yml", "kind: elasticsearch\nname: 'lab\n"))
+
+
+@case("an unknown key", code=2, says=("prod.yml:", "hosts.conect: unknown key; did you mean `connect`?"))
+def _unknown_key(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(hosts={**stage.document["hosts"], "conect": "ssh"}))
+
+
+@case("a wrong type", code=2, says=("prod.yml:", "expect.nodes: must be a whole number"))
+def _wrong_type(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(expect={"nodes": "three"}))
+
+
+@case("a wrong type, in a playbook", code=2, says=("book.yml:2: flush: must be true or false",))
+def _wrong_type_in_playbook(stage: Stage) -> tuple[str, ...]:
+    book = stage.text("book.yml", "kind: elasticsearch\nflush: sometimes\n")
+    return restart(stage.file(), "--playbook", book)
+
+
+@case("a missing secret", code=2, says=("prod.yml:", "auth.api_key:", "NOT_SET_ANYWHERE", "is not set"))
+def _missing_secret(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(auth={"api_key": "env:NOT_SET_ANYWHERE"}))
+
+
+@case("a missing secret, in a file", code=2, says=("auth.basic.password:", "/nowhere/secret"))
+def _missing_secret_file(stage: Stage) -> tuple[str, ...]:
+    basic = {"username": "ops", "password": "file:/nowhere/secret"}
+    return restart(stage.file(auth={"basic": basic}))
+
+
+@case(
+    "a literal secret",
+    code=2,
+    says=(
+        "prod.yml:",
+        "auth.api_key: a secret is never written here",
+    ),
+)
+def _literal_secret(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(auth={"api_key": "aHVudGVyMjpodW50ZXIy"}))
+
+
+@case("an endpoint's host that does not resolve", code=2, says=("prod.yml", f"{_NOWHERE}:9200", "resolve"))
+def _endpoint_without_name(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(endpoints=[f"http://{_NOWHERE}:9200"]))
+
+
+@case("a node's host that does not resolve", code=3, says=("selected_hosts_ready: host of es", _NOWHERE))
+def _host_without_name(stage: Stage) -> tuple[str, ...]:
+    hosts = {"connect": "ssh", "overrides": {"es*": {"address": _NOWHERE}}}
+    return restart(stage.file(hosts=stage.document["hosts"] | hosts))
+
+
+@case(
+    "an unknown host key",
+    code=3,
+    says=("selected_hosts_ready: host of es", "the host key of", "is in none of", "ssh-keyscan"),
+)
+def _unknown_key_of_host(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(hosts=stage.hosts_over(stage.sshd(), known="")))
+
+
+@case("an unknown host key, validated", code=3, says=("the host key of", "is in none of", "ssh-keyscan"))
+def _unknown_key_validated(stage: Stage) -> tuple[str, ...]:
+    return ("validate", "--cluster", stage.file(hosts=stage.hosts_over(stage.sshd(), known="")))
+
+
+@case("a changed host key", code=3, says=("selected_hosts_ready: host of es", "known_hosts:1"))
+def _changed_key_of_host(stage: Stage) -> tuple[str, ...]:
+    server = stage.sshd()
+    kind, key = make_key(stage.folder / "other").with_suffix(".pub").read_text().split()[:2]
+    known = f"[127.0.0.1]:{server.port} {kind} {key}\n"
+    return restart(stage.file(hosts=stage.hosts_over(server, known=known)))
+
+
+@case(
+    "sudo refused",
+    code=3,
+    says=("selected_hosts_ready: host of es", "sudo does not let", "a password is required", "sudoers"),
+)
+def _sudo_refused(stage: Stage) -> tuple[str, ...]:
+    folder = stage.folder / "bin"
+    folder.mkdir()
+    refusing = folder / "sudo"
+    refusing.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    server = stage.sshd(f"SetEnv PATH={folder}:/usr/local/bin:/usr/bin:/bin")
+    return restart(stage.file(hosts=stage.hosts_over(server, known=server.known(), sudo=True)))
+
+
+@case(
+    "a wrong cluster name",
+    code=2,
+    says=("prod.yml: the cluster at these endpoints calls itself 'lab'", "'prod'", "correct `name`"),
+)
+def _wrong_name(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(name="prod"))
+
+
+@case(
+    "an endpoint that is not the product",
+    code=2,
+    says=("http://127.0.0.1:", "neither Elasticsearch nor OpenSearch"),
+)
+def _another_product(stage: Stage) -> tuple[str, ...]:
+    url = stage.serve(b"<html>It works!</html>", content_type="text/html")
+    return restart(stage.file(endpoints=[url]))
+
+
+@case(
+    "an endpoint that is not the product, in JSON",
+    code=2,
+    says=("http://127.0.0.1:", "neither Elasticsearch nor OpenSearch"),
+)
+def _another_product_in_json(stage: Stage) -> tuple[str, ...]:
+    url = stage.serve(b'{"couchdb": "Welcome"}', content_type="application/json")
+    return restart(stage.file(endpoints=[url]))
+
+
+@case("a version not supported", code=2, says=("Elasticsearch 7.17.28", "not in this version"))
+def _old_version(stage: Stage) -> tuple[str, ...]:
+    url = stage.serve(
+        json.dumps(_OLD_NODE).encode(), content_type="application/json", x_elastic_product="Elasticsearch"
+    )
+    return restart(stage.file(endpoints=[url]))
+
+
+@case("an empty selection", code=2, says=("the selection leaves no node", "es1, es2, es3"))
+def _empty_selection(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(), "--started-before", "900d")
+
+
+@case("an empty selection, by zone", code=2, says=("no node", "zone", "a, b, c"))
+def _empty_zone(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(), "--zone", "z")
+
+
+@case("a node name that matches nothing", code=2, says=("no node is called es9", "es1, es2, es3"))
+def _no_such_node(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(), "--only", "es1", "--only", "es9")
+
+
+@case(
+    "a plan for another cluster", code=7, says=("the saved plan does not fit lab", "es7", "make a new plan")
+)
+def _other_plan(stage: Stage) -> tuple[str, ...]:
+    """As made for a cluster that has another member."""
+    saved = stage.folder / "plan.json"
+    stage.console.run("plan", "--cluster", stage.file(), "--out", str(saved))
+    plan = json.loads(saved.read_text().replace('"es3"', '"es7"'))
+    plan["fingerprint"] = "sha256:" + 64 * "0"
+    saved.write_text(json.dumps(plan))
+    return ("apply", str(saved), "--yes")
+
+
+@case("a plan that is none", code=2, says=("plan.json: is no saved plan",))
+def _no_plan(stage: Stage) -> tuple[str, ...]:
+    return ("apply", stage.text("plan.json", "{}"), "--yes")
+
+
+@case("a corrupt state file", code=2, says=("state.db", "move it away"))
+def _corrupt_state(stage: Stage) -> tuple[str, ...]:
+    stage.console.state.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
+    return restart(stage.file())
+
+
+@case("a state file that is none", code=2, says=("state.db", "no SQLite database", "--state"))
+def _no_state(stage: Stage) -> tuple[str, ...]:
+    stage.console.state.write_bytes(b"once upon a time there was a journal\n" * 100)
+    return restart(stage.file())
+
+
+@case("a state file of a later version", code=2, says=("state.db", "version"))
+def _future_state(stage: Stage) -> tuple[str, ...]:
+    stage.console.run("resume", "--yes")  # makes it
+    with sqlite3.connect(stage.console.state) as state:
+        state.execute("update meta set schema = 999")
+    return restart(stage.file())
+
+
+@case("a full disk under the state file", code=2, says=("state.db", "no space is left on its disk"))
+def _full_disk(stage: Stage) -> tuple[str, ...]:
+    """A file system of its own, of 16 KiB, that nobody but the program sees."""
+    folder = stage.folder / "small"
+    folder.mkdir()
+    script = (
+        f"mount -t tmpfs -o size=16k none {folder} && head -c 100000 /dev/zero > {folder}/fill 2> /dev/null; "
+        f'[ -s {folder}/fill ] && exec "$@"'
+    )
+    stage.before = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    return restart(stage.file(), "--state", f"sqlite:///{folder}/state.db")

@@ -1,0 +1,251 @@
+"""Every command as a user meets it: help, wrong words, no terminal, JSON, a reader that has gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+import typer.main
+
+from orchestrator.cli.later import COMMANDS as LATER
+from orchestrator.cli.main import app, run
+from tests.cli.console import SCRIPT, Console
+
+COMMANDS = (
+    "restart",
+    "plan",
+    "apply",
+    "resume",
+    "restore",
+    "pause",
+    "stop",
+    "status",
+    "history",
+    "validate",
+    "demo",
+)
+CLUSTER = "kind: elasticsearch\nname: prod\nendpoints: ['http://127.0.0.1:1']\n"
+
+
+def test_the_commands_are_those_of_the_contract() -> None:
+    group = typer.main.get_command(app)
+    assert set(group.commands) == {*COMMANDS, *LATER}  # type: ignore[attr-defined]  # a group has commands
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"Usage: orchestrate {command} ")
+    assert said.err == ""
+
+
+def test_the_script_alone_shows_what_there_is(console: Console) -> None:
+    said = console.run()
+    assert (said.code, said.err) == (0, "")
+    for command in COMMANDS:
+        assert f"\n  {command} " in said.out
+    for command in LATER:
+        assert command not in said.out
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in {"apply", "demo"}])
+def test_every_command_that_names_a_cluster_takes_one(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "--help"]) == 0
+    assert "--cluster" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["restart", "apply", "resume", "restore", "pause", "stop"])
+def test_every_command_that_changes_something_takes_yes(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "--help"]) == 0
+    assert "--yes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("bogus", "No such command 'bogus'; see `orchestrate --help`"),
+        (
+            "restrt",
+            (
+                "No such command 'restrt'. Did you mean 'restart', 'restore', 'report'?"
+                "; see `orchestrate --help`"
+            ),
+        ),
+        ("restart", "Missing option '--cluster'; see `orchestrate restart --help`"),
+        ("restart --cluster", "Option '--cluster' requires an argument; see `orchestrate --help`"),
+        ("restart --cluster x --bogus", "No such option: --bogus; see `orchestrate restart --help`"),
+        (
+            "restart --cluster x y",
+            "Got unexpected extra argument(s) (y); see `orchestrate restart --help`",
+        ),
+        (
+            "plan --cluster x --output xml",
+            "Invalid value for '--output': 'xml' is not one of 'text', 'json'; see `orchestrate plan --help`",
+        ),
+        (
+            "plan --cluster x --pause-after two",
+            "Invalid value for '--pause-after': a whole number is needed; see `orchestrate plan --help`",
+        ),
+        ("apply", "Missing argument 'PLAN.JSON'; see `orchestrate apply --help`"),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_one_line(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"orchestrate: {message}\n"
+
+
+@pytest.mark.parametrize("command", LATER)
+@pytest.mark.parametrize("arguments", ["", "--help", "--cluster prod --index 'x-*'", "check --cluster prod"])
+def test_commands_of_a_later_version_are_refused_as_such(
+    command: str, arguments: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, *arguments.split()]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"orchestrate: {command}: not in this version\n")
+
+
+def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[str, str]:
+    cluster, book = console.folder / "prod.yml", console.folder / "book.yml"
+    cluster.write_text(CLUSTER)
+    book.write_text(playbook)
+    return str(cluster), str(book)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("gates: []", "book.yml:2: gates: not in this version"),
+        ("notify: []", "book.yml:2: notify: not in this version"),
+        ("tune: elasticsearch", "book.yml:2: tune: not in this version"),
+        ("force_merge: {max_segments: 5}", "book.yml:2: force_merge: not in this version"),
+        ("strategy: zone", "book.yml:2: strategy: zone: not in this version"),
+        ("strategy: shard-safe", "book.yml:2: strategy: shard-safe: not in this version"),
+        ("overlap_recovery: true", "book.yml:2: overlap_recovery: true: not in this version"),
+    ],
+)
+def test_keys_of_a_later_version_are_refused_as_such(
+    console: Console, capsys: pytest.CaptureFixture[str], keys: str, message: str
+) -> None:
+    cluster, book = _files(console, f"kind: elasticsearch\n{keys}\n")
+    assert run(["plan", "--cluster", cluster, "--playbook", book]) == 2
+    assert capsys.readouterr().err == f"orchestrate: {console.folder}/{message}\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--strategy zone", "--strategy zone: not in this version"),
+        ("--strategy shard-safe", "--strategy shard-safe: not in this version"),
+        ("--tune", "--tune: not in this version"),
+        ("--strategy nod", "--strategy nod: unknown; did you mean `node`?"),
+        (
+            "--max-unavailable 0",
+            "--max-unavailable 0: must be a whole number of at least 1, or a percentage such as 10%",
+        ),
+        (
+            "--disable-predicate nonsense_rule",
+            "--disable-predicate nonsense_rule: there is no such predicate; known: observation_is_fresh, ",
+        ),
+        (
+            "--disable-predicate lease_is_held",
+            "--disable-predicate lease_is_held: this one cannot be switched off",
+        ),
+        ("--pause-after 0", "--pause-after 0: must be at least 1"),
+        ("--timeout 10", "--timeout 10: must be a duration with its unit, such as 90s, 10m, 8h or 30d"),
+        ("--only es1 --exclude es1", "--only es1 and --exclude es1 contradict each other"),
+        ("--only es1 --only es1 --exclude *", "--exclude '*': leaves no node to restart"),
+    ],
+)
+def test_wrong_flags_are_told_before_the_cluster_is_asked(
+    console: Console, capsys: pytest.CaptureFixture[str], flags: str, message: str
+) -> None:
+    """Nothing listens at the endpoint: a message about the flag shows that it was looked at first."""
+    cluster, book = _files(console)
+    assert run(["plan", "--cluster", cluster, "--playbook", book, *flags.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"orchestrate: {message}")
+
+
+def test_the_pages_help_tells_the_strategy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["restart", "--help"]) == 0
+    assert "node" in re.search(r"--strategy.*", capsys.readouterr().out)[0]  # type: ignore[index]  # or it fails
+
+
+@pytest.mark.parametrize("line", ["restart --cluster {cluster}", "resume", "apply {plan}"])
+def test_without_a_terminal_and_without_yes_nothing_is_asked(console: Console, line: str) -> None:
+    cluster, _ = _files(console)
+    plan = console.folder / "plan.json"
+    plan.write_text("{}")
+    said = console.run(*line.format(cluster=cluster, plan=plan).split())
+    assert said.code == 2
+    assert said.message == "there is no terminal to ask on: look at `--dry-run`, then add --yes\n".rstrip()
+    assert not console.state.exists()
+
+
+@pytest.mark.parametrize("line", ["bogus", "plan --cluster nope", "report r1", "status"])
+def test_json_ends_with_the_summary_of_a_refusal(console: Console, line: str) -> None:
+    said = console.run(*line.split(), "--output", "json")
+    assert said.code == 2
+    assert [each["event"] for each in said.lines] == ["summary"]
+    summary = said.lines[-1]
+    assert (summary["outcome"], summary["exit_code"], summary["run"]) == ("refused", 2, None)
+    assert summary["message"] == said.message
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", summary["ts"])
+
+
+def test_no_colour_where_none_is_wanted(console: Console) -> None:
+    coloured = Console(home=console.home, folder=console.folder, environment={"NO_COLOR": "1"})
+    for said in (coloured.run("--help"), coloured.run("plan", "--cluster", "nope"), console.run("--help")):
+        assert "\x1b" not in said.out + said.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_given_to_the_shells(console: Console, shell: str) -> None:
+    """Asked as a shell's start-up file asks: `--show-completion` goes by the process that it is run from."""
+    asked = {"_ORCHESTRATE_COMPLETE": f"source_{shell}"}
+    said = Console(home=console.home, folder=console.folder, environment=asked).run()
+    assert said.code == 0, said.err
+    assert "_ORCHESTRATE_COMPLETE" in said.out
+
+
+def test_completion_completes(console: Console) -> None:
+    words = {"_ORCHESTRATE_COMPLETE": "complete_bash", "COMP_WORDS": "orchestrate res", "COMP_CWORD": "1"}
+    said = Console(home=console.home, folder=console.folder, environment=words).run()
+    assert said.out.split() == ["restart", "resume", "restore"], said.err
+
+
+@pytest.mark.parametrize("line", ["--help", "restart --help", "history --output json"])
+def test_a_reader_that_has_gone_is_no_error(console: Console, line: str) -> None:
+    """As `orchestrate … | head -0` does."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(  # noqa: S603  (the program under test)
+            [str(SCRIPT), *line.split()],
+            check=False,
+            env={**console.variables(), "ORCHESTRATE_STATE": ""},
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode in {0, 1, 141}  # typer itself ends its help with 1 then
+
+
+def test_json_lines_hold_one_object_each(console: Console) -> None:
+    said = console.run("history", "--output", "json", "--state", f"sqlite:///{console.home}/none.db")
+    assert said.code == 2
+    assert [json.loads(line)["event"] for line in said.out.splitlines()] == ["summary"]

@@ -1,0 +1,1 @@
+"""Fakes of ports that several suites share."""

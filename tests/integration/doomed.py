@@ -1,0 +1,139 @@
+"""The program, as a process that dies by its own SIGKILL at a chosen seam; run by `killing.py`.
+
+It is the program's own composition with a journal and an executor that know when to die: nothing in the
+package knows of it. What it is told stands in one variable, as JSON:
+
+- `seam`: `before:N` (events inserted, their transaction not committed), `after:N` (committed, not acted on),
+  `acted:N` (done, the outcome not recorded); N counts appends or performs of this process. `any:N` is the
+  N-th seam of whatever kind. Absent: it lives.
+- `at`: it dies after the commit of events of which one contains this text.
+- `trace`: a file that gets one line for each seam as it is passed, so that it is known where a run died.
+- `foreign`: the process gives itself an identity of another machine, so that nobody can prove it dead.
+- `expiry`: seconds after which a lease that shows no sign of life may be taken over, for whoever watches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+from orchestrator.cli import holding
+from orchestrator.cli.main import run
+from orchestrator.model.action import Action
+from orchestrator.model.event import ActionConfirmed, ActionFailed, Event, Record
+from orchestrator.runtime import loop, store
+from orchestrator.runtime.executor import Executor
+from orchestrator.runtime.identity import ProcessIdentity
+from orchestrator.runtime.journal import SqlJournal
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.taking import Terms
+
+VARIABLE = "ORCHESTRATE_TEST_DOOM"
+ELSEWHERE = ProcessIdentity(boot="another-machine", namespace="1", pid=4711, started=1)
+
+
+class Fate:
+    """Counts the seams that this process passes, and ends it at the chosen one."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        kind, _, number = told.get("seam", "").partition(":")
+        self._kind, self._number = kind, int(number or 0)
+        self._at = told.get("at")
+        self._trace = Path(told.get("trace", os.devnull))
+        self._passed = {"append": 0, "perform": 0, "any": 0}
+
+    def begins(self, what: str) -> int:
+        """Count one more append or perform."""
+        self._passed[what] += 1
+        return self._passed[what]
+
+    def passes(self, kind: str, number: int, detail: Sequence[str]) -> None:
+        """Write the seam down; die if it is the one."""
+        with self._trace.open("a", encoding="utf-8") as trace:
+            trace.write(json.dumps([f"{kind}:{number}", list(detail)]) + "\n")
+        chosen = (self._kind, self._number) in ((kind, number), ("any", self.begins("any")))
+        told = self._at is not None and kind == "after" and any(self._at in each for each in detail)
+        if chosen or told:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DoomedJournal(SqlJournal):
+    """A journal whose process may die before or after a commit."""
+
+    def __init__(self, engine: Engine, run: str, *, after: int | None = None) -> None:
+        super().__init__(engine, run, after=after)
+        self._under_way: tuple[int, list[str]] | None = None
+        event.listen(engine, "commit", self._committing)
+
+    def append(self, events: Sequence[Event], at: float) -> Sequence[Record]:
+        names = [_told(each) for each in events]
+        number = FATE.begins("append")
+        self._under_way = (number, names)
+        records = super().append(events, at)
+        self._under_way = None
+        FATE.passes("after", number, names)
+        return records
+
+    def _summarise(self, connection: Any, record: Record) -> None:
+        super()._summarise(connection, record)
+        connection.info["journal"] = True
+
+    def _committing(self, connection: Any) -> None:
+        """Before the database's commit; the lease's heartbeat commits on connections of its own."""
+        if connection.info.pop("journal", False) and self._under_way is not None:
+            FATE.passes("before", *self._under_way)
+
+
+class DoomedExecutor(Executor):
+    """An executor whose process may die with everything done and nothing told."""
+
+    def perform(self, actions: Sequence[Action]) -> tuple[ActionConfirmed | ActionFailed, ...]:
+        number = FATE.begins("perform")
+        done = super().perform(actions)
+        FATE.passes("acted", number, [type(action).__name__ for action in actions])
+        return done
+
+
+def _told(each: Event) -> str:
+    what = getattr(each, "to", None) or getattr(each, "key", None)
+    action = getattr(each, "action", None)
+    what = what or (type(action).__name__ if action is not None else "")
+    return f"{each.event} {getattr(each, 'node', None) or ''} {what}".strip()
+
+
+TOLD: dict[str, Any] = json.loads(os.environ.get(VARIABLE, "{}"))
+FATE = Fate(TOLD)
+
+
+def compose() -> None:
+    """Put the doomed parts where the program composes itself."""
+    _put(store, SqlJournal=DoomedJournal)
+    _put(loop, Executor=DoomedExecutor)
+    if "expiry" in TOLD:
+        end = float(TOLD["expiry"])
+        terms = Terms(heartbeat=end / 6, retry=end / 12, lost_after=end * 2 / 3, expiry=end, poll=0.2)
+        _put(holding, Lease=partial(Lease, terms=terms))
+    if TOLD.get("foreign"):
+        _put(holding, current_process=lambda: ELSEWHERE)
+
+
+def _put(module: ModuleType, **parts: object) -> None:
+    for name, part in parts.items():
+        if not hasattr(module, name):
+            raise AttributeError(f"{module.__name__} is not composed of a {name}")
+        setattr(module, name, part)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as from a terminal, also when the tests run under nohup
+    compose()
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,28 @@
+"""Bastions for tests: `bastion_of(lab)`; none of their processes outlives its test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.lab.nodes import LabCluster
+from tests.integration.killing import Bastion
+
+BastionOf = Callable[..., Bastion]
+
+
+@pytest.fixture
+def bastion_of(tmp_path: Path) -> Iterator[BastionOf]:
+    """Makes a bastion: `bastion_of(lab, "name", expiry=…, foreign=…)`; its processes end with the test."""
+    made: list[Bastion] = []
+
+    def make(lab: LabCluster, name: str = "bastion", **fields: Any) -> Bastion:
+        made.append(Bastion(folder=tmp_path / name, lab=lab, **fields))
+        return made[-1]
+
+    yield make
+    for bastion in made:
+        bastion.close()

@@ -1,0 +1,98 @@
+"""Clusters on real hosts (systemd and sshd in containers) for tests: `host_cluster("9.1.0")`.
+
+Registered by the conftest at the root.
+cluster is kept for the session and brought back to a fresh state for each test that asks for it; asking for
+another flavour or number of hosts ends the one that runs. Without a Docker engine these tests fail; with
+SKIP_REAL=1 they are skipped, and the summary says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from orchestrator.lab.distributions import Progress
+from orchestrator.lab.errors import LabError
+from tests.integration.hostlab import docker
+from tests.integration.hostlab.flavours import find_flavour
+from tests.integration.hostlab.hosts import HostCluster
+from tests.integration.hostlab.running import running
+
+_USUAL = "9.1.0"
+HostClusterFactory = Callable[..., HostCluster]
+
+
+class _Keeper:
+    """Holds at most one cluster: the machine has little memory, and addresses are fixed."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._stack = contextlib.ExitStack()
+        self._wanted: tuple[str, int] | None = None
+        self._cluster: HostCluster | None = None
+
+    def get(self, flavour: str, *, nodes: int = 3) -> HostCluster:
+        """The cluster, running and fresh."""
+        if docker.unwanted():
+            pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
+        if self._cluster is not None and self._wanted == (flavour, nodes):
+            try:
+                self._cluster.reset()
+            except LabError as error:  # whatever the last test did to it: start from nothing
+                self._progress(f"cannot be brought back, starting afresh: {error}")
+            else:
+                return self._cluster
+        self.close()
+        self._cluster = self._stack.enter_context(
+            running(find_flavour(flavour), nodes=nodes, progress=self._progress)
+        )
+        self._wanted = (flavour, nodes)
+        return self._cluster
+
+    def close(self) -> None:
+        """Take it down."""
+        self._cluster = None
+        self._stack.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring tests of one flavour together: a change of cluster costs a minute. Others keep their places."""
+    places = [place for place, item in enumerate(items) if item.get_closest_marker("docker")]
+    ordered = sorted((items[place] for place in places), key=_flavour)
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def _flavour(item: pytest.Item) -> str:
+    """The parameter of that name; tests without it use the usual flavour."""
+    callspec = getattr(item, "callspec", None)
+    return str(callspec.params.get("flavour", _USUAL) if callspec else _USUAL)
+
+
+@pytest.fixture(scope="session")
+def _host_clusters(request: pytest.FixtureRequest) -> Iterator[_Keeper]:
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    terminal = request.config.pluginmanager.getplugin("terminalreporter")
+
+    def say(line: str) -> None:
+        """Minutes without a word look like a hang, so this goes past the capture of output."""
+        disabled = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
+        with disabled:
+            if terminal is not None:
+                terminal.write_line(f"lab: {line}")
+
+    keeper = _Keeper(say)
+    # A run that is told to end takes its containers down, as one that is interrupted does.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield keeper
+    keeper.close()
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def host_cluster(_host_clusters: _Keeper) -> HostClusterFactory:
+    """Gives a running, fresh cluster: `host_cluster(flavour, nodes=3)`; see `hostlab.flavours`."""
+    return _host_clusters.get

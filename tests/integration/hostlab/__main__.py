@@ -1,0 +1,50 @@
+"""The lab by hand: `build [FLAVOUR...]`, and `up FLAVOUR [NODES]` until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from orchestrator.lab.errors import LabError
+from tests.integration.hostlab.docker import require_engine
+from tests.integration.hostlab.flavours import FLAVOURS, find_flavour
+from tests.integration.hostlab.images import build
+from tests.integration.hostlab.running import running
+
+
+def say(line: str) -> None:
+    """Tell how far it is."""
+    print(f"lab: {line}", flush=True)  # noqa: T201  (a command's output)
+
+
+def main(words: list[str]) -> int:
+    """Do what the words say; the exit code."""
+    match words:
+        case ["build", *names]:
+            require_engine()
+            for flavour in [find_flavour(name) for name in names] or FLAVOURS:
+                say(f"{flavour.name} is {build(flavour, progress=say)}")
+        case ["up", name, *rest]:
+            with running(find_flavour(name), nodes=int(rest[0]) if rest else 3, progress=say) as cluster:
+                say(f"endpoints {' '.join(cluster.endpoints)}")
+                say(f"ca {cluster.ca}; ssh -i {cluster.identity} -o UserKnownHostsFile={cluster.known_hosts}")
+                for access in (cluster.admin, cluster.orchestrator):
+                    say(f"user {access.user} {access.password}")
+                say("Ctrl-C takes it down")
+                signal.pause()
+        case _:
+            say("build [FLAVOUR...] | up FLAVOUR [NODES]")
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT is ignored in a background job unless asked for
+        signal.signal(number, signal.default_int_handler)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except LabError as error:
+        say(str(error))
+        sys.exit(2)

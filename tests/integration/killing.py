@@ -1,0 +1,301 @@
+"""Runs that are killed: bastions with the program as processes, and looks at the truth past the program.
+
+Every oracle here asks the nodes themselves: how often a process of a node was started (its own log), which
+life it is in (its JVM), what the settings are (the lab's own client). Nothing is read from a journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from orchestrator.lab.nodes import LabCluster
+from orchestrator.lab.seed import SeedIndex, seed
+from tests.integration.doomed import VARIABLE
+
+CHILD = Path(__file__).with_name("doomed.py")
+RUN_SECONDS = 300.0
+QUICKEST = "opensearch-2.19.0"
+
+FOUND: Mapping[str, Mapping[str, str]] = {
+    "persistent": {
+        "cluster.routing.allocation.enable": "all",
+        "indices.recovery.max_bytes_per_sec": "61mb",
+        "cluster.routing.allocation.node_concurrent_recoveries": "3",
+    },
+    "transient": {
+        "cluster.routing.allocation.node_concurrent_recoveries": "5",
+        "cluster.routing.allocation.node_initial_primaries_recoveries": "2",
+    },
+}
+"""What the operator had set before: some transient, some persistent, some both, `enable` in so many words."""
+
+DATA = (
+    SeedIndex(name="posts", shards=3, documents=300),
+    SeedIndex(name="people", shards=1, replicas=2, documents=100),
+)
+"""A primary or a copy on every node; small, because what is tested is not the recovery of bytes."""
+
+PLAYBOOK: Mapping[str, Any] = {
+    "kind": "elasticsearch",
+    "settle": {"consecutive": 2},
+    "deadlines": {
+        "stop": "1m",
+        "start": "2m",
+        "rejoin": "2m",
+        "recover": "3m",
+        "withheld": "4m",
+        "hold": "1m",
+    },
+}
+"""As shipped, but for limits that make a test that hangs end."""
+
+
+class When(Enum):
+    """On which side of a durable step the process dies."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    ACTED = "acted"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seam:
+    """Where a process dies: at the `number`-th append (`ACTED`: perform, `ANY`: seam) of that process."""
+
+    when: When
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.when.value}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """A cluster as it is.
+
+    Attributes:
+        starts: processes that each node has been since its folder was made, by its own log.
+        lives: JVM start time and process id of each node that is in the cluster.
+        settings: flat, level by level.
+        leases: lease records that stand in the cluster.
+    """
+
+    starts: Mapping[str, int]
+    lives: Mapping[str, tuple[int, int]]
+    settings: Mapping[str, Mapping[str, Any]]
+    leases: tuple[str, ...]
+
+
+def truth(lab: LabCluster) -> Truth:
+    """Look at everything that a run must leave as it was or change once."""
+    client = lab.client
+    try:
+        nodes = client.ask("GET", "/_nodes/jvm,process")["nodes"].values()
+        settings = client.ask("GET", "/_cluster/settings?flat_settings=true")
+        templates = client.ask("GET", "/_index_template/orchestrate-*", accept=(404,))
+    finally:
+        client.close()
+    return Truth(
+        starts={node.name: _starts(lab, node.name) for node in lab.nodes},
+        lives={node["name"]: (node["jvm"]["start_time_in_millis"], node["process"]["id"]) for node in nodes},
+        settings={level: settings[level] for level in ("persistent", "transient")},
+        leases=tuple(sorted(found["name"] for found in templates.get("index_templates", ()))),
+    )
+
+
+def _starts(lab: LabCluster, node: str) -> int:
+    """Each process of a node names itself once in its log, early in its life."""
+    log = (lab.directory / node / "console.log").read_text(encoding="utf-8", errors="replace")
+    return log.count(f"[{node}] node name [{node}]")
+
+
+def prepare(lab: LabCluster) -> Truth:
+    """Data and settings as an operator has them; the truth before anything is done."""
+    client = lab.client
+    try:
+        seed(client, DATA)
+        client.ask("PUT", "/_cluster/settings", FOUND)
+    finally:
+        client.close()
+    return truth(lab)
+
+
+def assert_restarted_once(
+    lab: LabCluster, before: Truth, where: str = "", *, nodes: Sequence[str] | None = None
+) -> None:
+    """The end of an undisturbed run: each of these nodes in another life, by one start; all else the same."""
+    lab.wait_ready(status="green", seconds=60)
+    after = truth(lab)
+    wanted = {name: int(nodes is None or name in nodes) for name in before.starts}
+    assert {name: after.starts[name] - before.starts[name] for name in wanted} == wanted, where
+    assert set(after.lives) == set(before.lives), where
+    for name, times in wanted.items():
+        assert (after.lives[name] != before.lives[name]) == bool(times), f"{where}: {name}"
+    assert after.settings == before.settings, where
+    assert after.leases == (), where
+
+
+def assert_put_back(lab: LabCluster, before: Truth, where: str = "") -> None:
+    """The end of a restore or a stand-down: settings as found, every node up, none restarted twice."""
+    after = truth(lab)
+    assert after.settings == before.settings, where
+    assert set(after.lives) == set(before.lives), where
+    for name in before.starts:
+        born_again = after.lives[name] != before.lives[name]
+        assert after.starts[name] - before.starts[name] == int(born_again), f"{where}: {name}"
+    assert after.leases == (), where
+
+
+@dataclass(slots=True, kw_only=True)
+class Bastion:
+    """A machine with the program, a cluster file and a state file of its own.
+
+    Attributes:
+        folder: the bastion's own.
+        lab: the cluster.
+        expiry: seconds after which a silent lease may be taken over; None leaves the program's own 90.
+        hooks: of its playbook.
+        foreign: whether its processes belong to a machine on which nobody can look for them.
+    """
+
+    folder: Path
+    lab: LabCluster
+    expiry: float | None = None
+    foreign: bool = False
+    hooks: Mapping[str, Any] = field(default_factory=dict)
+    file: Path = field(init=False)
+    said: list[str] = field(init=False, default_factory=list)
+    _begun: list[subprocess.Popen[str]] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        book = self.folder / "playbook.yml"
+        book.write_text(json.dumps({**PLAYBOOK, "hooks": self.hooks}), encoding="utf-8")
+        document = {**self.lab.cluster_document(), "playbook": str(book)}
+        self.file = self.folder / "lab.yml"
+        self.file.write_text(json.dumps(document), encoding="utf-8")
+
+    @property
+    def trace(self) -> Path:
+        """Lists the seams that the last process passed."""
+        return self.folder / "trace.jsonl"
+
+    def passed(self) -> list[tuple[str, list[str]]]:
+        """The seams that the last process passed, with what it did there."""
+        if not self.trace.exists():
+            return []
+        return [(seam, detail) for seam, detail in map(json.loads, self.trace.read_text().splitlines())]
+
+    def begin(self, *words: str, seam: Seam | None = None, at: str | None = None) -> subprocess.Popen[str]:
+        """Start the program and let it run; its output goes to pipes.
+
+        Args:
+            words: its command line.
+            seam: where it dies.
+            at: it dies after the commit of an event that is told with this text.
+        """
+        self.trace.unlink(missing_ok=True)
+        told: dict[str, Any] = {"trace": str(self.trace)}
+        if seam is not None:
+            told["seam"] = str(seam)
+        if at is not None:
+            told["at"] = at
+        return self._start(words, told)
+
+    def aside(self, *words: str) -> tuple[int, str]:
+        """Run the program from another terminal, to its end; the exit code and what it said."""
+        process = self._start(words, {})
+        out, _ = process.communicate(timeout=RUN_SECONDS)
+        return process.returncode, out
+
+    def _start(self, words: Sequence[str], told: dict[str, Any]) -> subprocess.Popen[str]:
+        told["foreign"] = self.foreign
+        if self.expiry is not None:
+            told["expiry"] = self.expiry
+        process = subprocess.Popen(  # noqa: S603  (the program under test)
+            [sys.executable, str(CHILD), *words],
+            env={
+                **os.environ,
+                VARIABLE: json.dumps(told),
+                "ORCHESTRATE_STATE": f"sqlite:///{self.folder}/state.db",
+                "HOME": str(self.folder),
+            },
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._begun.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what a failed test left running: it must not go on with the next test's cluster."""
+        for process in self._begun:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+    def end(self, process: subprocess.Popen[str]) -> int:
+        """Wait for the end; the exit code. What was said is kept in `said`."""
+        try:
+            out, _ = process.communicate(timeout=RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+            self.said.append(out)
+            raise
+        self.said.append(out)
+        return process.returncode
+
+    def orchestrate(self, *words: str, seam: Seam | None = None, at: str | None = None) -> int:
+        """Run the program to its end, or to its death; the exit code (-9: it was killed)."""
+        return self.end(self.begin(*words, seam=seam, at=at))
+
+    def restart(self, *words: str, seam: Seam | None = None, at: str | None = None) -> int:
+        """`orchestrate restart` on the cluster."""
+        return self.orchestrate("restart", "--cluster", str(self.file), "--yes", *words, seam=seam, at=at)
+
+    def begin_restart(self, *words: str) -> subprocess.Popen[str]:
+        """The same, to be disturbed from outside."""
+        return self.begin("restart", "--cluster", str(self.file), "--yes", *words)
+
+    def story(self) -> str:
+        """All that was said, and the seams of the last process: for a failing test."""
+        seams = "\n".join(f"  {seam} {', '.join(detail)}" for seam, detail in self.passed())
+        return "\n--- next process ---\n".join(self.said) + f"\n--- seams of the last one ---\n{seams}\n"
+
+    def await_seam(
+        self, process: subprocess.Popen[str], wanted: Callable[[str, list[str]], bool], seconds: float = 120.0
+    ) -> None:
+        """Return as soon as the process has passed such a seam; fail when it ends or takes too long.
+
+        The trace is a file: it offers nothing to wait on, so it is looked at.
+        """
+        limit = time.monotonic() + seconds
+        while not any(wanted(seam, detail) for seam, detail in self.passed()):
+            assert process.poll() is None, f"ended too early: {process.communicate()[0]}"
+            assert time.monotonic() < limit, f"not reached within {seconds:.0f} s: {self.story()}"
+            time.sleep(0.02)
+
+
+def entered(phase: str, *, node: str = "es") -> Callable[[str, list[str]], bool]:
+    """For `await_seam`: the entry of a node into a phase is committed; with `node=""`, of the run."""
+    return lambda seam, detail: (
+        seam.startswith("after:")
+        and any(each.startswith(f"phase_entered {node}") and each.endswith(f" {phase}") for each in detail)
+    )
+
+
+KILLED = -signal.SIGKILL

@@ -1,0 +1,146 @@
+"""What an operator does, for tests on real hosts: writes a cluster file, runs the program, looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.lab.client import LabClient
+from tests.integration.hostlab.hosts import REBOOT_USER, HostCluster
+
+PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()")
+PASSWORD_VARIABLE = "LAB_PASSWORD"  # noqa: S105  (the name of a variable)
+RUN_SECONDS = 900.0
+
+FOUND: Mapping[str, Mapping[str, str]] = {
+    "persistent": {
+        "cluster.routing.allocation.enable": "all",
+        "indices.recovery.max_bytes_per_sec": "61mb",
+        "cluster.routing.allocation.node_concurrent_recoveries": "3",
+    },
+    "transient": {
+        "cluster.routing.allocation.node_concurrent_recoveries": "5",
+        "cluster.routing.allocation.node_initial_primaries_recoveries": "2",
+    },
+}
+"""What the operator had set before: some transient, some persistent, some both, `enable` in so many words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Somebody with a cluster file, a state folder and the program.
+
+    Attributes:
+        folder: of the operator's own; holds the cluster file, playbook and state.
+        cluster: the hosts.
+    """
+
+    folder: Path
+    cluster: HostCluster
+    reboot: bool = False
+
+    def write(
+        self, *, playbook: Mapping[str, Any] | None = None, hosts: Mapping[str, Any] | None = None
+    ) -> Path:
+        """Write the cluster file (JSON is YAML) and, if wanted, a playbook of the operator's own."""
+        cluster = self.cluster
+        content: dict[str, Any] = {
+            "kind": "elasticsearch",
+            "name": "lab",
+            "endpoints": list(cluster.endpoints),
+            "hosts": {
+                "connect": "ssh",
+                "user": REBOOT_USER if self.reboot else cluster.ssh_user,
+                "identity": str(cluster.identity),
+                "known_hosts": str(cluster.known_hosts),
+                "sudo": True,
+                "service": {"manager": cluster.flavour.init, "unit": cluster.unit},
+                **(hosts or {}),
+            },
+        }
+        if cluster.flavour.secured:
+            content["auth"] = {
+                "basic": {"username": cluster.orchestrator.user, "password": f"env:{PASSWORD_VARIABLE}"}
+            }
+            content["tls"] = {"ca": str(cluster.ca)}
+        if playbook is not None:
+            book = self.folder / "playbook.yml"
+            book.write_text(json.dumps({"kind": "elasticsearch", **playbook}), encoding="utf-8")
+            content["playbook"] = str(book)
+        path = self.folder / "lab.yml"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The process's variables: the password stands there and nowhere else."""
+        return {
+            **os.environ,
+            PASSWORD_VARIABLE: self.cluster.orchestrator.password or "",
+            "ORCHESTRATE_STATE": f"sqlite:///{self.folder}/state.db",
+            "HOME": str(self.folder),
+        }
+
+    def orchestrate(self, *words: str, seconds: float = RUN_SECONDS) -> subprocess.CompletedProcess[str]:
+        """Run the program to its end."""
+        return subprocess.run(  # noqa: S603  (the program under test)
+            [*PROGRAM, *words],
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        """Start the program and let it run."""
+        return subprocess.Popen(  # noqa: S603  (the program under test)
+            [*PROGRAM, *words],
+            env=self.environment,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def ask(cluster: HostCluster, verb: str, path: str, body: Any = None, *, accept: tuple[int, ...] = ()) -> Any:
+    """Ask the cluster as its superuser."""
+    client = LabClient(cluster.admin)
+    try:
+        return client.ask(verb, path, body, accept=accept)
+    finally:
+        client.close()
+
+
+def settings(cluster: HostCluster) -> dict[str, dict[str, Any]]:
+    """All cluster settings, flat, level by level: the truth, past the program under test."""
+    read = ask(cluster, "GET", "/_cluster/settings?flat_settings=true")
+    return {level: read[level] for level in ("persistent", "transient")}
+
+
+def lives(cluster: HostCluster) -> dict[str, str]:
+    """The ephemeral id of each node: another one after each start of its process."""
+    nodes = ask(cluster, "GET", "/_cluster/state/nodes")["nodes"]
+    return {node["name"]: node["ephemeral_id"] for node in nodes.values()}
+
+
+def leases(cluster: HostCluster) -> list[str]:
+    """Names of lease records in the cluster."""
+    read = ask(cluster, "GET", "/_index_template/orchestrate-lease-*", accept=(404,))
+    return [found["name"] for found in read.get("index_templates", ())]
+
+
+def starts(cluster: HostCluster, name: str) -> int:
+    """How often systemd has started the node's service since its host came up."""
+    line = f"journalctl --no-pager -q -u {cluster.unit} | grep -c 'Starting '"
+    return int(cluster.exec(name, line, check=False).stdout.strip() or 0)

@@ -1,0 +1,72 @@
+"""A small real service for `manager: command`: a shell script that starts and stops a sleeping process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.hosts.settings import Manager, ServiceSettings
+
+_SCRIPT = """#!/bin/sh
+pid={folder}/$2.pid
+case $1 in
+start) [ ! -f {folder}/broken ] || {{ echo "disk full, password=hunter22"; exit 7; }}
+       setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $! >$pid; echo "started $2" ;;
+stop)  echo begun >>{folder}/$2.stops; sleep $(cat {folder}/stop_seconds)
+       kill $(cat $pid) && rm $pid; echo ended >>{folder}/$2.stops ;;
+status) [ -f $pid ] && kill -0 $(cat $pid) 2>/dev/null ;;
+esac
+"""
+
+
+@dataclass(kw_only=True)
+class ScriptService:
+    """Its folder holds the pid files; `end` kills what still runs."""
+
+    folder: Path
+
+    def install(self) -> ScriptService:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        script = self.folder / "service"
+        script.write_text(_SCRIPT.format(folder=self.folder))
+        script.chmod(0o755)
+        self.stop_takes(0)
+        return self
+
+    def stop_takes(self, seconds: float) -> None:
+        (self.folder / "stop_seconds").write_text(str(seconds))
+
+    def breaks(self) -> None:
+        (self.folder / "broken").touch()
+
+    def settings(self) -> ServiceSettings:
+        script = self.folder / "service"
+        return ServiceSettings(
+            manager=Manager.COMMAND,
+            stop=f"{script} stop {{node}}",
+            start=f"{script} start {{node}}",
+            status=f"{script} status {{node}}",
+        )
+
+    def stops(self, node: str) -> list[str]:
+        file = self.folder / f"{node}.stops"
+        return file.read_text().split() if file.exists() else []
+
+    def pid(self, node: str) -> int | None:
+        file = self.folder / f"{node}.pid"
+        return int(file.read_text()) if file.exists() else None
+
+    def forget(self, node: str) -> None:
+        """Let its status say that it is down."""
+        pid = self.pid(node)
+        (self.folder / f"{node}.pid").unlink()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        for file in self.folder.glob("*.pid"):
+            with contextlib.suppress(ProcessLookupError, ValueError):
+                os.kill(int(file.read_text()), signal.SIGKILL)

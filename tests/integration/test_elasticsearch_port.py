@@ -1,0 +1,451 @@
+"""The port on real nodes: reading, telling, listening, the lease. Neither mocks nor recordings here."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orchestrator.lab.layout import LabNode, account, give_away
+from orchestrator.lab.nodes import LabCluster
+from orchestrator.lab.security import LabUser, Security
+from orchestrator.lab.seed import SeedIndex, seed
+from orchestrator.model.action import (
+    ClearVotingExclusions,
+    ClusterAction,
+    Done,
+    ExcludeFromVoting,
+    Flush,
+    ProbeSettings,
+    Purpose,
+    Refused,
+    RetryFailed,
+    SetReplicas,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.cluster import Health, NodeName
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
+from orchestrator.model.reading import Unknown
+from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+
+if TYPE_CHECKING:
+    from tests.integration.fixtures_processes import ProcessCluster
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+ES1 = NodeName("es1")
+CLUSTER_LOOKS = tuple(look for look in Look if look not in (Look.HOSTS, Look.HOST_RIGHTS))
+
+
+class RealClock:
+    """Real time; a wait between two tries of a request."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+
+def open_client(lab: LabCluster, **more: Any) -> ElasticsearchClient:
+    given = {"endpoints": lab.endpoints, "ca": lab.access.ca} | more
+    return ElasticsearchClient(Access(**given), clock=RealClock())
+
+
+@pytest.fixture(scope="module", params=["9.1.0", "8.19.0", "opensearch-2.19.0"])
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def lab(version: str, process_cluster: ProcessCluster) -> LabCluster:
+    return process_cluster(version)
+
+
+@pytest.fixture
+def client(lab: LabCluster) -> Iterator[ElasticsearchClient]:
+    opened = open_client(lab)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def port(client: ElasticsearchClient) -> ElasticsearchCluster:
+    return ElasticsearchCluster(client)
+
+
+def view(port: ElasticsearchCluster) -> ClusterView:
+    read = port.observe([Look.CLUSTER]).cluster
+    assert isinstance(read, ClusterView), read
+    return read
+
+
+def settings(port: ElasticsearchCluster) -> SettingsView:
+    read = port.observe([Look.SETTINGS]).settings
+    assert isinstance(read, SettingsView), read
+    return read
+
+
+def change(level: Level, key: str, wanted: Any) -> SettingChange:
+    return SettingChange(level=level, key=key, found=None, wanted=wanted)
+
+
+def write(*changes: SettingChange) -> WriteSettings:
+    return WriteSettings(changes=changes, purpose=Purpose.WITHHOLD)
+
+
+def test_one_reading_of_everything(lab: LabCluster, port: ElasticsearchCluster) -> None:
+    seed(lab.client, [SeedIndex(name="posts", documents=300)])
+    lab.wait_ready(status="green")
+    seen = port.observe(CLUSTER_LOOKS)
+    assert isinstance(seen.cluster, ClusterView), seen.cluster
+    assert isinstance(seen.health, HealthView), seen.health
+    assert seen.health.status is Health.GREEN
+    assert seen.health.active_shards == sum(copy.started for copy in seen.cluster.copies)
+    assert [node.zone("zone") for node in seen.cluster.nodes] == ["a", "b", "c"]
+    assert seen.cluster.voters is not None
+    assert len(seen.cluster.voters) == 3
+    assert isinstance(seen.settings, SettingsView)
+    assert (seen.settings.persistent, seen.settings.transient) == ({}, {})
+    assert seen.settings.effective("cluster.routing.allocation.enable") == "all"
+    assert seen.settings.effective("cluster.routing.allocation.awareness.attributes") == ("zone",)
+    assert seen.recoveries == ()
+    assert not isinstance(seen.activity, Unknown), seen.activity
+    assert (seen.activity.snapshots, seen.activity.merges, seen.activity.reindexes) == ((), set(), set())
+    assert not isinstance(seen.disks, Unknown), seen.disks
+    assert set(seen.disks) == {"es1", "es2", "es3"}
+
+
+@pytest.mark.parametrize(
+    ("looks", "requests"),
+    [
+        ((Look.CLUSTER,), 1),
+        ((Look.SETTINGS,), 1),
+        ((Look.HEALTH,), 1),
+        ((Look.RECOVERIES,), 1),
+        ((Look.ACTIVITY,), 2),
+        ((Look.DISKS,), 2),
+        ((Look.CLUSTER, Look.SETTINGS, Look.HEALTH), 3),
+        (CLUSTER_LOOKS, 6),
+    ],
+    ids=lambda value: ",".join(look.name for look in value) if isinstance(value, tuple) else str(value),
+)
+def test_a_reading_costs_few_requests(
+    client: ElasticsearchClient, port: ElasticsearchCluster, looks: tuple[Look, ...], requests: int
+) -> None:
+    port.observe(CLUSTER_LOOKS)  # the first one learns what never changes
+    before = client.traffic.requests
+    port.observe(looks)
+    assert client.traffic.requests - before == requests
+
+
+def test_settings_go_back_as_they_were_found(lab: LabCluster, port: ElasticsearchCluster) -> None:
+    enable, limit = "cluster.routing.allocation.enable", "indices.recovery.max_bytes_per_sec"
+    attributes = "cluster.routing.allocation.awareness.attributes"
+    lab.client.ask("PUT", "/_cluster/settings", {"persistent": {enable: "all"}, "transient": {limit: "55mb"}})
+    before = settings(port)
+    assert before.persistent == {enable: "all"}
+    assert before.transient == {limit: "55mb"}
+    wanted = (
+        change(Level.PERSISTENT, enable, "primaries"),
+        change(Level.TRANSIENT, limit, "99mb"),
+        change(Level.PERSISTENT, limit, "99mb"),
+        change(Level.PERSISTENT, attributes, ("zone", "rack")),
+    )
+    assert port.perform(write(*wanted)) == Done()
+    changed = settings(port)
+    assert changed.persistent == {enable: "primaries", limit: "99mb", attributes: ("zone", "rack")}
+    assert changed.transient == {limit: "99mb"}
+    back = [replace(each, wanted=before.at(each.level, each.key)) for each in wanted]
+    assert port.perform(write(*back)) == Done()
+    assert settings(port) == before
+
+
+def test_a_setting_that_is_none_is_refused_and_nothing_is_changed(port: ElasticsearchCluster) -> None:
+    before = settings(port)
+    done = port.perform(
+        write(
+            change(Level.PERSISTENT, "cluster.routing.allocation.enable", "none"),
+            change(Level.PERSISTENT, "no.such.setting", "1"),
+        )
+    )
+    assert isinstance(done, Refused)
+    assert "no.such.setting" in done.reason
+    assert settings(port) == before
+
+
+def test_the_probe_changes_nothing(port: ElasticsearchCluster) -> None:
+    before = view(port).state_version
+    assert port.perform(ProbeSettings()) == Done()
+    assert view(port).state_version == before
+
+
+def test_the_probe_fails_where_an_update_would(lab: LabCluster, port: ElasticsearchCluster) -> None:
+    block = "cluster.blocks.read_only"
+    lab.client.ask("PUT", "/_cluster/settings", {"persistent": {block: True}})
+    try:
+        probed = port.perform(ProbeSettings())
+        real = port.perform(write(change(Level.PERSISTENT, "cluster.routing.allocation.enable", "all")))
+    finally:
+        lab.client.ask("PUT", "/_cluster/settings", {"persistent": {block: None}})
+    assert isinstance(probed, Refused)
+    assert isinstance(real, Refused)
+    assert "read-only" in probed.reason
+    assert probed.reason == real.reason
+
+
+def test_a_node_goes_and_comes_back(
+    lab: LabCluster, client: ElasticsearchClient, port: ElasticsearchCluster
+) -> None:
+    seed(lab.client, [SeedIndex(name="posts", documents=500)])
+    lab.wait_ready(status="green")
+    before = view(port)
+    down = next(node.name for node in before.nodes if node.name != before.master)
+    port.avoid([down])
+    assert port.perform(Flush()).__class__ is Done
+    lab.stop_nodes([down])
+    # The process is gone a moment before the master has noticed.
+    lab.client.ask("GET", "/_cluster/health?wait_for_nodes=2&timeout=30s")
+    gone = view(port)
+    assert gone.node(down) is None
+    missing = [copy for copy in gone.copies if not copy.started]
+    assert missing
+    assert {copy.unassigned_reason for copy in missing} == {"NODE_LEFT"}
+    began = time.monotonic()
+    assert port.watch(NodesJoined(count=3), 1.0) is False
+    assert time.monotonic() - began < 2
+    with ThreadPoolExecutor() as pool:
+        joined = pool.submit(port.watch, NodesJoined(count=3), 60.0)
+        lab.start_nodes([down])
+        assert joined.result(timeout=60) is True
+    assert port.watch(CopiesActive(count=len(before.copies)), 60.0) is True
+    port.avoid([])
+    after = view(port)
+    old, new = before.node(down), after.node(down)
+    assert old is not None
+    assert new is not None
+    assert new.incarnation.differs_from(old.incarnation)
+    assert new.incarnation.started_at_ms is not None
+    assert old.incarnation.started_at_ms is not None
+    assert new.incarnation.started_at_ms > old.incarnation.started_at_ms
+    untouched = [node.name for node in before.nodes if node.name != down]
+    for name in untouched:
+        assert before.node(name) == after.node(name)
+    recoveries = port.observe([Look.RECOVERIES]).recoveries
+    assert not isinstance(recoveries, Unknown)
+    here = [each for each in recoveries if each.target == down]
+    assert here, "finished recoveries of the restarted node are told"
+    assert {each.target for each in recoveries if each.done} == {down}
+    assert sum(each.bytes_reused + each.bytes_copied for each in here) >= 0
+    assert {each.shard for each in here} == {copy.shard for copy in after.copies if copy.node == down}
+    assert client.traffic.requests < 40
+
+
+def test_the_master_steps_down(lab: LabCluster, port: ElasticsearchCluster) -> None:
+    before = view(port)
+    assert before.master is not None
+    assert port.perform(ExcludeFromVoting(node=before.master)) == Done()
+    assert port.watch(MasterElected(), 30.0) is True
+    excluded = view(port)
+    assert excluded.voting_exclusions == (before.master,)
+    assert excluded.master not in (None, before.master)
+    assert port.perform(ClearVotingExclusions()) == Done()
+    assert view(port).voting_exclusions == ()
+    assert lab.pids()
+
+
+def test_replicas_of_that_index_and_of_no_other(lab: LabCluster, port: ElasticsearchCluster) -> None:
+    lab.client.ask("PUT", "/lonely", {"settings": {"number_of_shards": 1, "number_of_replicas": 0}})
+    first = next(index for index in view(port).indices if index.name == "lonely")
+    add = SetReplicas(index="lonely", index_uuid=first.uuid, found=0, wanted=1)
+    assert port.perform(add) == Done()
+    assert next(index.replicas for index in view(port).indices if index.name == "lonely") == 1
+    lab.client.ask("DELETE", "/lonely")
+    gone = port.perform(replace(add, found=1, wanted=0))
+    assert isinstance(gone, Done)
+    assert "gone" in gone.output
+    lab.client.ask("PUT", "/lonely", {"settings": {"number_of_shards": 1, "number_of_replicas": 1}})
+    other = port.perform(replace(add, found=1, wanted=0))
+    assert isinstance(other, Done)
+    assert "another one" in other.output
+    assert next(index.replicas for index in view(port).indices if index.name == "lonely") == 1
+
+
+@pytest.mark.parametrize("action", [Flush(), RetryFailed(), ClearVotingExclusions()], ids=str)
+def test_verbs_are_harmless_when_sent_twice(port: ElasticsearchCluster, action: ClusterAction) -> None:
+    assert isinstance(port.perform(action), Done)
+    assert isinstance(port.perform(action), Done)
+
+
+RECORD = LeaseRecord(epoch=1, run="r1", owner="ops@here", process="b/1/2", started="2026-11-01T00:00:00Z")
+
+
+def test_the_lease(lab: LabCluster, client: ElasticsearchClient) -> None:
+    lease = ElasticsearchLease(client)
+    debts = (change(Level.PERSISTENT, "a.b", "x"), change(Level.TRANSIENT, "c", ("x", "y")))
+    record = replace(RECORD, debts=debts)
+    assert lease.read() is None
+    assert isinstance(lease.write(record), Refused)
+    assert lease.create(record) == Done()
+    assert lease.read() == record
+    beat = replace(record, heartbeat=1)
+    assert lease.write(beat) == Done()
+    assert lease.read() == beat
+    assert isinstance(lease.write(replace(beat, run="another")), Refused)
+    assert isinstance(lease.create(replace(record, run="another")), Refused)
+    taken = replace(record, epoch=2, run="r2")
+    assert lease.create(taken) == Done()
+    assert isinstance(lease.write(beat), Refused), "a higher epoch stands"
+    assert lease.read() == taken
+    assert lease.remove(1) == Done()
+    assert lease.read() == taken
+    assert lease.remove(2) == Done()
+    assert lease.remove(2) == Done()
+    assert lease.read() is None
+    lab.client.ask("PUT", "/orchestrate-lease-1-index")  # an index may be called nearly so
+    assert lease.create(RECORD) == Done()
+    assert lease.remove(1) == Done()
+
+
+def test_only_one_gets_an_epoch(lab: LabCluster) -> None:
+    clients = [open_client(lab) for _ in range(6)]
+    start = threading.Barrier(len(clients))
+
+    def take(number: int) -> bool:
+        start.wait(10)
+        result = ElasticsearchLease(clients[number]).create(replace(RECORD, run=f"r{number}"))
+        return isinstance(result, Done)
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        taken = list(pool.map(take, range(len(clients))))
+    record = ElasticsearchLease(clients[0]).read()
+    for client in clients:
+        client.close()
+    assert taken.count(True) == 1
+    assert isinstance(record, LeaseRecord)
+    assert record.run == f"r{taken.index(True)}"
+
+
+def test_a_lease_that_cannot_be_read_is_unknown(lab: LabCluster, client: ElasticsearchClient) -> None:
+    template = {"index_patterns": ["-x"], "priority": 3, "_meta": {"orchestrate": {"epoch": "one"}}}
+    lab.client.ask("PUT", "/_index_template/orchestrate-lease-1", template)
+    read = ElasticsearchLease(client).read()
+    assert isinstance(read, Unknown)
+    assert "cannot be read" in read.reason
+    assert isinstance(ElasticsearchLease(client).write(RECORD), Refused)
+
+
+READER = "\nreader:\n  cluster: [monitor]\n"
+
+
+@pytest.fixture
+def secured(process_cluster: ProcessCluster) -> LabCluster:
+    role = (ROOT / "docs/reference/elasticsearch-role.yml").read_text(encoding="utf-8")
+    users = (
+        LabUser(name="lab", password="lab-password"),  # noqa: S106  (dies with the lab)
+        LabUser(name="ops", password="ops-password", roles=("orchestrator",)),  # noqa: S106  (as above)
+        LabUser(name="reader", password="reader-password", roles=("reader",)),  # noqa: S106  (as above)
+    )
+    return process_cluster("9.1.0", security=Security(users=users, roles_yml=role + READER))
+
+
+def as_user(lab: LabCluster, name: str, password: str) -> ElasticsearchClient:
+    return open_client(lab, username=name, password=password)
+
+
+def test_the_shipped_role_is_enough(secured: LabCluster) -> None:
+    secured.client.ask("PUT", "/posts", {"settings": {"number_of_replicas": 1}})
+    client = as_user(secured, "ops", "ops-password")
+    port, lease = ElasticsearchCluster(client), ElasticsearchLease(client)
+    seen = port.observe(CLUSTER_LOOKS)
+    for look in CLUSTER_LOOKS:
+        assert not isinstance(getattr(seen, look.name.lower()), Unknown), getattr(seen, look.name.lower())
+    posts = next(index for index in view(port).indices if index.name == "posts")
+    actions: tuple[ClusterAction, ...] = (
+        ProbeSettings(),
+        write(change(Level.PERSISTENT, "cluster.routing.allocation.enable", "primaries")),
+        write(change(Level.PERSISTENT, "cluster.routing.allocation.enable", None)),
+        Flush(),
+        RetryFailed(),
+        SetReplicas(index="posts", index_uuid=posts.uuid, found=1, wanted=2),
+        ExcludeFromVoting(node=ES1),
+        ClearVotingExclusions(),
+    )
+    for action in actions:
+        assert isinstance(port.perform(action), Done), action
+    assert lease.create(RECORD) == Done()
+    assert lease.write(RECORD) == Done()
+    assert lease.remove(1) == Done()
+    client.close()
+
+
+def test_what_is_missing_is_named(secured: LabCluster) -> None:
+    reader = as_user(secured, "reader", "reader-password")
+    done = ElasticsearchCluster(reader).perform(ProbeSettings())
+    assert isinstance(done, Refused)
+    assert "user reader may not PUT /_cluster/settings (403)" in done.reason
+    assert "cluster:admin/settings/update" in done.reason
+    assert "docs/reference/elasticsearch-role.yml" in done.reason
+    recoveries = ElasticsearchCluster(reader).observe([Look.RECOVERIES]).recoveries
+    assert isinstance(recoveries, Unknown)
+    assert "indices:monitor/recovery" in recoveries.reason
+    reader.close()
+    wrong = as_user(secured, "ops", "not-this-one")
+    refused = ElasticsearchCluster(wrong).perform(ProbeSettings())
+    assert isinstance(refused, Refused)
+    assert "refused user ops (401)" in refused.reason
+    assert "not-this-one" not in refused.reason
+    wrong.close()
+    key = open_client(secured, api_key="bm8ta2V5Om5vbmU=")
+    denied = ElasticsearchCluster(key).observe([Look.HEALTH]).health
+    assert isinstance(denied, Unknown)
+    assert "refused the API key (401)" in denied.reason
+    key.close()
+
+
+def test_archived_settings_block_updates_and_the_probe_finds_out(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A persistent setting of 7.17 that 8 does not know any more is archived at the upgrade."""
+    alone = (LabNode(name="es1", zone="a"),)
+    kept = tmp_path_factory.mktemp("kept") / "data"
+    with LabCluster.start(version="7.17.28", nodes=alone) as old:
+        old.client.ask(
+            "PUT",
+            "/_cluster/settings",
+            {"persistent": {"cluster.routing.allocation.disk.include_relocations": "false"}},
+        )
+        old.stop_nodes()
+        shutil.copytree(old.directory / "es1" / "data", kept)
+    with LabCluster.start(version="8.19.0", nodes=alone) as new:
+        new.stop_nodes()
+        shutil.rmtree(new.directory / "es1" / "data")
+        shutil.copytree(kept, new.directory / "es1" / "data")
+        give_away(new.directory / "es1", account())
+        new.start_nodes()
+        new.wait_ready()
+        client = open_client(new)
+        port = ElasticsearchCluster(client)
+        found = settings(port)
+        probed = port.perform(ProbeSettings())
+        real = port.perform(write(change(Level.PERSISTENT, "cluster.routing.allocation.enable", "all")))
+        client.close()
+    assert found.archived == ("archived.cluster.routing.allocation.disk.include_relocations",)
+    assert isinstance(real, Refused)
+    assert "archived.cluster.routing" in real.reason, "this is what the probe is there for"
+    assert isinstance(probed, Refused)
+    assert "archived.cluster.routing.allocation.disk.include_relocations" in probed.reason

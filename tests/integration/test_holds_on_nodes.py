@@ -1,0 +1,202 @@
+"""What holds a run, and what does not, on real nodes: found before anything is changed, or at the stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.killing import QUICKEST, Truth, assert_put_back, assert_restarted_once, prepare, truth
+from tests.integration.racing import INDEX, VARIABLE
+
+if TYPE_CHECKING:
+    from orchestrator.lab.nodes import LabCluster
+    from tests.integration.fixtures_processes import ProcessCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()")
+RACE = Path(__file__).with_name("racing.py")
+
+
+def restart(
+    lab: LabCluster,
+    folder: Path,
+    *words: str,
+    playbook: Mapping[str, Any] | None = None,
+    race: Mapping[str, str] | None = None,
+) -> tuple[int, list[dict[str, Any]]]:
+    """Run `orchestrate restart` to its end; the exit code and every JSON line."""
+    book, file = folder / "book.yml", folder / "lab.yml"
+    content = {"kind": "elasticsearch", "settle": {"consecutive": 2}, "deadlines": {"hold": "15s"}}
+    book.write_text(json.dumps({**content, **(playbook or {})}), encoding="utf-8")
+    file.write_text(json.dumps({**lab.cluster_document(), "playbook": str(book)}), encoding="utf-8")
+    program = PROGRAM if race is None else (sys.executable, str(RACE))
+    done = subprocess.run(  # noqa: S603  (the program under test)
+        [*program, "restart", "--cluster", str(file), "--yes", "--output", "json", *words],
+        env={
+            **os.environ,
+            "HOME": str(folder),
+            "ORCHESTRATE_STATE": f"sqlite:///{folder}/state.db",
+            VARIABLE: json.dumps({"endpoint": lab.endpoints[0], **(race or {})}),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines, done.stderr
+    return done.returncode, lines
+
+
+def held_by(lines: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Predicate and subject of every hold in a run's output."""
+    return {(line["predicate"], line["subject"]) for line in lines if line["event"] == "hold"}
+
+
+def events(lines: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The events of one name."""
+    return [line for line in lines if line["event"] == name]
+
+
+def put(lab: LabCluster, path: str, body: Any) -> None:
+    """Change something as the operator."""
+    lab.client.ask("PUT", path, body)
+
+
+def bare_index(lab: LabCluster) -> None:
+    """An index without replicas, with a copy on every node."""
+    put(lab, "/bare", {"settings": {"number_of_shards": 3, "number_of_replicas": 0}})
+    lab.wait_ready(status="green")
+
+
+def untouched(lab: LabCluster, before: Truth) -> None:
+    """Nothing at all was changed."""
+    after = truth(lab)
+    assert (after.starts, after.lives, after.settings) == (before.starts, before.lives, before.settings)
+    assert after.leases == ()
+
+
+def test_an_index_without_replicas_holds_the_run(process_cluster: ProcessCluster, tmp_path: Path) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    bare_index(lab)
+    code, lines = restart(lab, tmp_path)
+    assert (code, held_by(lines)) == (3, {("zero_replica_indices", "index bare")})
+    untouched(lab, before)
+
+
+def test_an_accepted_index_without_replicas_does_not_hold(
+    process_cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    bare_index(lab)
+    code, lines = restart(lab, tmp_path, playbook={"zero_replica_indices": {"accept": ["bare"]}})
+    assert code == 0, lines[-1]
+    assert events(lines, "rescued") == []
+    assert_restarted_once(lab, before)
+
+
+def test_an_added_replica_is_taken_away_again(process_cluster: ProcessCluster, tmp_path: Path) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    bare_index(lab)
+    code, lines = restart(lab, tmp_path, playbook={"zero_replica_indices": "add_replica"})
+    assert code == 0, lines[-1]
+    assert len(events(lines, "replicas_added")) == 1
+    found = lab.client.ask("GET", "/bare/_settings")["bare"]["settings"]["index"]["number_of_replicas"]
+    assert found == "0"
+    assert_restarted_once(lab, before)
+
+
+def test_an_index_that_is_yellow_for_ever_does_not_hold(
+    process_cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    put(lab, "/yellow", {"settings": {"number_of_shards": 1, "number_of_replicas": 4}})
+    code, lines = restart(lab, tmp_path)
+    assert code == 0, lines[-1]
+    after = truth(lab)
+    assert all(after.starts[name] - before.starts[name] == 1 for name in before.starts)
+    assert after.settings == before.settings
+
+
+def test_a_new_index_on_the_candidate_is_seen_by_the_last_reading(
+    process_cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    node = first(lab)
+    code, lines = restart(lab, tmp_path, race={"moment": "flush", "node": node})
+    assert code == 3, lines[-1]
+    assert ("zero_replica_indices", f"index {INDEX}") in held_by(lines)
+    assert not [line for line in events(lines, "action_sent") if line["action"]["verb"] == "stop"]
+    assert_put_back(lab, before)
+    assert truth(lab).starts == before.starts
+
+
+def test_a_new_index_on_the_candidate_after_the_last_reading_is_rescued(
+    process_cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    node = first(lab)
+    code, lines = restart(lab, tmp_path, "--pause-after", "1", race={"moment": "stop", "node": node})
+    rescued = events(lines, "rescued")
+    assert [line["shards"] for line in rescued] == [[f"[{INDEX}][0]"]], lines[-1]
+    assert code == 9, lines[-1]
+    health = lab.client.ask("GET", f"/_cluster/health/{INDEX}")
+    assert health["status"] == "green"
+    assert_put_back(lab, before)
+
+
+@pytest.mark.parametrize(
+    ("body", "predicate"),
+    [
+        ({"persistent": {"cluster.routing.allocation.enable": "none"}}, "no_other_maintenance"),
+        ({"transient": {"cluster.routing.allocation.enable": "primaries"}}, "no_other_maintenance"),
+        ({"transient": {"cluster.routing.allocation.exclude._name": "nobody"}}, "no_other_maintenance"),
+    ],
+)
+def test_maintenance_by_somebody_else_is_found_before_anything_is_changed(
+    process_cluster: ProcessCluster, tmp_path: Path, body: Mapping[str, Any], predicate: str
+) -> None:
+    lab = process_cluster(QUICKEST)
+    prepare(lab)
+    put(lab, "/_cluster/settings", body)
+    before = truth(lab)
+    code, lines = restart(lab, tmp_path)
+    assert code == 3, lines[-1]
+    assert {name for name, _ in held_by(lines)} == {predicate}
+    untouched(lab, before)
+
+
+def test_voting_exclusions_of_somebody_else_are_found_before_anything_is_changed(
+    process_cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    lab.client.ask("POST", "/_cluster/voting_config_exclusions?node_names=nobody")
+    try:
+        code, lines = restart(lab, tmp_path)
+    finally:
+        lab.client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
+    assert code == 3, lines[-1]
+    assert ("no_other_maintenance", "voting exclusions") in held_by(lines)
+    untouched(lab, before)
+
+
+def first(lab: LabCluster) -> str:
+    """The node that a run takes first: by name, the elected master last."""
+    state = lab.client.ask("GET", "/_cluster/state/nodes,master_node")
+    master = state["nodes"][state["master_node"]]["name"]
+    return next(node.name for node in lab.nodes if node.name != master)

@@ -1,0 +1,133 @@
+"""Runs on real nodes that somebody interrupts, pauses or stops, from the same terminal or from another."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.runtime.signals import SAME_ACT_SECONDS
+from tests.integration.killing import (
+    QUICKEST,
+    assert_put_back,
+    assert_restarted_once,
+    entered,
+    prepare,
+    truth,
+)
+
+if TYPE_CHECKING:
+    from tests.integration.fixtures_bastions import BastionOf
+    from tests.integration.fixtures_processes import ProcessCluster
+
+pytestmark = pytest.mark.real
+
+DONE, USAGE, INTERRUPTED, LEASED, NOT_RESTORED, PAUSED = 0, 2, 5, 6, 8, 9
+TWO = ("--only", "es1", "--only", "es2")
+
+
+@pytest.mark.parametrize(
+    ("number", "phase", "node"),
+    [
+        (signal.SIGINT, "stopping", "es"),
+        (signal.SIGTERM, "stopped", "es"),
+        (signal.SIGHUP, "starting", "es"),
+        (signal.SIGINT, "rejoined", ""),
+        (signal.SIGINT, "reassigned", ""),
+    ],
+    ids=lambda value: value.name if isinstance(value, signal.Signals) else value or "run",
+)
+def test_a_signal_in_a_wave_brings_the_node_up_and_the_settings_back_and_resume_finishes(
+    process_cluster: ProcessCluster, bastion_of: BastionOf, number: signal.Signals, phase: str, node: str
+) -> None:
+    lab = process_cluster(QUICKEST)
+    bastion = bastion_of(lab)
+    before = prepare(lab)
+    run = bastion.begin_restart(*TWO)
+    bastion.await_seam(run, entered(phase, node=node))
+    run.send_signal(number)
+    assert bastion.end(run) == INTERRUPTED, bastion.story()
+    assert_put_back(lab, before, bastion.story())
+    assert sum(truth(lab).starts.values()) - sum(before.starts.values()) <= 1, "a second node went down"
+    assert bastion.orchestrate("resume", "--yes") == DONE, bastion.story()
+    assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
+
+
+def test_a_second_signal_leaves_at_once_and_names_the_command_that_repairs(
+    process_cluster: ProcessCluster, bastion_of: BastionOf
+) -> None:
+    lab = process_cluster(QUICKEST)
+    bastion = bastion_of(lab)
+    before = prepare(lab)
+    run = bastion.begin_restart(*TWO)
+    bastion.await_seam(run, entered("starting"))
+    run.send_signal(signal.SIGINT)
+    bastion.await_seam(run, entered("standing_down", node=""))
+    time.sleep(SAME_ACT_SECONDS)
+    run.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    assert bastion.end(run) == NOT_RESTORED, bastion.story()
+    assert time.monotonic() - sent < 3, "it did not leave at once"
+    said = bastion.said[-1]
+    owed = "NOT PUT BACK: setting cluster.routing.allocation.enable (persistent): all was found"
+    assert owed in said
+    repair = re.search(r"orchestrate (restore) (\S+)", said)
+    assert repair is not None, said
+    assert truth(lab).settings != before.settings, "nothing was left: the exit code was wrong"
+    assert bastion.orchestrate(*repair.groups()) == DONE, bastion.story()
+    assert_put_back(lab, before, bastion.story())
+    assert bastion.orchestrate("resume", "--yes") == DONE, bastion.story()
+    assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
+
+
+def test_a_canary_pauses_and_resume_goes_on(process_cluster: ProcessCluster, bastion_of: BastionOf) -> None:
+    lab = process_cluster(QUICKEST)
+    bastion = bastion_of(lab)
+    before = prepare(lab)
+    assert bastion.restart(*TWO, "--pause-after", "1") == PAUSED, bastion.story()
+    assert_put_back(lab, before, bastion.story())
+    assert sum(truth(lab).starts.values()) - sum(before.starts.values()) == 1
+    assert bastion.orchestrate("resume", "--yes") == DONE, bastion.story()
+    assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
+
+
+def test_pause_stop_and_status_from_another_terminal(
+    process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
+) -> None:
+    lab = process_cluster(QUICKEST)
+    # A hook keeps the wave waiting while the other terminals speak, however busy the machine is.
+    go_on = tmp_path / "go-on"
+    hooks = {"while_stopped": [{"run": f"until [ -e {go_on} ]; do sleep 0.1; done", "local": True}]}
+    bastion = bastion_of(lab, "one", hooks=hooks)
+    before = prepare(lab)
+    run = bastion.begin_restart()
+    bastion.await_seam(run, entered("stopped"))
+    code, shown = bastion.aside("status")
+    assert code == DONE, shown
+    assert "down" in shown, shown
+    other = bastion_of(lab, "two")
+    assert other.restart() == LEASED, other.story()
+    assert "its process runs on this machine" in other.said[-1]
+    assert bastion.aside("pause")[0] == DONE
+    go_on.touch()
+    assert bastion.end(run) == PAUSED, bastion.story()
+    assert_put_back(lab, before, bastion.story())
+    assert sum(truth(lab).starts.values()) - sum(before.starts.values()) == 1
+    code, shown = bastion.aside("stop")
+    assert code == USAGE, shown
+    assert "there is no run under way" in shown, shown
+
+    go_on.unlink()
+    run = bastion.begin("resume", "--yes")
+    bastion.await_seam(run, entered("stopped"))
+    assert bastion.aside("stop")[0] == DONE
+    go_on.touch()
+    assert bastion.end(run) == INTERRUPTED, bastion.story()
+    assert_put_back(lab, before, bastion.story())
+    assert sum(truth(lab).starts.values()) - sum(before.starts.values()) == 2
+    assert bastion.orchestrate("resume", "--yes") == DONE, bastion.story()
+    assert_restarted_once(lab, before, bastion.story())

@@ -1,0 +1,87 @@
+"""Two bastions, one cluster: who holds it, what the second one does when the first one is dead."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.killing import (
+    KILLED,
+    QUICKEST,
+    assert_put_back,
+    assert_restarted_once,
+    entered,
+    prepare,
+    truth,
+)
+
+if TYPE_CHECKING:
+    from tests.integration.fixtures_bastions import BastionOf
+    from tests.integration.fixtures_processes import ProcessCluster
+
+pytestmark = pytest.mark.real
+
+EXPIRY_SECONDS = 15.0
+"""In place of 90: still six heartbeats, so that a busy machine does not lose a lease."""
+DONE, LEASED = 0, 6
+ENABLE = "cluster.routing.allocation.enable"
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["provably gone", "run out"])
+def test_restore_from_an_empty_state_needs_only_the_record_in_the_cluster(
+    process_cluster: ProcessCluster, bastion_of: BastionOf, *, foreign: bool
+) -> None:
+    lab = process_cluster(QUICKEST)
+    first = bastion_of(lab, "first", foreign=foreign, expiry=EXPIRY_SECONDS)
+    second = bastion_of(lab, "second", expiry=EXPIRY_SECONDS)
+    before = prepare(lab)
+    assert first.restart(at=" stopped") == KILLED, first.story()
+    left = truth(lab)
+    assert left.settings["persistent"][ENABLE] == "primaries"
+    assert len(left.lives) == len(before.lives) - 1, "no node is down"
+    assert not (second.folder / "state.db").exists()
+    assert second.orchestrate("restore", "--cluster", str(second.file)) == DONE, second.story()
+    assert ("it runs out in" in second.said[-1]) == foreign, second.story()
+    assert_put_back(lab, before, second.story())
+    assert sum(truth(lab).starts.values()) - sum(before.starts.values()) == 1
+    # The first bastion comes back, and finds its own journal: it owes nothing and goes on.
+    first.foreign = False
+    assert first.orchestrate("resume", "--yes") == DONE, first.story()
+    assert_restarted_once(lab, before, first.story())
+
+
+def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is_dead(
+    process_cluster: ProcessCluster, bastion_of: BastionOf
+) -> None:
+    lab = process_cluster(QUICKEST)
+    first = bastion_of(lab, "first", foreign=True, expiry=EXPIRY_SECONDS)
+    second = bastion_of(lab, "second", expiry=EXPIRY_SECONDS)
+    before = prepare(lab)
+    run = first.begin_restart()
+    first.await_seam(run, entered("starting"))
+    assert second.restart() == LEASED, second.story()
+    holder = re.search(r"another run holds the lease on lab: run (\S+) of (\S+@\S+), since", second.said[-1])
+    assert holder is not None, second.story()
+    assert run.poll() is None, "the first run is over: nothing was shown"
+    run.kill()
+    assert first.end(run) == KILLED
+    mine = re.search(r"run (\S+)", first.aside("status")[1])
+    assert mine is not None
+    assert holder.group(1) in first.aside("status")[1]
+    owed = truth(lab)
+    assert owed.settings != before.settings, "the first run was killed too late: nothing was owed"
+
+    assert second.restart() == DONE, second.story()
+    said = second.said[-1]
+    taken = said.index(f"run {holder.group(1)} of {holder.group(2)} left something behind")
+    stood_down = said.index("stood down (restored): everything is put back")
+    assert taken < stood_down < said.index(": 3 nodes: es"), said
+    lab.wait_ready(status="green")
+    after = truth(lab)
+    assert after.settings == before.settings
+    assert after.leases == ()
+    # Those that the first run had finished or in hand were restarted by it, and by the second run once more.
+    assert all(after.lives[name] != owed.lives.get(name) for name in before.lives)
+    assert {after.starts[name] - before.starts[name] for name in before.starts} <= {1, 2}

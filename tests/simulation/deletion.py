@@ -1,0 +1,338 @@
+"""For each predicate a whole run that nothing else would stop, and what shows that it was not stopped.
+
+`python -m tests.simulation.deletion` copies the program, deletes each predicate from the catalogue in turn
+and runs its scenario with and without it: a rule whose deletion nothing notices is not tested.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.model.action import StopNode, WriteSettings
+from orchestrator.model.cluster import Incarnation, NodeName, Role
+from orchestrator.model.event import WaveStarted
+from orchestrator.model.observation import Level
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Deadlines, Policy, Wave
+from orchestrator.simulation import allocation, mishaps
+from orchestrator.simulation.mishaps import Mishap
+from orchestrator.simulation.parts import SimShard
+from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.world import World
+from tests.simulation.play import cluster, play, policy, run
+
+Lapse = str | None
+"""What went wrong; None when the run behaved."""
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_QUICK: Final = Deadlines(hold=60.0)
+_ALLOCATION: Final = "cluster.routing.allocation.enable"
+
+
+def _wanted(**changes: object) -> Policy:
+    return policy(deadlines=_QUICK, **changes)
+
+
+def _stopped(simulation: Simulation) -> list[str]:
+    return [action.node for action in simulation.hosts.sent if isinstance(action, StopNode)]
+
+
+def _held(
+    world: World, *, spare: str | None = None, plan: tuple[Mishap, ...] = (), **changes: object
+) -> Lapse:
+    """A lapse unless the run is held before it stops `spare` (None: any node at all)."""
+    simulation, state = run(world, plan=plan, wanted=_wanted(**changes))
+    stopped = _stopped(simulation)
+    if world.violations:
+        return world.violations[0]
+    if spare in stopped or (spare is None and stopped):
+        return f"stopped {', '.join(stopped)}, though it should have held"
+    if state.outcome is not Outcome.HELD:
+        return f"ended as {state.outcome}: {state.message}"
+    return None
+
+
+def _shard_with_primary_on(world: World, name: str) -> SimShard:
+    return next(s for _, s in allocation.shards_of(world) if s.primary.node == name)
+
+
+def observation_is_fresh() -> Lapse:
+    """A reading that says it may be old, at the last look before a stop."""
+    world = cluster(3)
+    old = Mishap(what=mishaps.StaleReadings(seconds=30.0), verb="flush")
+    _, state = run(world, plan=(old,))
+    lapse = world.violations[0] if world.violations else None
+    return lapse or (None if state.outcome is Outcome.DONE else f"ended as {state.outcome}: {state.message}")
+
+
+def cluster_is_the_one_named() -> Lapse:
+    """The endpoints belong to another cluster."""
+    return _held(cluster(3), cluster="another")
+
+
+def lease_is_held() -> Lapse:
+    """Somebody takes the lease over before the first stop."""
+    return _held(cluster(3), plan=(Mishap(what=mishaps.LeaseTaken()),))
+
+
+def settings_are_writable() -> Lapse:
+    """Every settings update is refused: nothing may be tried on such a cluster."""
+    world = cluster(3)
+    world.refuse_settings = "400 archived settings"
+    simulation, state = run(world, wanted=_wanted())
+    writes = sum(isinstance(action, WriteSettings) for action in simulation.cluster.sent)
+    if writes or state.outcome is not Outcome.HELD:
+        return f"{writes} updates were tried; ended as {state.outcome}"
+    return None
+
+
+def no_other_maintenance() -> Lapse:
+    """Somebody else has switched allocation off."""
+    world = cluster(3)
+    world.set(Level.PERSISTENT, _ALLOCATION, "none")
+    return _held(world)
+
+
+def expected_nodes_present() -> Lapse:
+    """Four nodes are expected, three are there."""
+    return _held(cluster(3), expect_nodes=4)
+
+
+def cluster_not_red() -> Lapse:
+    """An index has been red since before the run, and nobody accepted that."""
+    world = cluster(3)
+    world.add_index("broken", replicas=0, places=["es3"])
+    shard = next(s for i, s in allocation.shards_of(world) if i.name == "broken")
+    shard.primary.node, shard.primary.state = None, type(shard.primary.state).UNASSIGNED
+    shard.primary.reason = "ALLOCATION_FAILED"
+    shard.on_disk.clear()
+    return _held(world)
+
+
+def no_worse_than_baseline() -> Lapse:
+    """A new index has a copy that no node takes, away from the first candidate."""
+    made = Mishap(what=mishaps.IndexMade(name="new", on=NodeName("es1")), verb="probe_settings")
+    fails = Mishap(what=mishaps.AllocationsFail(index="new", times=1000), verb="probe_settings")
+    return _held(cluster(3), plan=(made, fails))
+
+
+def every_shard_keeps_started_copies() -> Lapse:
+    """A started copy is not in the in-sync set, so the candidate has the only good one."""
+    world = cluster(3)
+    shard = _shard_with_primary_on(world, "es2")
+    shard.in_sync = {str(shard.primary.allocation_id)}
+    return _held(world)
+
+
+def no_recovery_on_candidates() -> Lapse:
+    """A copy moves away from the candidate while the gates are asked."""
+    world = cluster(3)
+    shard = _shard_with_primary_on(world, "es2")
+    free = next(name for name in world.nodes if all(copy.node != name for copy in shard.copies))
+    allocation.relocate(world, shard.primary, free, 5000.0)
+    return _held(world)
+
+
+def zero_replica_indices() -> Lapse:
+    """The candidate has the only copy of an index, by its making."""
+    world = cluster(3)
+    world.add_index("bare", replicas=0, places=["es2"])
+    return _held(world)
+
+
+def master_quorum_survives() -> Lapse:
+    """Of two nodes, one is the only voter."""
+    return _held(cluster(2), spare="es1")
+
+
+def every_role_keeps_a_member() -> Lapse:
+    """One node alone runs machine learning."""
+    world = cluster(3)
+    node = world.nodes[NodeName("es2")]
+    node.roles |= {Role.ML}
+    return _held(world)
+
+
+def capacity_remains() -> Lapse:
+    """Nine tenths of the data nodes are to stay up, of three."""
+    return _held(cluster(3), min_capacity=0.9)
+
+
+def _wave_of(names: tuple[str, ...], *, allowed: int, zones: str | None) -> Lapse:
+    """A wave chosen elsewhere (by a later strategy, say) comes to the gates."""
+    world = cluster(6)
+    world.allowed_down = allowed
+    wanted = _wanted(max_unavailable=allowed, zone_attribute=zones)
+    undisturbed, _ = run(cluster(6), wanted=wanted)
+    simulation = Simulation(world)
+    simulation.seams.crash_at = undisturbed.seams.passed.index("after the commit of phase_entered") + 1
+    with contextlib.suppress(mishaps.Crash):  # no more than a way to halt at the gates
+        play(simulation, simulation.begin(wanted))
+    nodes = tuple(NodeName(name) for name in names)
+    lives = {name: Incarnation(ephemeral_id=f"{name}-life-1", started_at_ms=1) for name in nodes}
+    state = simulation.journalled(WaveStarted(wave=Wave(number=1, nodes=nodes), incarnations=lives))
+    state = play(simulation, state)
+    if world.violations:
+        return world.violations[0]
+    stopped = _stopped(simulation)
+    return f"stopped {', '.join(stopped)}: {state.outcome}" if stopped else None
+
+
+def one_zone_at_a_time() -> Lapse:
+    """A wave of two nodes in two zones."""
+    return _wave_of(("es1", "es5"), allowed=2, zones="zone")
+
+
+def budget_not_exceeded() -> Lapse:
+    """A wave of two nodes, and one may be away."""
+    return _wave_of(("es1", "es5"), allowed=1, zones=None)
+
+
+def version_order() -> Lapse:
+    """The candidate is older than the nodes that have the primaries of its replicas."""
+    world = cluster(3)
+    world.nodes[NodeName("es2")].version = "9.0.0"
+    return _held(world)
+
+
+def disk_below_watermark() -> Lapse:
+    """A disk is too full for what would have to come back."""
+    world = cluster(3)
+    world.disks[NodeName("es2")] = 0.95
+    return _held(world)
+
+
+def no_running_snapshot() -> Lapse:
+    """The nightly snapshot is running."""
+    world = cluster(3)
+    world.snapshots = ("repo/nightly",)
+    return _held(world)
+
+
+def no_force_merge_or_reindex_on_candidates() -> Lapse:
+    """A force-merge runs on the candidate."""
+    world = cluster(3)
+    world.merges.add(NodeName("es2"))
+    return _held(world)
+
+
+def pending_tasks_drained() -> Lapse:
+    """The master has had a task in its queue for a minute."""
+    world = cluster(3)
+    world.oldest_task = 60.0
+    return _held(world)
+
+
+def selected_hosts_ready() -> Lapse:
+    """A host of a later wave does not answer: found before the first stop."""
+    world = cluster(3)
+    world.nodes[NodeName("es1")].unreachable_until = world.agenda.now + 100_000.0
+    return _held(world)
+
+
+SCENARIOS: Final[Mapping[str, Callable[[], Lapse]]] = {
+    rule.__name__: rule
+    for rule in (
+        observation_is_fresh,
+        cluster_is_the_one_named,
+        lease_is_held,
+        settings_are_writable,
+        no_other_maintenance,
+        expected_nodes_present,
+        cluster_not_red,
+        no_worse_than_baseline,
+        every_shard_keeps_started_copies,
+        no_recovery_on_candidates,
+        zero_replica_indices,
+        master_quorum_survives,
+        every_role_keeps_a_member,
+        capacity_remains,
+        one_zone_at_a_time,
+        budget_not_exceeded,
+        version_order,
+        disk_below_watermark,
+        no_running_snapshot,
+        no_force_merge_or_reindex_on_candidates,
+        pending_tasks_drained,
+        selected_hosts_ready,
+    )
+}
+"""By the name of the predicate that alone stands in the way."""
+
+
+def lapse_of(name: str) -> Lapse:
+    """Run one scenario; a broken invariant is a lapse too."""
+    try:
+        return SCENARIOS[name]()
+    except AssertionError as failure:
+        return str(failure)
+
+
+def lapse_without(name: str, folder: Path) -> Lapse:
+    """Run a predicate's scenario in a copy of the program from whose catalogue it is deleted."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "orchestrator", folder / "orchestrator", ignore=ignored)
+    shutil.copytree(ROOT / "tests" / "simulation", folder / "tests" / "simulation", ignore=ignored)
+    catalogue = folder / "orchestrator/engine/kinds/elasticsearch/catalogue.py"
+    catalogue.write_text(_without(catalogue.read_text(), name))
+    done = subprocess.run(  # noqa: S603  (our own module, in the copy)
+        [sys.executable, "-m", "tests.simulation.deletion", name],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if done.returncode not in (0, 3):
+        raise RuntimeError(done.stderr)
+    return done.stdout.strip() or None
+
+
+def _without(source: str, name: str) -> str:
+    """The catalogue's source less one entry."""
+    for node in ast.walk(ast.parse(source)):
+        if not (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Predicate"
+        ):
+            continue
+        names = [
+            k.value.value for k in node.keywords if k.arg == "name" and isinstance(k.value, ast.Constant)
+        ]
+        if name in names and node.end_lineno is not None:
+            lines = source.splitlines(keepends=True)
+            return "".join(lines[: node.lineno - 1] + lines[node.end_lineno :])
+    raise LookupError(name)
+
+
+def main() -> int:
+    """Print the table; with a name, run that scenario here and now (3 when it lapses)."""
+    if len(sys.argv) > 1:
+        lapse = lapse_of(sys.argv[1])
+        sys.stdout.write(" ".join((lapse or "").split()))
+        return 3 if lapse else 0
+    undetected = 0
+    for rule in PREDICATES:
+        with tempfile.TemporaryDirectory() as folder:
+            lapse = lapse_without(rule.name, Path(folder))
+        kept = lapse_of(rule.name)
+        undetected += lapse is None or kept is not None
+        sys.stdout.write(
+            f"{rule.name:42} with: {kept or 'holds':8} deleted: {(lapse or 'UNDETECTED')[:110]}\n"
+        )
+        sys.stdout.flush()
+    return 1 if undetected else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Drives the real loop over a simulated world, and checks at every step what must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.evolve import evolve
+from orchestrator.engine.invariants import Step, broken
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import Action, action_name, action_target
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Record
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.runtime.loop import Loop, Ports
+from orchestrator.simulation.mishaps import Crash, Mishap, Trip
+from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.world import World
+
+MAX_TURNS = 60_000
+SPIN = 40
+"""Decisions within one virtual second: more is a loop that does not wait for anything."""
+
+
+class StuckError(AssertionError):
+    """The run does not end, or turns without waiting."""
+
+
+@dataclass(slots=True)
+class Watcher:
+    """The reporter of a simulated run: follows the journal on its own, compares, and counts turns."""
+
+    simulation: Simulation
+    limit: float
+    turns: int = 0
+    recent: list[float] = field(default_factory=list)
+    idle: int = 0
+    compare: bool = True
+    said: list[str] = field(default_factory=list)
+    followed: RunState = field(default_factory=lambda: RunState(run="run-1"))
+    read: int = 0
+
+    def events(self, records: Sequence[Record]) -> None:
+        assert records
+        self.follow()
+
+    def follow(self) -> None:
+        """Fold what the journal holds, one step at a time, and ask every invariant."""
+        for record in self.simulation.journal.records[self.read :]:
+            after = evolve(self.followed, record)
+            wrong = broken(Step(before=self.followed, record=record, after=after))
+            assert not wrong, f"{wrong} at {record}"
+            self.followed = after
+        self.read = len(self.simulation.journal.records)
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        now = self.simulation.world.agenda.now
+        self.turns += 1
+        self.follow()
+        if self.compare and self.simulation.fate.disk_full_until == 0.0:
+            assert self.followed == state, "replay is not what was lived"
+        self.recent = [at for at in self.recent if at > now - 1.0] + [now]
+        empty = not (decision.events or decision.actions or decision.watch)
+        self.idle = self.idle + 1 if empty else 0
+        if self.turns > MAX_TURNS or now > self.limit or len(self.recent) > SPIN or self.idle > 3:
+            why = f"turns {self.turns}, {len(self.recent)} in a second, {self.idle} idle, now {now:.0f}"
+            raise StuckError(f"{why}, in {state.phase}: {decision}")
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        self.said.append(f"{outcome.value}: {state.message}")
+
+
+def policy(**changes: object) -> Policy:
+    """The shipped playbook on the simulated cluster."""
+    return Policy(**{"kind": Kind.ELASTICSEARCH, "cluster": "prod", **changes})  # type: ignore[arg-type]  # by keyword
+
+
+def cluster(nodes: int = 3, *, seed: int = 0) -> World:
+    """Some nodes, an index that is written and one that is not, all green."""
+    world = World(seed=seed)
+    for number in range(1, nodes + 1):
+        world.add_node(f"es{number}", zone="abc"[(number - 1) % 3])
+    world.add_index("logs", shards=nodes, replicas=1)
+    world.add_index("archive", shards=2, replicas=1, written=False, size=512 << 20)
+    return world
+
+
+def play(
+    simulation: Simulation, state: RunState, *, limit: float = 48 * 3600.0, compare: bool = True
+) -> RunState:
+    """Drive the loop to the end of this attempt; a `Crash` is the caller's."""
+    watcher = Watcher(simulation, simulation.world.agenda.now + limit, compare=compare)
+    ports = Ports(
+        cluster=simulation.cluster,
+        hosts=simulation.hosts,
+        lease=simulation.lease,
+        journal=simulation.journal,
+        clock=simulation.clock,
+        listener=simulation.listener,
+        reporter=watcher,
+    )
+    return Loop(state, ports, asked=lambda: (simulation.fate.request, "bob"), workers=1).run()
+
+
+def run(
+    world: World,
+    *,
+    plan: Sequence[Mishap] = (),
+    trips: Sequence[Trip] = (),
+    wanted: Policy | None = None,
+    limit: float = 48 * 3600.0,
+) -> tuple[Simulation, RunState]:
+    """One attempt from its beginning to its end."""
+    simulation = Simulation(world, plan=plan, trips=trips)
+    return simulation, play(simulation, simulation.begin(wanted or policy()), limit=limit)
+
+
+def killed(simulation: Simulation, state: RunState) -> bool:
+    """Whether this attempt was killed before it ended."""
+    try:
+        play(simulation, state)
+    except Crash:
+        return True
+    return False
+
+
+def lives(world: World) -> dict[NodeName, int]:
+    return {node.name: node.life for node in world.nodes.values()}
+
+
+def verbs(actions: Sequence[Action]) -> list[str]:
+    return [f"{action_name(action)} {action_target(action)}" for action in actions]

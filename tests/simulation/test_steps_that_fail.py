@@ -1,0 +1,215 @@
+"""Single steps that go wrong: each ends in its limit, and nothing turns without waiting."""
+
+from __future__ import annotations
+
+import contextlib
+
+from orchestrator.model.action import ClearVotingExclusions, RetryFailed, SetReplicas, StopNode, WriteSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, ZeroReplicas
+from orchestrator.simulation import mishaps
+from orchestrator.simulation.mishaps import How, Mishap, Trip
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import cluster, lives, play, policy, run
+
+
+def test_a_master_that_will_not_step_down_goes_as_it_is() -> None:
+    for how in (How.REFUSED, How.LOST, How.UNACKNOWLEDGED):
+        world = cluster(5)
+        simulation, state = run(
+            world,
+            trips=[Trip(verb="exclude_from_voting", how=how, times=9)],
+            wanted=policy(master_step_down=True),
+        )
+        assert state.outcome is Outcome.DONE, f"{how}: {state.message}"
+        assert world.exclusions == []
+        assert sum(isinstance(a, ClearVotingExclusions) for a in simulation.cluster.sent) < 4
+
+
+def test_a_master_steps_down_before_its_own_stop() -> None:
+    world = cluster(5)
+    master = world.master
+    _, state = run(world, wanted=policy(master_step_down=True))
+    assert state.outcome is Outcome.DONE, state.message
+    took_over = next(at for at, what in world.story if f"takes over from {master}" in what)
+    gone = next(at for at, what in world.story if what == f"{master} left")
+    assert took_over < gone
+    assert not [what for _, what in world.story if "was the master" in what]
+
+
+def test_exclusions_that_cannot_be_cleared_are_asked_for_now_and_then() -> None:
+    world = cluster(5)
+    simulation, state = run(
+        world,
+        trips=[Trip(verb="clear_voting_exclusions", how=How.REFUSED, times=10_000)],
+        wanted=policy(master_step_down=True),
+    )
+    assert state.outcome is Outcome.NOT_RESTORED
+    assert world.exclusions
+    clears = sum(isinstance(a, ClearVotingExclusions) for a in simulation.cluster.sent)
+    assert clears < 1500, "one try in five seconds, for its limits"
+
+
+def test_settings_put_back_and_not_seen_yet_are_read_again_with_a_pause() -> None:
+    world = cluster(3)
+    stale = Mishap(what=mishaps.StaleReadings(seconds=20.0), verb="restore_allocation", after=0.0)
+    simulation, state = run(world, plan=[stale])
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.settings() == cluster(3).settings()
+    writes = [a for a in simulation.cluster.sent if isinstance(a, WriteSettings)]
+    assert len(writes) < 14, "not a write a reading"
+
+
+def test_a_replica_added_in_doubt_is_taken_away_again() -> None:
+    for how in (How.LOST, How.UNACKNOWLEDGED, How.REFUSED):
+        world = cluster(3)
+        world.add_index("bare", replicas=0, places=["es2"])
+        trips = [Trip(verb="set_replicas", how=how)]
+        simulation, state = run(world, trips=trips, wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA))
+        bare = next(index for index in world.indices.values() if index.name == "bare")
+        assert bare.replicas == 0
+        assert state.replicas == {}
+        last = [a for a in simulation.cluster.sent if isinstance(a, SetReplicas)][-1]
+        assert last.wanted == 0, "written, whatever a reading showed: the first may be on its way"
+        if how is not How.REFUSED:
+            assert state.outcome is Outcome.DONE, f"{how}: {state.message}"
+
+
+def _point_after(verb: str, wanted: Policy) -> int:
+    """The first point after that verb in an undisturbed run with an index without replicas."""
+    world = cluster(3)
+    world.add_index("bare", replicas=0, places=["es2"])
+    simulation, _ = run(world, wanted=wanted)
+    return next(n for n, what in enumerate(simulation.seams.passed, 1) if what.startswith(f"after {verb} "))
+
+
+def test_replicas_that_somebody_else_has_set_meanwhile_are_left() -> None:
+    world = cluster(3)
+    world.add_index("bare", replicas=0, places=["es2"])
+    simulation = Simulation(world)
+    wanted = policy(zero_replicas=ZeroReplicas.ADD_REPLICA)
+    simulation.seams.crash_at = _point_after("stop", wanted)
+    with contextlib.suppress(mishaps.Crash):
+        play(simulation, simulation.begin(wanted))
+    bare = next(index for index in world.indices.values() if index.name == "bare")
+    assert bare.replicas == 1
+    simulation.cluster.perform(SetReplicas(index="bare", index_uuid=bare.uuid, found=1, wanted=2))
+    world.agenda.advance(100.0)
+    state = play(simulation, simulation.restore())
+    assert state.outcome is Outcome.RESTORED
+    assert bare.replicas == 2
+
+
+def test_a_wave_that_is_called_off_again_and_again_ends_in_a_hold() -> None:
+    world = cluster(3)
+    lost = [Trip(verb="set_allocation", how=How.LOST, times=100_000)]
+    simulation, state = run(world, trips=lost, wanted=policy(deadlines=Deadlines(hold=600.0)))
+    assert state.outcome is Outcome.HELD, state.message
+    assert "last reading" in state.message
+    assert world.settings() == cluster(3).settings()
+    assert set(lives(world).values()) == {1}
+    assert sum(isinstance(a, WriteSettings) for a in simulation.cluster.sent) < 150
+
+
+HOOKS = Hooks(
+    before_stop=(Hook(run="depool {node}"),),
+    after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),
+)
+
+
+def test_hooks_run_once_a_node_and_in_pairs() -> None:
+    simulation, state = run(cluster(3), wanted=policy(hooks=HOOKS))
+    assert state.outcome is Outcome.DONE
+    for name in simulation.world.nodes:
+        mine = [(moment, number) for node, moment, number in simulation.hosts.hooks if node == name]
+        assert mine == [("before_stop", 0), ("after_recovery", 0), ("after_recovery", 1)]
+
+
+def test_a_node_taken_out_of_service_twice_is_put_back_twice() -> None:
+    # Called off at the last reading, stood down (put back into service), resumed: out of service again.
+    world = cluster(3)
+    stop = Mishap(what=mishaps.Asked(request=Request.STOP), verb="set_allocation")
+    simulation = Simulation(world, plan=[stop])
+    assert play(simulation, simulation.begin(policy(hooks=HOOKS))).outcome is Outcome.INTERRUPTED
+    out = [node for node, moment, _ in simulation.hosts.hooks if moment == "before_stop"]
+    assert simulation.hosts.hooks[-1] == (out[0], "after_recovery", 1)
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.DONE, state.message
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == out[0]]
+    assert mine == ["before_stop", "after_recovery", "after_recovery"] * 2
+
+
+def test_a_node_out_of_service_that_somebody_else_restarts_is_put_back() -> None:
+    world = cluster(3)
+    died = [
+        Mishap(what=mishaps.Unreadable(seconds=30.0), verb="hook_before_stop"),
+        Mishap(what=mishaps.NodeDies(node=NodeName("es2"), back_after=1.0), verb="hook_before_stop"),
+    ]
+    simulation, state = run(world, plan=died, wanted=policy(hooks=HOOKS))
+    assert state.outcome is Outcome.DONE, state.message
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == "es2"]
+    assert mine == ["before_stop", "after_recovery", "after_recovery"]
+    assert set(lives(world).values()) == {2}
+
+
+def test_a_stop_in_doubt_that_is_done_late_is_ours_to_bring_up() -> None:
+    for late in (1.0, 11.0, 29.0, 31.0, 31.3):
+        world = cluster(3)
+        simulation, state = run(world, trips=[Trip(verb="stop", how=How.LATE, late=late)])
+        assert state.outcome is Outcome.DONE, f"{late}: {state.message}"
+        assert set(lives(world).values()) == {2}, late
+        assert world.settings() == cluster(3).settings()
+        assert simulation.lease.view().held
+
+
+def test_a_rescue_of_a_node_whose_stop_never_happened_goes_on() -> None:
+    world = cluster(3)
+    made = Mishap(what=mishaps.IndexMade(name="new", on=NodeName("es3"), replicas=0), verb="stop")
+    died = Mishap(what=mishaps.NodeDies(node=NodeName("es3"), back_after=2.0), verb="stop", after=1.0)
+    lost = [Trip(verb="stop", how=How.LOST)]
+    _, state = run(world, plan=[made, died], trips=lost, wanted=policy(deadlines=Deadlines(hold=600.0)))
+    assert state.outcome in (Outcome.HELD, Outcome.FAILED), state.message
+    assert all(node.joined for node in world.nodes.values())
+    assert world.settings() == cluster(3).settings()
+
+
+def test_a_stop_in_doubt_that_is_done_during_the_stand_down_is_made_good() -> None:
+    asked = Mishap(what=mishaps.Asked(request=Request.STOP), verb="stop", after=1.0)
+    for late in (2.0, 10.0, 29.0):
+        world = cluster(3)
+        _, state = run(world, plan=[asked], trips=[Trip(verb="stop", how=How.LATE, late=late)])
+        assert state.outcome is Outcome.INTERRUPTED, state.message
+        assert all(node.joined for node in world.nodes.values()), late
+        assert world.settings() == cluster(3).settings()
+
+
+def test_copies_that_the_cluster_gave_up_on_are_tried_again_a_few_times() -> None:
+    for fails, outcome, tries in ((5, Outcome.DONE, 2), (10_000, Outcome.HELD, 3)):
+        world = cluster(3)
+        gone = Mishap(what=mishaps.AllocationsFail(index="logs", times=fails), verb="start")
+        wanted = policy(deadlines=Deadlines(recover=900.0))
+        simulation, state = run(world, plan=[gone], wanted=wanted)
+        assert state.outcome is outcome, state.message
+        assert 1 <= sum(isinstance(a, RetryFailed) for a in simulation.cluster.sent) <= tries
+
+
+def test_copies_given_up_are_tried_again_at_the_gates_too() -> None:
+    # Interrupted while they were to recover, restored, resumed: no wave is in hand any more.
+    world = cluster(3)
+    gone = Mishap(what=mishaps.AllocationsFail(index="logs", times=5), verb="start")
+    stop = Mishap(what=mishaps.Asked(request=Request.STOP), verb="restore_allocation", after=3.0)
+    simulation = Simulation(world, plan=[gone, stop])
+    assert play(simulation, simulation.begin(policy())).outcome is Outcome.INTERRUPTED
+    play(simulation, simulation.restore())
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.DONE, state.message
+
+
+def test_a_stop_that_is_sent_again_has_its_own_time() -> None:
+    world = cluster(3)
+    trips = [Trip(verb="stop", how=How.LOST), Trip(verb="stop", how=How.LATE, first=2, late=28.0)]
+    simulation, state = run(world, trips=trips)
+    assert state.outcome is Outcome.DONE, state.message
+    assert set(lives(world).values()) == {2}
+    assert sum(isinstance(a, StopNode) for a in simulation.hosts.sent) == 4

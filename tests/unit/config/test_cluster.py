@@ -1,0 +1,217 @@
+# ruff: noqa: E501  (messages stand in one piece, as they are shown)
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.cluster import ClusterFile, check_cluster, load_cluster
+from orchestrator.config.hosts import Connect, HostSettings, Manager, ServiceSettings
+from orchestrator.config.secrets import parse_reference
+from orchestrator.config.yaml import parse
+from orchestrator.errors import ConfigError
+from orchestrator.model.policy import Together
+
+HOME = Path("/home/op")
+HEAD = "kind: elasticsearch\nname: prod\n"
+
+
+def _cluster(
+    text: str, *, endpoints: str = "['http://localhost:9200']", folder: Path = Path("/etc/es")
+) -> ClusterFile:
+    document = parse(f"{HEAD}endpoints: {endpoints}\n{text}", "prod.yml")
+    return check_cluster(document, path=folder / "prod.yml", home=HOME)
+
+
+def test_the_example_of_the_contract_is_read_to_the_letter() -> None:
+    cluster = _cluster(
+        """auth: {api_key: env:ES_API_KEY}
+tls: {ca: ca.pem, verify: true}
+zone_attribute: zone
+playbook: elasticsearch-rolling-restart
+expect: {nodes: 30}
+hosts:
+  connect: ssh
+  user: deploy
+  port: 22
+  identity: ~/.ssh/id_ed25519
+  known_hosts: ~/.ssh/known_hosts
+  sudo: true
+  service:
+    manager: systemd
+    unit: elasticsearch
+  together: reboot
+  overrides:
+    es7: {address: 10.1.0.7, port: 2222}
+""",
+        endpoints='["https://es1:9200", "https://es2:9200"]',
+    )
+    spec = cluster.spec
+    assert spec.endpoints == ("https://es1:9200", "https://es2:9200")
+    assert spec.auth is not None
+    assert str(spec.auth.api_key) == "env:ES_API_KEY"
+    assert (spec.zone_attribute, spec.playbook, spec.expect.nodes) == (
+        "zone",
+        "elasticsearch-rolling-restart",
+        30,
+    )
+    assert cluster.local_path("ca.pem") == Path("/etc/es/ca.pem")
+    assert cluster.warnings == ()
+    usual = HostSettings(
+        connect=Connect.SSH,
+        address=None,
+        user="deploy",
+        port=22,
+        identity=HOME / ".ssh" / "id_ed25519",
+        known_hosts=HOME / ".ssh" / "known_hosts",
+        sudo=True,
+        sudo_password=None,
+        service=ServiceSettings(manager=Manager.SYSTEMD, unit="elasticsearch"),
+    )
+    assert cluster.host("es1") == usual
+    assert cluster.host("es7") == replace(usual, address="10.1.0.7", port=2222)
+
+
+def test_a_file_may_say_next_to_nothing() -> None:
+    cluster = _cluster("")
+    assert cluster.spec.hosts.together is Together.REBOOT
+    assert cluster.spec.auth is None
+    assert cluster.host("es1") == HostSettings(
+        connect=Connect.SSH,
+        address=None,
+        user=None,
+        port=None,
+        identity=None,
+        known_hosts=HOME / ".ssh" / "known_hosts",
+        sudo=True,
+        sudo_password=None,
+        service=ServiceSettings(manager=Manager.SYSTEMD, unit="elasticsearch"),
+    )
+
+
+def test_overrides_are_laid_over_each_other_globs_first_then_the_exact_name() -> None:
+    cluster = _cluster(
+        """hosts:
+  sudo: false
+  service: {unit: "es-{node}"}
+  overrides:
+    cold-1: {port: 1, address: "10.0.0.1"}
+    cold-*: {port: 2, user: cold, known_hosts: hosts}
+    "*-1": {user: first, sudo: {password: "file:sudo.txt"}, identity: /keys/first}
+    "7": {connect: local}
+"""
+    )
+    one = cluster.host("cold-1")
+    assert (one.port, one.address, one.user, one.sudo) == (1, "10.0.0.1", "first", True)
+    assert one.sudo_password is not None
+    assert str(one.sudo_password) == "file:sudo.txt"
+    assert (one.known_hosts, one.identity) == (Path("/etc/es/hosts"), Path("/keys/first"))
+    assert one.service == ServiceSettings(manager=Manager.SYSTEMD, unit="es-{node}")
+    two = cluster.host("cold-2")
+    assert (two.port, two.address, two.user, two.sudo, two.sudo_password) == (2, None, "cold", False, None)
+    assert cluster.host("7").connect is Connect.LOCAL
+
+
+def test_a_service_is_overridden_key_by_key_and_replaced_with_its_manager() -> None:
+    cluster = _cluster(
+        """hosts:
+  service: {manager: command, stop: stop {node}, start: start {node}, status: status {node}}
+  overrides:
+    es2: {service: {stop: halt}}
+    es3: {service: {manager: docker, unit: "es-{node}"}}
+    es4: {service: {manager: sysv}}
+""".replace("stop: stop {node}, start: start {node}, status: status {node}", "stop: s, start: t, status: u")
+    )
+    assert cluster.host("es1").service == ServiceSettings(
+        manager=Manager.COMMAND, stop="s", start="t", status="u"
+    )
+    assert cluster.host("es2").service == ServiceSettings(
+        manager=Manager.COMMAND, stop="halt", start="t", status="u"
+    )
+    assert cluster.host("es3").service == ServiceSettings(manager=Manager.DOCKER, unit="es-{node}")
+    assert cluster.host("es4").service == ServiceSettings(manager=Manager.SYSV, unit="elasticsearch")
+
+
+def test_overrides_that_only_contradict_each_other_together_are_refused_where_they_meet() -> None:
+    cluster = _cluster(
+        """hosts:
+  overrides:
+    es*: {service: {manager: command, stop: s, start: t, status: u}}
+    es7: {service: {unit: other}}
+"""
+    )
+    assert cluster.host("es1").service.stop == "s"
+    with pytest.raises(ConfigError) as caught:
+        cluster.host("es7")
+    assert str(caught.value).startswith(
+        "prod.yml:5: hosts.overrides: those that match node es7 do not fit together: unit: not for `manager: command`"
+    )
+
+
+def test_a_password_over_plain_http_is_warned_of_unless_it_stays_on_this_machine() -> None:
+    auth = "auth: {basic: {username: op, password: env:PW}}\n"
+    local = "['http://127.0.0.1:9200', 'http://localhost:9200', 'http://[::1]:9200', 'https://es1:9200']"
+    assert _cluster(auth, endpoints=local).warnings == ()
+    assert _cluster("", endpoints="['http://es1:9200']").warnings == ()
+    assert _cluster(auth, endpoints="['https://es1:9200', 'http://es2:9200']").warnings == (
+        "prod.yml:3: endpoints[1]: the credentials of `auth` go over plain HTTP, readable on the way; use https://",
+    )
+
+
+def test_what_weakens_tls_is_warned_of() -> None:
+    assert _cluster("tls: {verify: false}\n", endpoints="['https://es1:9200']").warnings == (
+        "prod.yml:4: tls.verify: certificates are not checked: whoever answers is believed; use `ca` or `fingerprint`",
+    )
+    assert _cluster("tls: {ca: ca.pem}\n").warnings == (
+        "prod.yml:4: tls: has no effect: no endpoint begins with https://",
+    )
+
+
+def test_an_endpoint_may_have_a_path_and_loses_its_last_slash() -> None:
+    assert _cluster("", endpoints="['https://proxy:443/es/']").spec.endpoints == ("https://proxy:443/es",)
+
+
+def test_every_secret_is_listed_with_its_place() -> None:
+    cluster = _cluster(
+        """auth:
+  basic:
+    username: op
+    password: env:PW
+hosts:
+  sudo: {password: command:pass show sudo}
+  overrides:
+    es7: {sudo: {password: "keyring:sudo/es7"}}
+"""
+    )
+    assert [(str(secret), str(secret.place)) for secret in cluster.secret_references()] == [
+        ("env:PW", "prod.yml:7: auth.basic.password"),
+        ("command:pass show sudo", "prod.yml:9: hosts.sudo.password"),
+        ("keyring:sudo/es7", "prod.yml:11: hosts.overrides.es7.sudo.password"),
+    ]
+    assert (
+        _cluster("auth: {api_key: env:K}\n").secret_references()[0].scheme is parse_reference("env:K").scheme
+    )
+
+
+def test_files_that_are_not_there_are_named_by_line_and_key(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("x")
+    text = "tls:\n  ca: ca.pem\n  client_cert: c.pem\nhosts:\n  identity: id\n  overrides:\n    es7: {identity: id7}\n"
+    with pytest.raises(ConfigError) as caught:
+        _cluster(text, folder=tmp_path).check_files()
+    assert str(caught.value) == "\n".join(
+        [
+            f"prod.yml:6: tls.client_cert: {tmp_path}/c.pem cannot be read: No such file or directory",
+            f"prod.yml:8: hosts.identity: {tmp_path}/id cannot be read: No such file or directory",
+            f"prod.yml:10: hosts.overrides.es7.identity: {tmp_path}/id7 cannot be read: No such file or directory",
+        ]
+    )
+    _cluster("tls: {ca: ca.pem}\n", folder=tmp_path).check_files()
+
+
+def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
+    path = tmp_path / "prod.yml"
+    path.write_text(f"{HEAD}endpoints: ['http://localhost:9200']\nexpect: {{nodes: -1}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_cluster(path, home=HOME)
+    assert str(caught.value) == f"{path}:4: expect.nodes: must be at least 1"

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.lookup import Places, Wanted, find, shipped, standard_places
+from orchestrator.errors import ConfigError
+
+
+def _places(root: Path) -> Places:
+    return Places(
+        folders=tuple(root / name for name in ("cwd", "configured", "home", "etc")),
+        shipped_playbooks=root / "shipped",
+        shipped_clusters=root / "examples",
+    )
+
+
+def _put(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("kind: elasticsearch\n")
+
+
+def test_places_are_those_of_the_contract_in_its_order() -> None:
+    places = standard_places({"ORCHESTRATE_CONFIG": "/srv/orch"}, home=Path("/home/op"))
+    assert places.of(Wanted.CLUSTER) == tuple(
+        Path(folder)
+        for folder in (
+            "configs/clusters",
+            "/srv/orch/clusters",
+            "/home/op/.config/orchestrate/clusters",
+            "/etc/orchestrate/clusters",
+        )
+    )
+    assert places.of(Wanted.PLAYBOOK)[-1] == shipped("playbooks")
+
+
+@pytest.mark.parametrize("environment", [{}, {"ORCHESTRATE_CONFIG": ""}])
+def test_an_unset_folder_is_not_looked_at(environment: dict[str, str]) -> None:
+    assert len(standard_places(environment, home=Path("/home/op")).of(Wanted.CLUSTER)) == 3
+
+
+def test_the_first_place_that_has_the_name_wins(tmp_path: Path) -> None:
+    wanted = [tmp_path / folder / "clusters" / "prod.yml" for folder in ("cwd", "configured", "home", "etc")]
+    for path in reversed(wanted):
+        _put(path)
+        assert find(Wanted.CLUSTER, "prod", _places(tmp_path)) == path
+
+
+def test_playbooks_are_found_among_those_shipped_last_and_clusters_never(tmp_path: Path) -> None:
+    _put(tmp_path / "shipped" / "book.yml", tmp_path / "examples" / "example.yml")
+    assert find(Wanted.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "shipped" / "book.yml"
+    _put(tmp_path / "etc" / "playbooks" / "book.yml")
+    assert find(Wanted.PLAYBOOK, "book", _places(tmp_path)) == tmp_path / "etc" / "playbooks" / "book.yml"
+    with pytest.raises(ConfigError):
+        find(Wanted.CLUSTER, "example", _places(tmp_path))
+
+
+def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
+    _put(tmp_path / "any.where")
+    assert find(Wanted.CLUSTER, f"{tmp_path}/any.where", _places(tmp_path)) == tmp_path / "any.where"
+    with pytest.raises(ConfigError) as caught:
+        find(Wanted.CLUSTER, "no-such-file.yml", _places(tmp_path))
+    assert str(caught.value) == "no-such-file.yml: there is no such cluster file"
+
+
+def test_an_unknown_name_lists_the_places_and_the_near_names(tmp_path: Path) -> None:
+    _put(tmp_path / "home" / "clusters" / "prod.yml", tmp_path / "etc" / "clusters" / "staging.yml")
+    with pytest.raises(ConfigError) as caught:
+        find(Wanted.CLUSTER, "prdo", _places(tmp_path))
+    assert str(caught.value).splitlines() == [
+        "there is no cluster 'prdo'; looked at:",
+        *(f"  {tmp_path}/{folder}/clusters/prdo.yml" for folder in ("cwd", "configured", "home", "etc")),
+        "did you mean prod?",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        find(Wanted.CLUSTER, "xyz", _places(tmp_path))
+    assert str(caught.value).splitlines()[-1] == "there is: prod, staging"
+
+
+def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find(Wanted.CLUSTER, "prod", _places(tmp_path))
+    assert str(caught.value).splitlines()[-1] == f"an example to copy: {tmp_path}/examples/example.yml"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "..\n", "prod*"])
+def test_what_is_neither_a_name_nor_a_path_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="neither the name of a cluster nor the path"):
+        find(Wanted.CLUSTER, name, _places(tmp_path))

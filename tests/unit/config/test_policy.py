@@ -1,0 +1,234 @@
+# ruff: noqa: E501  (the table of flags is read by its rows: a flag and its message in one line each)
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.config.cluster import check_cluster
+from orchestrator.config.playbook import check_playbook
+from orchestrator.config.policy import Overrides, PredicateNames, build_policy
+from orchestrator.config.yaml import parse
+from orchestrator.errors import ExitCode, NotInThisVersion, UsageError
+from orchestrator.model.cluster import Zone
+from orchestrator.model.policy import (
+    Deadlines,
+    DisabledPredicate,
+    Hook,
+    Hooks,
+    Kind,
+    LeasePlace,
+    Policy,
+    RecoveryLimits,
+    Selection,
+    Strategy,
+    Together,
+    ZeroReplicas,
+)
+
+HEAD = "kind: elasticsearch\nname: prod\nendpoints: ['http://localhost:9200']\n"
+PREDICATES = PredicateNames(
+    known=("observation_is_fresh", "cluster_not_red", "disk_below_watermark"),
+    always_on=("observation_is_fresh",),
+)
+
+
+def _policy(
+    flags: Overrides | None = None,
+    *,
+    cluster: str = "",
+    playbook: str = "",
+    nodes: int = 30,
+    now: float = 1e9,
+) -> Policy:
+    return build_policy(
+        check_cluster(parse(HEAD + cluster, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op")),
+        check_playbook(parse("kind: elasticsearch\n" + playbook, "b.yml"), path=Path("b.yml"), name="b"),
+        flags or Overrides(),
+        predicates=PREDICATES,
+        nodes=nodes,
+        now=now,
+    )
+
+
+def test_an_empty_playbook_means_the_defaults_of_the_model() -> None:
+    assert _policy() == Policy(kind=Kind.ELASTICSEARCH, cluster="prod", playbook="b")
+
+
+def test_every_key_of_a_playbook_reaches_the_policy() -> None:
+    policy = _policy(
+        cluster="zone_attribute: rack\nexpect: {nodes: 30}\nhosts: {together: never}\n",
+        playbook="""strategy: node
+max_unavailable: 10%
+min_started_copies: 2
+min_capacity: 75%
+overlap_recovery: false
+master_step_down: true
+accept: {red: [old], master_outage: true}
+lease: state
+allocation_while_down: none
+zero_replica_indices: {accept: [logs-*]}
+recovery_limits:
+  node_initial_primaries_recoveries: 8
+  node_concurrent_recoveries:
+  max_bytes_per_sec: 1gb
+  concurrent_streams: 1
+flush: false
+rebalance_while_running:
+settle: {consecutive: 5}
+deadlines: {stop: 1m, start: 2m, rejoin: 3m, recover: 4h, withheld: 5m, hold: 6m, gate: 7m, reboot: 8m}
+on_failure: stand_down
+hooks:
+  before_stop: [{run: "depool {node}"}]
+  while_stopped: [{run: a, local: true}, {run: b, timeout: 5s}]
+  after_recovery: [{run: "pool {node}"}]
+""",
+    )
+    assert policy == Policy(
+        kind=Kind.ELASTICSEARCH,
+        cluster="prod",
+        playbook="b",
+        strategy=Strategy.NODE,
+        max_unavailable=3,
+        min_started_copies=2,
+        min_capacity=0.75,
+        overlap_recovery=False,
+        master_step_down=True,
+        accept_red=frozenset({"old"}),
+        accept_master_outage=True,
+        lease=LeasePlace.STATE,
+        allocation_while_down="none",
+        zero_replicas=ZeroReplicas.ACCEPT,
+        zero_replicas_accepted=("logs-*",),
+        recovery_limits=RecoveryLimits(
+            node_initial_primaries_recoveries=8,
+            node_concurrent_recoveries=None,
+            max_bytes_per_sec=2**30,
+            concurrent_streams=1,
+        ),
+        flush=False,
+        rebalance_while_running=None,
+        settle_consecutive=5,
+        deadlines=Deadlines(
+            stop=60, start=120, rejoin=180, recover=14_400, withheld=300, hold=360, gate=420, reboot=480
+        ),
+        hooks=Hooks(
+            before_stop=(Hook(run="depool {node}"),),
+            while_stopped=(Hook(run="a", local=True), Hook(run="b", timeout=5)),
+            after_recovery=(Hook(run="pool {node}"),),
+        ),
+        zone_attribute="rack",
+        expect_nodes=30,
+        together=Together.NEVER,
+    )
+
+
+def test_every_flag_reaches_the_policy_and_wins_over_the_playbook() -> None:
+    flags = Overrides(
+        strategy="node",
+        max_unavailable="20%",
+        only=("es*",),
+        exclude=("es7",),
+        zone="a",
+        started_before="1d",
+        tune=False,
+        reboot=True,
+        pause_after=1,
+        disable_predicate=("cluster_not_red", "disk_below_watermark=node es1"),
+        reason="patch day",
+        timeout="12h",
+    )
+    policy = _policy(flags, playbook="max_unavailable: 1\n", nodes=19, now=100_000.0)
+    assert policy.max_unavailable == 3
+    assert policy.selection == Selection(
+        only=("es*",), exclude=("es7",), zone=Zone("a"), started_before=13_600.0
+    )
+    assert (policy.reboot, policy.pause_after, policy.reason, policy.timeout) == (
+        True,
+        1,
+        "patch day",
+        43_200.0,
+    )
+    assert policy.disabled_predicates == (
+        DisabledPredicate(name="cluster_not_red"),
+        DisabledPredicate(name="disk_below_watermark", subject="node es1"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("reboot", "playbook", "seconds"),
+    [(False, "", 1800), (True, "", 3600), (True, "deadlines: {withheld: 30m}\n", 1800)],
+)
+def test_allocation_may_be_off_longer_for_a_reboot_unless_the_playbook_says(
+    *, reboot: bool, playbook: str, seconds: float
+) -> None:
+    assert _policy(Overrides(reboot=reboot), playbook=playbook).deadlines.withheld == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"), [("refuse", ZeroReplicas.REFUSE), ("add_replica", ZeroReplicas.ADD_REPLICA)]
+)
+def test_policies_for_indices_without_replicas(written: str, wanted: ZeroReplicas) -> None:
+    policy = _policy(playbook=f"zero_replica_indices: {written}\n")
+    assert (policy.zero_replicas, policy.zero_replicas_accepted) == (wanted, ())
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"strategy": "nod"}, "--strategy nod: unknown; did you mean `node`?"),
+        ({"max_unavailable": "0"}, "--max-unavailable 0: must be a whole number of at least 1, or a percentage such as 10%"),
+        ({"max_unavailable": "x"}, "--max-unavailable x: must be a whole number of at least 1, or a percentage such as 10%"),
+        ({"only": ("",)}, "--only: the name of a node, or a glob, is needed"),
+        ({"exclude": (" ",)}, "--exclude: the name of a node, or a glob, is needed"),
+        ({"zone": ""}, "--zone: the name of a zone is needed"),
+        ({"exclude": ("*",)}, "--exclude '*': leaves no node to restart"),
+        ({"only": ("es1", "es2"), "exclude": ("es2",)}, "--only es2 and --exclude es2 contradict each other"),
+        ({"only": ("es1",), "exclude": ("es*",)}, "--only es1 and --exclude es* contradict each other"),
+        ({"only": ("es*",), "exclude": ("es*",)}, "--only es* and --exclude es* contradict each other"),
+        ({"started_before": "2026-11-01"}, "--started-before 2026-11-01: must be a time with its offset, such as 2026-11-01T00:00Z, or an age, such as 30d"),
+        ({"pause_after": 0}, "--pause-after 0: must be at least 1"),
+        ({"timeout": "10"}, "--timeout 10: must be a duration with its unit, such as 90s, 10m, 8h or 30d"),
+        ({"reason": "x" * 1001}, "--reason: must have at most 1000 characters"),
+        ({"disable_predicate": ("cluster_not_rde",)}, "--disable-predicate cluster_not_rde: there is no such predicate; did you mean `cluster_not_red`?"),
+        ({"disable_predicate": ("observation_is_fresh",)}, "--disable-predicate observation_is_fresh: this one cannot be switched off"),
+        ({"disable_predicate": ("cluster_not_red=",)}, "--disable-predicate cluster_not_red=: name the subject after the `=`, or leave the `=` out"),
+    ],
+)  # fmt: skip
+def test_wrong_flags_are_refused_by_name(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        _policy(Overrides(**flags))
+    assert str(caught.value) == message
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"strategy": "zone"}, "--strategy zone: not in this version"),
+        ({"strategy": "shard-safe"}, "--strategy shard-safe: not in this version"),
+        ({"tune": True}, "--tune: not in this version"),
+    ],
+)
+def test_flags_of_a_later_version_are_refused_as_such(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(NotInThisVersion) as caught:
+        _policy(Overrides(**flags))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("cluster", "where"),
+    [
+        ("hosts: {connect: local}\n", "hosts"),
+        ("hosts: {overrides: {es7: {connect: local}}}\n", "overrides of es7"),
+    ],
+)
+def test_a_reboot_of_the_machine_that_runs_this_is_refused(cluster: str, where: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        _policy(Overrides(reboot=True), cluster=cluster)
+    assert str(caught.value) == (
+        f"--reboot: refused with `connect: local` ({where} in prod.yml): "
+        "it would reboot the machine that this program runs on"
+    )
+    assert _policy(Overrides(), cluster=cluster).reboot is False

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.secrets import (
+    Secret,
+    SecretReference,
+    SecretResolver,
+    look_up_keyring,
+    parse_reference,
+    run_command,
+)
+from orchestrator.config.yaml import Place
+from orchestrator.errors import ConfigError
+
+PLACE = Place(file="prod.yml", line=5, key="auth.api_key")
+
+
+def _resolver(folder: Path, **environment: str) -> SecretResolver:
+    return SecretResolver(environment=environment, folder=folder, home=folder / "home")
+
+
+def _failure(resolver: SecretResolver, reference: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolver.resolve(parse_reference(reference, PLACE))
+    assert (caught.value.file, caught.value.line, caught.value.key) == ("prod.yml", 5, "auth.api_key")
+    return str(caught.value).removeprefix(f"prod.yml:5: auth.api_key: secret {reference}: ")
+
+
+def test_a_secret_shows_itself_to_nobody_who_does_not_ask_for_it() -> None:
+    secret = Secret("s3cret", origin="env:KEY")
+    assert secret.reveal() == "s3cret"
+    assert [repr(secret), str(secret), f"{secret:>40}"] == [
+        "Secret(env:KEY)", "<secret from env:KEY>", "<secret from env:KEY>"
+    ]  # fmt: skip
+
+
+def test_a_secret_cannot_be_stored_by_accident() -> None:
+    @dataclass
+    class Event:
+        payload: object
+
+    secret = Secret("s3cret", origin="env:KEY")
+    for store in (json.dumps, pickle.dumps, copy.deepcopy, lambda value: asdict(Event(payload=value)), vars):
+        with pytest.raises(TypeError) as caught:
+            store(secret)  # type: ignore[operator]
+        assert "s3cret" not in str(caught.value)
+
+
+def test_each_scheme_finds_its_secret(tmp_path: Path) -> None:
+    (tmp_path / "es.key").write_text("from-file\n")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "es.key").write_text("from-home")
+    keyring = {("es/prod", "op"): "from-keyring"}
+    resolver = SecretResolver(
+        environment={"KEY": "from-env"},
+        folder=tmp_path,
+        home=tmp_path / "home",
+        keyring=lambda service, user: keyring.get((service, user)),
+    )
+    found = {
+        reference: resolver.resolve(parse_reference(reference)).reveal()
+        for reference in (
+            "env:KEY",
+            "file:es.key",
+            f"file:{tmp_path}/es.key",
+            "file:~/es.key",
+            "command:printf '%s\\n' 'two words'",
+            "keyring:es/prod/op",
+        )
+    }
+    assert list(found.values()) == [
+        "from-env",
+        "from-file",
+        "from-file",
+        "from-home",
+        "two words",
+        "from-keyring",
+    ]
+
+
+def test_a_secret_that_is_not_there_is_named_with_its_place(tmp_path: Path) -> None:
+    resolver = SecretResolver(
+        environment={}, folder=tmp_path, home=tmp_path, keyring=lambda _service, _user: None
+    )
+    assert _failure(resolver, "env:KEY") == "the environment variable KEY is not set"
+    assert _failure(resolver, "file:/nowhere/x") == "/nowhere/x cannot be read: No such file or directory"
+    assert _failure(resolver, "command:/nowhere/x") == "the command cannot be run: No such file or directory"
+    assert _failure(resolver, "keyring:es/op") == "the key ring holds nothing for service es, user op"
+
+
+def test_a_secret_that_cannot_be_one_is_refused_without_being_shown(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "huge").write_bytes(b"x" * 70_000)
+    resolver = _resolver(tmp_path, EMPTY="", LINES="s3\ncret")
+    assert _failure(resolver, "env:EMPTY") == "is empty"
+    assert _failure(resolver, "env:LINES") == "is not one line of printable text"
+    assert _failure(resolver, "file:binary") == "is not UTF-8 text"
+    assert _failure(resolver, "file:huge") == "holds more than 64 KiB"
+
+
+def test_a_command_that_fails_does_not_have_its_output_shown(tmp_path: Path) -> None:
+    message = _failure(_resolver(tmp_path), "command:sh -c 'echo s3cret; echo s3cret >&2; exit 3'")
+    assert message == "the command ended with exit code 3; run it by hand to see why"
+
+
+def test_a_command_that_does_not_end_is_given_up(tmp_path: Path) -> None:
+    def hang(words: Sequence[str]) -> bytes:
+        raise subprocess.TimeoutExpired(list(words), 30.0, output=b"s3cret")
+
+    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, command=hang)
+    assert _failure(resolver, "command:pass show es") == "the command did not end within 30 s"
+
+
+def test_a_command_gets_no_terminal_to_ask_on() -> None:
+    assert run_command(["sh", "-c", "read answer || printf none"]) == b"none"
+
+
+def test_a_key_ring_without_its_package_says_what_to_install(tmp_path: Path) -> None:
+    def without_package(service: str, user: str) -> str | None:
+        raise ModuleNotFoundError(f"no keyring for {service}, {user}")
+
+    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, keyring=without_package)
+    assert _failure(resolver, "keyring:es/op") == "needs the `keyring` extra: install orchestrator[keyring]"
+
+
+def test_the_key_ring_is_asked_through_the_package_alone() -> None:
+    # Whether or not the extra is installed here: nothing but these two may come out.
+    with pytest.raises((ModuleNotFoundError, RuntimeError)):
+        look_up_keyring("orchestrate-test", "nobody")
+
+
+def test_a_reference_is_shown_as_it_was_written() -> None:
+    assert str(parse_reference("file:/run/secrets/es", PLACE)) == "file:/run/secrets/es"
+    assert parse_reference("env:A") == SecretReference(scheme=parse_reference("env:A").scheme, argument="A")
+
+
+@pytest.mark.parametrize(
+    "value", ["s3cret", "", "env", "ENV:A", "http://s3cret", 12345, None, ["env:A"], {"env": "A"}]
+)
+def test_a_literal_is_refused_without_being_repeated(value: object) -> None:
+    with pytest.raises(ValueError, match="a secret is never written here") as caught:
+        parse_reference(value)
+    assert "s3cret" not in str(caught.value)
+    assert "12345" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", ["env:", "env:A B", "env:7", "file:", "file: ", "command:", "command:'", "keyring:a"]
+)
+def test_a_reference_without_its_argument_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="is not followed by what it needs"):
+        parse_reference(value)

@@ -1,0 +1,123 @@
+"""The files that come with the package, the page and the schemas that are written from the models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.cluster import load_cluster
+from orchestrator.config.lookup import Wanted, find, shipped, standard_places
+from orchestrator.config.playbook import PlaybookSpec, check_playbook, load_playbook
+from orchestrator.config.policy import Overrides, PredicateNames, build_policy
+from orchestrator.config.reference import page
+from orchestrator.config.schema import SchemaOf, json_schema
+from orchestrator.config.spec import Spec
+from orchestrator.config.yaml import KeyPath, parse, read
+from orchestrator.model.policy import Kind, Policy
+
+ROOT = Path(__file__).parents[3]
+HOME = Path("/home/op")
+EXAMPLE = shipped("configs") / "clusters" / "example.yml"
+PLAYBOOK = "elasticsearch-rolling-restart"
+
+
+def _playbook_path() -> Path:
+    return find(Wanted.PLAYBOOK, PLAYBOOK, standard_places({}, home=HOME))
+
+
+def test_the_example_and_the_playbook_make_the_default_policy() -> None:
+    cluster = load_cluster(EXAMPLE, home=HOME)
+    playbook = load_playbook(_playbook_path())
+    assert cluster.spec.playbook == playbook.name == PLAYBOOK
+    assert cluster.warnings == ()
+    policy = build_policy(
+        cluster, playbook, Overrides(), predicates=PredicateNames(known=(), always_on=()), nodes=3, now=0.0
+    )
+    assert policy == Policy(kind=Kind.ELASTICSEARCH, cluster="prod", zone_attribute="zone", expect_nodes=3)
+
+
+def test_the_playbook_says_what_holds_without_it() -> None:
+    alone = check_playbook(parse("kind: elasticsearch\n", "f.yml"), path=Path("f.yml"), name="f")
+    assert load_playbook(_playbook_path()).spec == alone.spec
+
+
+def test_the_playbook_has_every_key_and_a_comment_with_each() -> None:
+    document = read(_playbook_path())
+    later = {"force_merge", "tune", "gates", "notify"}
+    assert set(document.content) == set(PlaybookSpec.model_fields) - later
+    lines = _playbook_path().read_text().splitlines()
+    bare = [path for path, line in document.lines.items() if not _is_commented(lines, line - 1, path)]
+    assert bare == [("kind",)], (
+        "the first key is explained by the head of the file; every other needs its why"
+    )
+
+
+def _is_commented(lines: list[str], index: int, path: KeyPath) -> bool:
+    # A nested key may be explained on its own line, above it, or by the comment of the key that holds it.
+    holder = next(number for number in range(index, -1, -1) if lines[number].startswith(f"{path[0]}:"))
+    return "#" in lines[index] or any(lines[above - 1].lstrip().startswith("#") for above in (index, holder))
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    assert written == page(), "run: python -m orchestrator.config.reference > docs/reference/configuration.md"
+
+
+@pytest.mark.parametrize("which", list(SchemaOf))
+def test_a_schema_is_json_and_refuses_unknown_keys(which: SchemaOf) -> None:
+    schema = json.loads(json.dumps(json_schema(which)))
+    assert schema["additionalProperties"] is False
+    assert "kind" in schema["required"]
+    assert {shape.get("additionalProperties", False) for shape in schema["$defs"].values()} == {False}
+
+
+def test_every_key_of_every_file_is_described() -> None:
+    def models(base: type[Spec]) -> list[type[Spec]]:
+        return [base, *(found for child in base.__subclasses__() for found in models(child))]
+
+    shown = [
+        model for model in models(Spec) if not model.__name__.startswith("_") and model.__name__ != "HostKeys"
+    ]
+    bare = [
+        f"{model.__name__}.{key}"
+        for model in shown
+        for key, info in model.model_fields.items()
+        if not info.description
+    ]
+    assert bare == []
+
+
+def test_the_wheel_contains_them(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(ROOT),
+    ]
+    done = subprocess.run(  # noqa: S603  (our own build)
+        command, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        archive.extractall(tmp_path / "site")
+    assert "orchestrator/_shipped/configs/clusters/example.yml" in names
+    assert f"orchestrator/_shipped/playbooks/{PLAYBOOK}.yml" in names
+    code = "from orchestrator.config.lookup import shipped; print(shipped('playbooks'), shipped('configs'))"
+    found = subprocess.run(  # noqa: S603  (our own code, installed)
+        [sys.executable, "-P", "-c", code],
+        capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60,
+        env={"PYTHONPATH": str(tmp_path / "site"), "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    folder = tmp_path / "site" / "orchestrator" / "_shipped"
+    assert found.stdout.split() == [str(folder / "playbooks"), str(folder / "configs")]

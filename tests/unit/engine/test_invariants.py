@@ -1,0 +1,109 @@
+"""Every invariant notices the step that it is there for; an invariant that cannot break says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.invariants import INVARIANTS, Step
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import Purpose, SettingChange, StartNode, StopNode, WriteSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionSent, Event, Record, RunFinished, StoodDown
+from orchestrator.model.observation import Level
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Wave
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import cluster, policy
+
+ES1, ES2 = NodeName("es1"), NodeName("es2")
+KEY = (Level.PERSISTENT, "cluster.routing.allocation.enable")
+DEBT = SettingChange(level=KEY[0], key=KEY[1], found=None, wanted="primaries")
+STOP = ActionSent(action=StopNode(node=ES1))
+DONE = RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0)
+AT = 1_000_000.0
+
+
+def _state(phase: Phase = Phase.DOWN, es1: NodePhase = NodePhase.STOPPING, **changes: object) -> RunState:
+    """A run with one node of its wave on its way down, allocation withheld; all is as it should be."""
+    state = Simulation(cluster(3)).begin(policy())
+    right: dict[str, object] = {
+        "phase": phase,
+        "nodes": {**state.nodes, ES1: replace(state.nodes[ES1], phase=es1)},
+        "wave": Wave(number=1, nodes=(ES1,)),
+        "debts": {KEY: DEBT},
+        "withheld": frozenset({KEY}),
+        "withheld_since": AT,
+        "phase_since": AT,
+    }
+    return replace(state, **{**right, **changes})  # type: ignore[arg-type]  # field names by keyword
+
+
+def _step(before: RunState, event: Event, after: RunState | None = None, *, passed: float = 1.0) -> Step:
+    record = Record(run="run-1", sequence=7, at=AT + passed, event=event)
+    return Step(before=before, record=record, after=after or before)
+
+
+def _with(state: RunState, name: NodeName, phase: NodePhase) -> RunState:
+    return replace(state, nodes={**state.nodes, name: replace(state.nodes[name], phase=phase)})
+
+
+_ALL_DONE = dict.fromkeys(("es1", "es2", "es3"), NodePhase.RECOVERED)
+
+
+BREAKS: dict[str, Callable[[], Step]] = {
+    "stops_stand_behind_withholding": lambda: _step(_state(debts={}, withheld=frozenset()), STOP),
+    "stops_are_sent_from_down_alone": lambda: _step(_state(Phase.GATED), STOP),
+    "only_the_wave_is_stopped": lambda: _step(_state(wave=Wave(number=1, nodes=(ES2,))), STOP),
+    "budget": lambda: _step(_with(_state(), ES2, NodePhase.STARTING), STOP),
+    "nobody_stops_without_the_lease": lambda: _step(_state(lease_lost="to eve"), STOP),
+    "a_finished_node_is_not_stopped": lambda: _step(
+        _state(es1=NodePhase.RECOVERED), STOP, _state(es1=NodePhase.STOPPING)
+    ),
+    "changes_are_written_down_first": lambda: _step(
+        _state(debts={}), ActionSent(action=WriteSettings(changes=(DEBT,), purpose=Purpose.WITHHOLD))
+    ),
+    "what_was_found_stays": lambda: _step(
+        _state(), STOP, _state(debts={KEY: replace(DEBT, found="primaries")})
+    ),
+    "nobody_waits_with_allocation_off": lambda: _step(_state(Phase.GATED), STOP, passed=5_000.0),
+    "withholding_has_a_limit": lambda: _step(_state(), STOP, passed=5_000.0),
+    "waves_begin_healed": lambda: _step(
+        _state(Phase.GATED), STOP, _with(_state(Phase.WITHHELD), ES2, NodePhase.FAILED)
+    ),
+    "done_owes_nothing": lambda: _step(_state(Phase.ENDED, NodePhase.RECOVERED), DONE),
+    "what_is_left_is_said": lambda: _step(_state(), StoodDown(outcome=Outcome.FAILED)),
+    "nodes_are_brought_up": lambda: _step(
+        _state(Phase.ENDED), RunFinished(outcome=Outcome.HELD, exit_code=3, seconds=1.0)
+    ),
+    "nothing_after_the_end": lambda: _step(_state(Phase.ENDED), STOP),
+    "no_stop_after_standing_down": lambda: _step(_state(stand_down_reason="asked to stop"), STOP),
+    "starts_are_for_our_own": lambda: _step(
+        _state(es1=NodePhase.RECOVERED), ActionSent(action=StartNode(node=ES1))
+    ),
+}
+
+
+def test_the_table_names_every_invariant() -> None:
+    assert sorted(BREAKS) == sorted(rule.name for rule in INVARIANTS)
+
+
+@pytest.mark.parametrize("rule", INVARIANTS, ids=lambda rule: rule.name)
+def test_it_notices(rule: object) -> None:
+    invariant = next(one for one in INVARIANTS if one is rule)
+    assert list(invariant.check(BREAKS[invariant.name]()))
+
+
+@pytest.mark.parametrize("rule", INVARIANTS, ids=lambda rule: rule.name)
+def test_it_is_silent_about_a_step_as_it_should_be(rule: object) -> None:
+    invariant = next(one for one in INVARIANTS if one is rule)
+    assert list(invariant.check(_step(_state(), STOP))) == []
+
+
+def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:
+    state = _state(Phase.ENDED, NodePhase.RECOVERED, debts={}, withheld=frozenset(), withheld_since=None)
+    for name, phase in _ALL_DONE.items():
+        state = _with(state, NodeName(name), phase)
+    assert [wrong for rule in INVARIANTS for wrong in rule.check(_step(state, DONE))] == []

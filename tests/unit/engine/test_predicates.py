@@ -1,0 +1,320 @@
+"""The rules as tables: what each alone refuses, what an unknown reading does, what may be switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
+from orchestrator.engine.kinds.predicates import Question, holds
+from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardCopy
+from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
+from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
+from orchestrator.model.reading import Unknown
+from orchestrator.simulation import allocation
+from tests.simulation.play import cluster
+from tests.unit.engine.asking import (
+    ES2,
+    activity_of,
+    cluster_of,
+    findings,
+    health_of,
+    holding,
+    knowing,
+    question,
+    seeing,
+    settings_of,
+    viewing,
+    wanting,
+)
+
+ALLOCATION = "cluster.routing.allocation.enable"
+
+
+def test_a_healthy_cluster_is_refused_by_nobody() -> None:
+    assert holding(question()) == []
+
+
+def _old(asked: Question) -> Question:
+    return knowing(asked, acted_at=asked.observation.at + 1.0)
+
+
+def _others_lease(asked: Question) -> Question:
+    return seeing(asked, lease=LeaseView(held=False, holder="eve@elsewhere", refreshed=0.0))
+
+
+def _allocation_off(asked: Question) -> Question:
+    return seeing(asked, settings=replace(settings_of(asked), persistent={ALLOCATION: "none"}))
+
+
+def _copies(asked: Question) -> tuple[ShardCopy, ...]:
+    return cluster_of(asked.observation.cluster).copies
+
+
+def _changed(asked: Question, chosen: Callable[[ShardCopy], bool], **fields: object) -> Question:
+    """One copy, the first that is chosen, is another."""
+    copies = list(_copies(asked))
+    place = next(n for n, copy in enumerate(copies) if chosen(copy))
+    copies[place] = replace(copies[place], **fields)  # type: ignore[arg-type]  # field names by keyword
+    return viewing(asked, copies=tuple(copies))
+
+
+def _shards_of_es2(asked: Question) -> set[object]:
+    return {copy.shard for copy in _copies(asked) if copy.node == ES2}
+
+
+def _red_before(asked: Question) -> Question:
+    """Both copies of a shard elsewhere are gone, and were when the run began."""
+    away = _shards_of_es2(asked)
+    shard = next(copy.shard for copy in _copies(asked) if copy.shard not in away)
+    copies = tuple(
+        replace(copy, state=CopyState.UNASSIGNED, node=None, unassigned_reason="NODE_LEFT")
+        if copy.shard == shard
+        else copy
+        for copy in _copies(asked)
+    )
+    asked = viewing(asked, copies=copies)
+    return knowing(asked, baseline=baseline_of(cluster_of(asked.observation.cluster), {}))
+
+
+def _yellow_elsewhere(asked: Question) -> Question:
+    away = _shards_of_es2(asked)
+    return _changed(
+        asked,
+        lambda copy: not copy.primary and copy.shard not in away,
+        state=CopyState.UNASSIGNED,
+        node=None,
+        unassigned_reason="ALLOCATION_FAILED",
+    )
+
+
+def _stale_copy(asked: Question) -> Question:
+    """A started copy whose id is not in the in-sync set; the candidate has the other one."""
+    shards = _shards_of_es2(asked)
+    return _changed(asked, lambda copy: copy.shard in shards and copy.node != ES2, allocation_id="stale")
+
+
+def _moving(asked: Question) -> Question:
+    shards = _shards_of_es2(asked)
+    return _changed(
+        asked,
+        lambda copy: copy.shard in shards and copy.node != ES2,
+        state=CopyState.RELOCATING,
+        relocating_to=NodeName("es6"),
+    )
+
+
+def _bare(_: Question) -> Question:
+    world = cluster(6)
+    world.add_index("bare", replicas=0, places=["es2"])
+    return question(world)
+
+
+def _few_voters(asked: Question) -> Question:
+    return viewing(asked, voters=frozenset({"id-es2", "id-es3", "gone-1", "gone-2"}))
+
+
+def _only_one_with(role: Role) -> Callable[[Question], Question]:
+    def change(asked: Question) -> Question:
+        nodes = cluster_of(asked.observation.cluster).nodes
+        return viewing(
+            asked, nodes=tuple(replace(n, roles=n.roles | {role}) if n.name == ES2 else n for n in nodes)
+        )
+
+    return change
+
+
+def _older(asked: Question) -> Question:
+    nodes = cluster_of(asked.observation.cluster).nodes
+    return viewing(asked, nodes=tuple(replace(n, version="9.0.0") if n.name == ES2 else n for n in nodes))
+
+
+def _full_disk(asked: Question) -> Question:
+    disks = asked.observation.disks
+    assert not isinstance(disks, Unknown)
+    full = Disk(used_share=0.95, over_low=True, over_high=True)
+    return seeing(asked, disks={**disks, NodeName("es5"): full})
+
+
+def _silent_host(asked: Question) -> Question:
+    silent = Unknown(reason="ssh: timed out")
+    return seeing(asked, hosts={**asked.observation.hosts, NodeName("es5"): silent})
+
+
+ONLY_IT: dict[str, Callable[[Question], Question]] = {
+    "observation_is_fresh": _old,
+    "cluster_is_the_one_named": lambda asked: wanting(asked, cluster="another"),
+    "lease_is_held": _others_lease,
+    "settings_are_writable": lambda asked: knowing(asked, probed=False),
+    "no_other_maintenance": _allocation_off,
+    "expected_nodes_present": lambda asked: wanting(asked, expect_nodes=7),
+    "cluster_not_red": _red_before,
+    "no_worse_than_baseline": _yellow_elsewhere,
+    "every_shard_keeps_started_copies": _stale_copy,
+    "no_recovery_on_candidates": _moving,
+    "zero_replica_indices": _bare,
+    "master_quorum_survives": _few_voters,
+    "every_role_keeps_a_member": _only_one_with(Role.ML),
+    "capacity_remains": lambda asked: wanting(asked, min_capacity=0.9),
+    "one_zone_at_a_time": lambda _: question(wave=("es1", "es5"), max_unavailable=2),
+    "budget_not_exceeded": lambda _: question(wave=("es1", "es4")),
+    "version_order": _older,
+    "disk_below_watermark": _full_disk,
+    "no_running_snapshot": lambda asked: seeing(
+        asked, activity=replace(activity_of(asked), snapshots=("repo/nightly",))
+    ),
+    "no_force_merge_or_reindex_on_candidates": lambda asked: seeing(
+        asked, activity=replace(activity_of(asked), merges=frozenset({ES2}))
+    ),
+    "pending_tasks_drained": lambda asked: seeing(asked, health=replace(health_of(asked), oldest_task=60.0)),
+    "selected_hosts_ready": _silent_host,
+}
+
+
+def test_the_table_names_every_rule() -> None:
+    assert sorted(ONLY_IT) == sorted(rule.name for rule in PREDICATES)
+
+
+@pytest.mark.parametrize("name", ONLY_IT)
+def test_one_change_and_only_this_rule_refuses(name: str) -> None:
+    assert holding(ONLY_IT[name](question())) == [name]
+
+
+UNKNOWN = {
+    "cluster": {
+        rule.name
+        for rule in PREDICATES
+        if rule.name
+        not in {
+            "lease_is_held",
+            "settings_are_writable",
+            "no_running_snapshot",
+            "no_force_merge_or_reindex_on_candidates",
+            "pending_tasks_drained",
+            "selected_hosts_ready",
+        }
+    },
+    "settings": {"observation_is_fresh", "no_other_maintenance"},
+    "health": {"observation_is_fresh", "cluster_not_red", "pending_tasks_drained"},
+    "activity": {
+        "observation_is_fresh",
+        "no_running_snapshot",
+        "no_force_merge_or_reindex_on_candidates",
+    },
+    "disks": {"observation_is_fresh", "disk_below_watermark"},
+    "lease": {"lease_is_held"},
+}
+
+
+@pytest.mark.parametrize("part", UNKNOWN)
+def test_an_unknown_reading_is_refused_by_every_rule_that_needs_it(part: str) -> None:
+    unknown = seeing(question(), **{part: Unknown(reason="timed out")})
+    assert set(holding(unknown)) == UNKNOWN[part]
+    evidence = [text for name in UNKNOWN[part] for _, text in findings(unknown, name)]
+    assert evidence
+    assert all("timed out" in text for text in evidence)
+
+
+def test_a_host_or_a_disk_that_nobody_read_is_no_good_host_or_disk() -> None:
+    asked = question()
+    assert holding(seeing(asked, hosts={})) == ["selected_hosts_ready"]
+    assert holding(seeing(asked, disks={})) == ["disk_below_watermark"]
+    assert holding(viewing(asked, voters=None)) == ["master_quorum_survives"]
+    assert "observation_is_fresh" in holding(viewing(asked, master=None))
+
+
+def test_health_that_may_be_old_is_not_fresh() -> None:
+    asked = question()
+    assert holding(seeing(asked, health=replace(health_of(asked), settled=False))) == ["observation_is_fresh"]
+
+
+def test_health_red_with_every_primary_started_is_believed() -> None:
+    asked = question()
+    assert holding(seeing(asked, health=replace(health_of(asked), status=Health.RED))) == ["cluster_not_red"]
+
+
+@pytest.mark.parametrize(
+    ("view", "refused"),
+    [
+        (HostView(service=ServiceState.RUNNING, detail="active", may_control=True), False),
+        (HostView(service=ServiceState.RUNNING, detail="sudo", may_control=False), True),
+        (HostView(service=ServiceState.RUNNING, detail="active", may_control=None), True),
+        (HostView(service=ServiceState.STOPPED, detail="inactive", may_control=True), True),
+    ],
+)
+def test_hosts_are_ready_when_the_service_runs_and_may_be_controlled(
+    view: HostView, *, refused: bool
+) -> None:
+    asked = question()
+    hosts = {**asked.observation.hosts, NodeName("es5"): view}
+    assert bool(findings(seeing(asked, hosts=hosts), "selected_hosts_ready")) is refused
+
+
+@pytest.mark.parametrize("rule", [rule for rule in PREDICATES if rule.may_be_disabled], ids=lambda r: r.name)
+def test_the_operator_may_switch_a_rule_off_wholly_or_for_a_subject(rule: object) -> None:
+    name = next(p.name for p in PREDICATES if p is rule)
+    asked = ONLY_IT[name](question())
+    subject = findings(asked, name)[0][0]
+    assert [hold.predicate for hold in holds(PREDICATES, asked)] == [name] * len(findings(asked, name))
+    for off in (DisabledPredicate(name=name), DisabledPredicate(name=name, subject=subject)):
+        left = [hold.subject for hold in holds(PREDICATES, wanting(asked, disabled_predicates=(off,)))]
+        assert subject not in left
+    other = DisabledPredicate(name=name, subject="something else")
+    assert subject in [
+        hold.subject for hold in holds(PREDICATES, wanting(asked, disabled_predicates=(other,)))
+    ]
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in PREDICATES if not rule.may_be_disabled], ids=lambda r: r.name
+)
+def test_the_rules_on_which_all_rest_cannot_be_switched_off(rule: object) -> None:
+    name = next(p.name for p in PREDICATES if p is rule)
+    asked = wanting(ONLY_IT[name](question()), disabled_predicates=(DisabledPredicate(name=name),))
+    assert [hold.predicate for hold in holds(PREDICATES, asked)] == [name]
+
+
+def test_the_first_three_rules_are_those_that_cannot_be_disabled() -> None:
+    fixed = [rule.name for rule in PREDICATES if not rule.may_be_disabled]
+    assert fixed == [rule.name for rule in PREDICATES][:3]
+    assert fixed == ["observation_is_fresh", "cluster_is_the_one_named", "lease_is_held"]
+
+
+def test_red_and_bare_indices_may_be_accepted_by_name() -> None:
+    red = _red_before(question())
+    index = findings(red, "cluster_not_red")[0][0].removeprefix("index ")
+    assert holding(wanting(red, accept_red=frozenset({index}))) == []
+    bare = _bare(question())
+    accepted = wanting(bare, zero_replicas=ZeroReplicas.ACCEPT, zero_replicas_accepted=("ba*",))
+    assert holding(accepted) == []
+
+
+def test_what_was_missing_before_the_run_does_not_hold_it() -> None:
+    asked = _yellow_elsewhere(question())
+    baseline = baseline_of(cluster_of(asked.observation.cluster), {})
+    assert holding(knowing(asked, baseline=baseline)) == []
+
+
+def test_a_copy_on_its_way_to_the_candidate_holds() -> None:
+    world = cluster(6)
+    shard = next(s for _, s in allocation.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
+    allocation.relocate(world, shard.primary, ES2, 100.0)
+    assert holding(question(world)) == ["no_recovery_on_candidates"]
+
+
+def test_an_index_pinned_to_the_candidate_holds() -> None:
+    asked = question()
+    indices = cluster_of(asked.observation.cluster).indices
+    for name in ("id-es2", "es2"):
+        pinned = viewing(asked, indices=(replace(indices[0], pinned_to=name), *indices[1:]))
+        assert holding(pinned) == ["every_shard_keeps_started_copies"]
+
+
+def test_an_added_replica_of_our_own_exclusions_and_settings_are_not_foreign() -> None:
+    asked = question()
+    assert holding(viewing(asked, voting_exclusions=("es1",))) == ["no_other_maintenance"]
+    assert holding(knowing(viewing(asked, voting_exclusions=("es1",)), excluded=frozenset({"es1"}))) == []
+    assert holding(viewing(asked, shutdowns=("id-es1",))) == ["no_other_maintenance"]

@@ -1,0 +1,251 @@
+"""Command lines and answers of the service managers, as tables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.hosts import services, sudo
+from orchestrator.hosts.script import Section
+from orchestrator.hosts.services import ServiceReading, Verb
+from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Unknown
+
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
+
+
+def host(manager: Manager, *, mode: Sudo = Sudo.OFF, node: str = "es1", **service: object) -> HostSettings:
+    if manager is Manager.COMMAND:
+        service = {
+            "stop": "ctl stop {node}",
+            "start": "ctl start {node}",
+            "status": "ctl status {node}",
+            **service,
+        }
+    made = ServiceSettings(manager=manager, **service)  # type: ignore[arg-type]  # field names by keyword
+    return HostSettings(node=node, address=node, sudo=mode, sudo_password=lambda: "secret", service=made)
+
+
+@pytest.mark.parametrize(
+    ("settings", "stop", "start"),
+    [
+        (
+            host(Manager.SYSTEMD, mode=Sudo.PASSWORDLESS),
+            "sudo -n /usr/bin/systemctl --no-block stop elasticsearch",
+            "sudo -n /usr/bin/systemctl --no-block start elasticsearch",
+        ),
+        (
+            host(Manager.SYSTEMD, unit="es-{node}"),
+            "/usr/bin/systemctl --no-block stop es-es1",
+            "/usr/bin/systemctl --no-block start es-es1",
+        ),
+        (
+            host(Manager.SYSV, mode=Sudo.PASSWORD),
+            "sudo -k -S -p '' /usr/sbin/service elasticsearch stop",
+            "sudo -k -S -p '' /usr/sbin/service elasticsearch start",
+        ),
+        (
+            host(Manager.DOCKER, unit="{node}", grace=90.0),
+            "/usr/bin/docker stop -t 90 es1",
+            "/usr/bin/docker start es1",
+        ),
+        (host(Manager.COMMAND), "ctl stop es1", "ctl start es1"),
+        (
+            host(Manager.COMMAND, mode=Sudo.PASSWORDLESS, stop="cd /opt && ./stop {node}"),
+            "sudo -n /bin/sh -c 'cd /opt && ./stop es1'",
+            "sudo -n ctl start es1",
+        ),
+        (host(Manager.COMMAND, node="x; rm -rf /"), "ctl stop 'x; rm -rf /'", "ctl start 'x; rm -rf /'"),
+        (
+            host(Manager.SYSTEMD, program="/bin/systemctl", unit="a b"),
+            "/bin/systemctl --no-block stop 'a b'",
+            "/bin/systemctl --no-block start 'a b'",
+        ),
+    ],
+)
+def test_command_lines(settings: HostSettings, stop: str, start: str) -> None:
+    assert services.command(settings, Verb.STOP) == stop
+    assert services.command(settings, Verb.START) == start
+
+
+@pytest.mark.parametrize(
+    ("manager", "file"),
+    [(Manager.SYSTEMD, "sudoers-elasticsearch"), (Manager.SYSV, "sudoers-elasticsearch-sysv")],
+)
+def test_the_shipped_sudoers_allow_these_lines_word_for_word(manager: Manager, file: str) -> None:
+    text = (DOCS / file).read_text(encoding="utf-8")
+    allowed = {line.strip() for line in re.findall(r"/usr/s?bin/[^,\n\\]+", text)}
+    settings = host(manager)
+    assert services.plain_command(settings, Verb.STOP) in allowed
+    assert services.plain_command(settings, Verb.START) in allowed
+    assert services.plain_reboot(settings) in allowed
+
+
+def test_reads_never_go_through_sudo() -> None:
+    for manager in Manager:
+        settings = host(manager, mode=Sudo.PASSWORDLESS)
+        assert "sudo" not in services.status_command(settings)
+        assert "sudo" not in services.mark_command(settings)
+
+
+def show(
+    active: str,
+    sub: str,
+    *,
+    result: str = "success",
+    load: str = "loaded",
+    job: str = "0",
+    status: str = "0",
+    code: int = 0,
+) -> Section:
+    lines = (
+        "MainPID=42",
+        f"Result={result}",
+        f"ExecMainStatus={status}",
+        f"LoadState={load}",
+        f"ActiveState={active}",
+        f"SubState={sub}",
+        f"Job={job}",
+    )
+    return Section(exit=code, text="\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "detail"),
+    [
+        (show("active", "running"), ServiceState.RUNNING, "active (running)"),
+        (show("reloading", "reload"), ServiceState.RUNNING, "reloading (reload)"),
+        (show("inactive", "dead"), ServiceState.STOPPED, "inactive (dead)"),
+        (show("inactive", "dead", job="812"), ServiceState.STARTING, "inactive (dead), a job is queued"),
+        (show("activating", "start"), ServiceState.STARTING, "activating (start)"),
+        (show("activating", "auto-restart"), ServiceState.STARTING, "activating (auto-restart)"),
+        (show("deactivating", "stop-sigterm"), ServiceState.STOPPING, "deactivating (stop-sigterm)"),
+        (show("failed", "failed", result="exit-code"), ServiceState.FAILED, "failed (Result: exit-code)"),
+        (
+            show("failed", "failed", result="exit-code", status="78"),
+            ServiceState.FAILED,
+            "failed (Result: exit-code, status 78)",
+        ),
+        (show("failed", "failed", job="9"), ServiceState.STARTING, "failed (failed), a job is queued"),
+        (show("active", "running", load="masked"), ServiceState.RUNNING, "active (running)"),
+    ],
+)
+def test_systemd_states(answer: Section, state: ServiceState, detail: str) -> None:
+    assert services.read_state(host(Manager.SYSTEMD), answer) == ServiceReading(state=state, detail=detail)
+
+
+@pytest.mark.parametrize(
+    ("manager", "answer", "words"),
+    [
+        (Manager.SYSTEMD, show("inactive", "dead", load="not-found"), "knows no unit elasticsearch"),
+        (Manager.SYSTEMD, show("inactive", "dead", load="masked"), "systemctl unmask"),
+        (Manager.SYSTEMD, show("active", "exited"), "does not follow its process"),
+        (Manager.SYSTEMD, show("maintenance", "x"), "maintenance"),
+        (Manager.SYSTEMD, Section(exit=1, text="Failed to connect to bus: No such file"), "connect to bus"),
+        (Manager.SYSTEMD, Section(exit=127, text=""), "exit 127"),
+        (Manager.SYSV, Section(exit=4, text=""), "status exits 4"),
+        (Manager.SYSV, Section(exit=127, text="sh: /usr/sbin/service: not found"), "not found"),
+        (Manager.SYSV, Section(exit=1, text="es: unrecognized service"), "unrecognized service"),
+        (Manager.DOCKER, Section(exit=1, text="Error: No such container: es1"), "No such container"),
+        (Manager.DOCKER, Section(exit=1, text="permission denied while trying"), "group docker"),
+        (Manager.DOCKER, Section(exit=0, text="paused|0|x|"), "paused"),
+        (Manager.COMMAND, Section(exit=127, text="ctl: not found"), "cannot be run"),
+        (Manager.COMMAND, Section(exit=126, text=""), "cannot be run"),
+    ],
+)
+def test_what_is_not_understood_is_unknown(manager: Manager, answer: Section, words: str) -> None:
+    reading = services.read_state(host(manager), answer)
+    assert isinstance(reading, Unknown)
+    assert words in reading.reason
+
+
+@pytest.mark.parametrize(
+    ("manager", "answer", "state"),
+    [
+        (Manager.SYSV, Section(exit=0, text=" * elasticsearch is running"), ServiceState.RUNNING),
+        (Manager.SYSV, Section(exit=1, text="dead but pid file exists"), ServiceState.FAILED),
+        (Manager.SYSV, Section(exit=2, text=""), ServiceState.FAILED),
+        (Manager.SYSV, Section(exit=3, text="stopped"), ServiceState.STOPPED),
+        (Manager.DOCKER, Section(exit=0, text="running|0|2026|"), ServiceState.RUNNING),
+        (Manager.DOCKER, Section(exit=0, text="restarting|1|2026|"), ServiceState.STARTING),
+        (Manager.DOCKER, Section(exit=0, text="created|0|2026|"), ServiceState.STOPPED),
+        (Manager.DOCKER, Section(exit=0, text="exited|143|2026|"), ServiceState.STOPPED),
+        (Manager.DOCKER, Section(exit=0, text="exited|137|2026|"), ServiceState.FAILED),
+        (Manager.DOCKER, Section(exit=0, text="dead|0|2026|"), ServiceState.FAILED),
+        (Manager.COMMAND, Section(exit=0, text="up"), ServiceState.RUNNING),
+        (Manager.COMMAND, Section(exit=1, text=""), ServiceState.STOPPED),
+    ],
+)
+def test_states_of_the_other_managers(manager: Manager, answer: Section, state: ServiceState) -> None:
+    reading = services.read_state(host(manager), answer)
+    assert isinstance(reading, ServiceReading)
+    assert reading.state is state
+
+
+@pytest.mark.parametrize(
+    ("manager", "code", "output", "nothing"),
+    [
+        (Manager.SYSTEMD, 5, "Failed to stop es.service: Unit es.service not loaded.", True),
+        (Manager.SYSTEMD, 1, "Failed to start es.service: Connection timed out", False),
+        (Manager.SYSTEMD, 1, "sudo: a password is required", True),
+        (Manager.SYSV, 1, "stopping: timeout", False),
+        (Manager.SYSV, 1, "es: unrecognized service", True),
+        (Manager.DOCKER, 1, "Error response from daemon: No such container: es1", True),
+        (Manager.DOCKER, 1, "Error response from daemon: cannot stop container", False),
+        (Manager.COMMAND, 127, "sh: 1: ctl: not found", True),
+        (Manager.COMMAND, 3, "half done", False),
+    ],
+)
+def test_certainly_nothing_done(manager: Manager, code: int, output: str, *, nothing: bool) -> None:
+    assert services.did_nothing(host(manager), code, output) is nothing
+
+
+MATCHED = (
+    "Sudoers entry: /etc/sudoers.d/x\n    RunAsUsers: root\n{options}    Commands:\n\tALL\n    Matched: /x\n"
+)
+OPEN = MATCHED.format(options="    Options: !authenticate\n")
+ASKS = MATCHED.format(options="")
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "output", "never_asks", "allowed"),
+    [
+        (Sudo.PASSWORDLESS, 0, OPEN, False, True),
+        # Seen on 1.9.16: -l succeeds though the command itself would ask for a password.
+        (Sudo.PASSWORDLESS, 0, ASKS, False, False),
+        (Sudo.PASSWORDLESS, 0, ASKS, True, True),
+        (Sudo.PASSWORDLESS, 0, "/usr/bin/systemctl stop elasticsearch", False, True),  # before 1.9.13
+        (Sudo.PASSWORDLESS, 1, "sudo: a password is required", False, False),
+        (Sudo.PASSWORD, 0, ASKS, False, True),
+        (Sudo.PASSWORD, 1, "sudo: 1 incorrect password attempt", False, False),
+    ],
+)
+def test_what_sudo_allows(mode: Sudo, code: int, output: str, *, never_asks: bool, allowed: bool) -> None:
+    assert sudo.allows(mode, code, output, never_asks=never_asks) is allowed
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"),
+    [
+        ("sudo: a password is required", True),
+        ("sudo: sorry, you must have a tty to run sudo", True),
+        ("Sorry, user pw is not allowed to execute '/usr/bin/false' as root on h.", True),
+        ("deploy is not in the sudoers file.  This incident will be reported.", True),
+        ("sudo: unable to resolve host es1: Name or service not known", False),
+        ("Failed to stop es.service: Unit es.service not loaded.", False),
+    ],
+)
+def test_refusals_of_sudo(output: str, *, refused: bool) -> None:
+    assert (sudo.refusal(output) is not None) is refused
+
+
+def test_settings_refuse_what_cannot_work() -> None:
+    with pytest.raises(ConfigError, match=r"hosts\.service\.start"):
+        ServiceSettings(manager=Manager.COMMAND, stop="x", status="y")
+    with pytest.raises(ConfigError, match=r"hosts\.sudo"):
+        HostSettings(node="n", address="n", sudo=Sudo.PASSWORD)
+    assert "secret" not in repr(host(Manager.SYSTEMD, mode=Sudo.PASSWORD))

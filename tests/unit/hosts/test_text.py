@@ -1,0 +1,54 @@
+"""Redaction, bounded output, and the sections of a script's answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.hosts import script
+from orchestrator.hosts.connection import KEPT_BYTES, Captured, CommandResult
+from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.script import Section
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("the s3cr3t-value is here", "the [redacted] is here"),
+        ("password=abc next", "password=[redacted] next"),
+        ("PGPASSWORD='a b' psql", "PGPASSWORD=[redacted] psql"),
+        ('{"api_key": "abc", "x": 1}', '{"api_key": [redacted], "x": 1}'),
+        ("curl --token abc https://x", "curl --token [redacted] https://x"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [redacted]"),
+        ("authorization=ApiKey abc==", "authorization=ApiKey [redacted]"),
+        ("GET https://user:pass@host/x", "GET https://user:[redacted]@host/x"),
+        ("sudo: a password is required", "sudo: a password is required"),
+        ("a token ring of 3", "a token ring of 3"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\nx", "[redacted]\nx"),
+    ],
+)
+def test_secrets_go_and_words_stay(text: str, clean: str) -> None:
+    assert Redactor(["s3cr3t-value", "s3cr3t", "ab"])(text) == clean
+
+
+def test_output_keeps_its_head_and_its_tail() -> None:
+    captured = Captured()
+    captured.add(b"begin ")
+    for _ in range(20):
+        captured.add(b"x" * 10_000)
+    captured.add(b" the end")
+    text = captured.text()
+    assert text.startswith("begin ")
+    assert text.endswith(" the end")
+    assert captured.dropped == 200_014 - KEPT_BYTES
+    assert f"{captured.dropped} bytes left out" in text
+
+
+def test_a_script_answers_by_section_whatever_else_the_host_says() -> None:
+    parts = [("a", "echo 1; echo 2 >&2; false"), ("b", "printf x"), ("c", "exit 9")]
+    end = LocalConnection().run(f"echo Welcome; {script.shell(script.sections(parts))}", timeout=10.0)
+    assert isinstance(end, CommandResult)
+    answers = script.read_sections(end.stdout)
+    assert answers["a"] == Section(exit=1, text="1\n2")
+    assert answers["b"] == Section(exit=0, text="x")
+    assert "c" not in answers  # cut off: no answer is not an empty one

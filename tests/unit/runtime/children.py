@@ -1,0 +1,133 @@
+"""Processes that the tests of the runtime start, kill, race and send signals to; each prints what it did.
+
+Run as `python children.py NAME ARGUMENT...`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+
+from sqlalchemy import event
+
+from orchestrator.errors import JournalError, LeaseError
+from orchestrator.model.event import GoodReading, Hold
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import current_process
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.signals import LastWords, Signals, finish_output, last_words
+from orchestrator.runtime.store import open_store
+from orchestrator.runtime.taking import Claim, Place, Terms
+
+
+def say(text: str) -> None:
+    """One whole line at once, whatever happens to this process next."""
+    os.write(1, text.encode() + b"\n")
+
+
+def append(url: str, run: str, killed_at: str, moment: str, size: str) -> None:
+    """Append steps of three events until killed: before or after the commit of step `killed_at`."""
+    store = open_store(url, {}, access=Access.WRITE)
+    journal = store.journal(run)
+    step = int(killed_at)
+    at = [0]
+
+    def kill(_connection: object) -> None:
+        if moment == "before" and at[0] == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(store._engine, "commit", kill)
+    while True:
+        at[0] += 1
+        big = Hold(predicate="p", subject="s", evidence="x" * int(size))
+        journal.append((GoodReading(count=at[0]), big, GoodReading(count=at[0])), float(at[0]))
+        if moment == "after" and at[0] == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(str(at[0]))
+
+
+def take(url: str, run: str, expiry: str) -> None:
+    """Wait for a line, then take the lease; keep it until another line comes."""
+    store = open_store(url, {}, access=Access.WRITE)
+    process = str(current_process()) if float(expiry) >= 90 else f"another-machine/1/{os.getpid()}/1"
+    claim = Claim(cluster="prod", run=run, owner=f"{run}@here", process=process)
+    terms = Terms(heartbeat=0.1, retry=0.1, expiry=float(expiry), poll=0.05)
+    lease = Lease([Place(name="the state file", port=store.lease("uuid"))], claim, SystemClock(), terms)
+    say("ready")
+    sys.stdin.readline()
+    try:
+        taken = lease.acquire()
+    except LeaseError as error:
+        say(f"refused {error}")
+    else:
+        lease.start()
+        say(f"took {taken.record.epoch} {taken.takeover}")
+    sys.stdin.readline()
+
+
+def signalled(stuck: str, *arguments: str) -> None:
+    """Be stuck in some way, and catch signals."""
+    clock = SystemClock()
+    words = LastWords(
+        error=last_words("r1", ["cluster.routing.allocation.enable (persistent) = primaries, found all"]),
+        output='{"event": "summary", "exit_code": 8}\n',
+    )
+    ways: dict[str, Callable[[], None]] = {
+        "wait": lambda: clock.wait(60),
+        "network": accept,
+        "database": lambda: locked(arguments[0]),
+        "broken": lambda: clock.wait(60),
+    }
+    with Signals(clock.wake, lambda: words if stuck != "broken" else LastWords(error=1 / 0)) as signals:
+        say("ready")
+        began = time.monotonic()
+        ways[stuck]()
+        if signals.asked()[1]:
+            say(f"{signals.asked()[0].name} {signals.asked()[1]} {time.monotonic() - began < 30}")
+            clock.wait(60)
+    say("left in order")
+
+
+def accept() -> None:
+    """Wait for a connection that never comes."""
+    socket.create_server(("127.0.0.1", 0)).accept()
+
+
+def locked(file: str) -> None:
+    """Wait for a lock of SQLite in C, where no handler of Python runs."""
+    sqlite3.connect(file, timeout=60, isolation_level=None).execute("BEGIN IMMEDIATE")
+
+
+def once(_: str) -> None:
+    """Catch signals, and none comes; then the default handlers are back."""
+    clock = SystemClock()
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    with Signals(clock.wake, lambda: LastWords(error="")) as signals:
+        assert not signals.interrupted()
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    say("the same")
+
+
+def chatter(_: str) -> None:
+    """Write to a reader that goes away."""
+    for _number in range(100_000):
+        try:
+            sys.stdout.write("x" * 80)
+        except BrokenPipeError:
+            break
+    finish_output()
+    sys.exit(3)
+
+
+if __name__ == "__main__":
+    try:
+        globals()[sys.argv[1]](*sys.argv[2:])
+    except JournalError as error:
+        say(f"JournalError {error}")
+        raise

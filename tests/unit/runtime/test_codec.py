@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import JournalError
+from orchestrator.model import action as verbs
+from orchestrator.model.action import Action, action_name
+from orchestrator.model.event import SCHEMA_VERSION, ActionConfirmed, ActionSent, Event, PhaseEntered, Record
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.policy import Policy
+from orchestrator.runtime import codec
+
+EVENTS = get_args(Event)
+ACTIONS = get_args(Action)
+ACTION_NAMES = [
+    "probe_settings", "set_allocation", "restore_allocation", "restore_settings", "raise_limits", "flush",
+    "retry_failed", "set_replicas", "exclude_from_voting", "clear_voting_exclusions", "stop", "start",
+    "reboot", "hook_before_stop", "hook_while_stopped", "hook_after_recovery",
+]  # fmt: skip
+RELAXED = settings(deadline=None, max_examples=40)
+"""On a busy machine any example may be slow; many are needed of none, since the fields are independent."""
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+def of_class(cls: type) -> st.SearchStrategy[Any]:
+    hints = get_type_hints(cls)
+    return st.builds(cls, **{f.name: of_type(hints[f.name]) for f in fields(cls) if f.name != "event"})
+
+
+def of_type(hint: Any) -> st.SearchStrategy[Any]:
+    """Any value of a type of the model. Written out, so that the numbers are finite and the text is UTF-8."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hasattr(hint, "__supertype__"):
+        return of_type(hint.__supertype__)
+    if origin in (Union, types.UnionType):
+        return st.one_of([of_type(arg) for arg in args])
+    if origin is tuple:
+        assert args[1:] == (...,) or len(args) > 1
+        if args[1:] == (...,):
+            return st.lists(of_type(args[0]), max_size=3).map(tuple)
+        return st.tuples(*map(of_type, args))
+    if origin is frozenset:
+        return st.frozensets(of_type(args[0]), max_size=3)
+    if origin is Mapping:
+        return st.dictionaries(of_type(args[0]), of_type(args[1]), max_size=3)
+    if origin is Literal:
+        return st.sampled_from(args)
+    if is_dataclass(hint):
+        return of_class(hint)
+    if issubclass(hint, Enum):
+        return st.sampled_from(list(hint))
+    return {
+        str: TEXT,
+        bool: st.booleans(),
+        int: st.integers(min_value=-(2**53), max_value=2**53),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        type(None): st.none(),
+    }[hint]
+
+
+def through_text(data: Mapping[str, object]) -> Mapping[str, object]:
+    text = codec.to_text(data)
+    assert text.isascii()
+    assert "\n" not in text
+    return codec.from_text(text)
+
+
+@pytest.mark.parametrize("cls", EVENTS, ids=lambda cls: cls.__name__)
+def test_every_event_comes_back_as_it_went(cls: type) -> None:
+    @RELAXED
+    @given(of_class(cls))
+    def there_and_back(event: Event) -> None:
+        data = codec.encode_event(event)
+        assert next(iter(data)) == "event"
+        assert codec.decode_event(through_text(data)) == event
+
+    there_and_back()
+
+
+@pytest.mark.parametrize("cls", ACTIONS, ids=lambda cls: cls.__name__)
+def test_every_verb_comes_back_as_itself(cls: type) -> None:
+    @RELAXED
+    @given(of_class(cls))
+    def there_and_back(action: Action) -> None:
+        data = codec.encode_action(action)
+        assert data["verb"] == action_name(action)
+        back = codec.decode_action(through_text(data))
+        assert type(back) is cls
+        assert back == action
+
+    there_and_back()
+
+
+@RELAXED
+@given(of_class(LeaseRecord))
+def test_a_lease_record_comes_back(record: LeaseRecord) -> None:
+    assert codec.decode_lease(through_text(codec.encode_lease(record))) == record
+
+
+@RELAXED
+@given(of_class(Policy))
+def test_a_policy_comes_back(policy: Policy) -> None:
+    assert codec.decode_policy(through_text(codec.encode_policy(policy))) == policy
+
+
+@RELAXED
+@given(of_class(PhaseEntered), st.integers(1, 9), st.floats(0, 1e10))
+def test_a_record_comes_back(event: Event, sequence: int, at: float) -> None:
+    record = Record(run="r", sequence=sequence, at=at, event=event)
+    assert codec.decode_record(through_text(codec.encode_record(record))) == record
+    row = codec.row(record)
+    assert codec.record_of("r", sequence, at, str(row["event"])) == record
+
+
+def test_verbs_of_one_shape_are_told_apart() -> None:
+    node = {"node": "es1"}
+    assert codec.decode_action({"verb": "stop", **node}) == verbs.StopNode(node=verbs.NodeName("es1"))
+    assert codec.decode_action({"verb": "start", **node}) == verbs.StartNode(node=verbs.NodeName("es1"))
+
+
+def test_the_table_of_verbs_is_the_union() -> None:
+    assert set(codec._VERBS.values()) == set(ACTIONS)
+    assert sorted(codec._VERBS) == sorted(ACTION_NAMES)
+
+
+def test_no_union_of_dataclasses_but_the_tagged_ones_is_left_to_guessing() -> None:
+    """Pydantic would have to guess which of several classes was meant; only verbs and events have tags."""
+    seen: set[Any] = set()
+
+    def visit(hint: Any) -> None:
+        if hint in (Action, Event) or hint in seen:
+            return
+        if get_origin(hint) in (Union, types.UnionType):
+            assert sum(is_dataclass(arg) for arg in get_args(hint)) < 2, hint
+        for arg in get_args(hint):
+            if isinstance(arg, type) or get_origin(arg):
+                visit(arg)
+        if is_dataclass(hint):
+            seen.add(hint)
+            for name, inner in get_type_hints(hint).items():
+                assert hint in EVENTS or not name.endswith("_"), f"{hint}.{name} is nested"
+                visit(inner)
+
+    for cls in (*EVENTS, *ACTIONS, LeaseRecord, Policy):
+        visit(cls)
+    assert verbs.Hook in seen
+
+
+def test_a_keyword_loses_its_underscore() -> None:
+    data = codec.encode_event(PhaseEntered(from_="gated", to="withheld"))
+    assert data == {"event": "phase_entered", "from": "gated", "to": "withheld", "node": None, "why": ""}
+
+
+def test_output_that_was_no_utf8_can_be_written() -> None:
+    broken = b"caf\xe9".decode("utf-8", "surrogateescape")
+    event = ActionConfirmed(action=verbs.Flush(), output=broken + "\x00\x1b[31m\n")
+    back = codec.decode_event(through_text(codec.encode_event(event)))
+    assert isinstance(back, ActionConfirmed)
+    assert back.output == "caf?\x00\x1b[31m\n"
+
+
+def test_a_field_of_a_later_version_is_passed_over() -> None:
+    data = {**codec.encode_event(PhaseEntered(from_="a", to="b")), "colour": "red"}
+    assert codec.decode_event(data) == PhaseEntered(from_="a", to="b")
+
+
+@pytest.mark.parametrize("cls", EVENTS, ids=lambda cls: cls.__name__)
+def test_a_missing_field_is_damage(cls: type) -> None:
+    needed = [
+        f.name.rstrip("_") for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING
+    ]
+
+    @settings(deadline=None, max_examples=1)
+    @given(of_class(cls))
+    def damaged(event: Event) -> None:
+        example = codec.encode_event(event)
+        for name in needed:
+            with pytest.raises(JournalError, match="damaged"):
+                codec.decode_event({key: value for key, value in example.items() if key != name})
+
+    damaged()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"event": "tea_served"}, "tea_served"),
+        ({"event": 3}, "does not know"),
+        ({"event": "action_sent", "action": {"verb": "explode"}}, "explode"),
+        ({"event": "action_sent", "action": {"node": "es1"}}, "does not know"),
+        ({"event": "wave_finished", "number": "x", "seconds": 1.0}, "wave_finished, number"),
+        ({"event": "lease_lost", "reason": 7}, "lease_lost, reason"),
+    ],
+)
+def test_what_cannot_be_read_is_named(data: dict[str, object], words: str) -> None:
+    with pytest.raises(JournalError, match=words):
+        codec.decode_event(data)
+
+
+def test_a_number_that_json_has_no_word_for_is_refused() -> None:
+    event = ActionSent(
+        action=verbs.RunHook(
+            node=verbs.NodeName("es1"),
+            moment=verbs.Moment.BEFORE_STOP,
+            number=1,
+            hook=verbs.Hook(run="x", timeout=float("inf")),
+        )
+    )
+    with pytest.raises(JournalError, match="JSON"):
+        codec.to_text(codec.encode_event(event))
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "", "null"])
+def test_text_that_is_no_object_is_damage(text: str) -> None:
+    with pytest.raises(JournalError, match="damaged"):
+        codec.from_text(text)
+
+
+def test_a_lease_of_a_later_version_is_refused_with_what_to_do() -> None:
+    data = codec.encode_lease(LeaseRecord(epoch=1, run="r", owner="o", process="p", started="s"))
+    with pytest.raises(JournalError, match=r"later version .* use that version"):
+        codec.decode_lease({**data, "schema": SCHEMA_VERSION + 1})
+    with pytest.raises(JournalError, match="no schema version"):
+        codec.decode_lease({"epoch": 1})

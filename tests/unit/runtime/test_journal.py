@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import JournalError
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import (
+    Event,
+    GoodReading,
+    Hold,
+    LeaseTaken,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.ports import Journal
+from orchestrator.runtime.asking import RequestWatch
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import RunEntry, StateStore, open_store
+
+Entry = Callable[..., RunEntry]
+RUN = "20261121-0413-x7k2"
+STARTED = RunStarted(
+    cluster="prod",
+    cluster_uuid="u-1",
+    version="9.1.0",
+    policy=Policy(kind=Kind.ELASTICSEARCH, cluster="prod"),
+    nodes=(NodeName("es1"),),
+    operator="ben",
+    host="bastion2",
+)
+STEP: tuple[Event, ...] = (LeaseTaken(epoch=1, holder="anna"), GoodReading(count=1))
+END = RunFinished(outcome=Outcome.FAILED, exit_code=4, seconds=3.0)
+
+
+def test_a_step_is_committed_and_read_back(store: StateStore, entry: Entry) -> None:
+    journal: Journal = store.create_run(entry())
+    first = journal.append(STEP, 1001.5)
+    second = journal.append((STARTED,), 1002.25)
+    assert [record.sequence for record in (*first, *second)] == [1, 2, 3]
+    assert store.replay(RUN) == (*first, *second)
+    assert store.replay(RUN, after=2) == tuple(second)
+
+
+def test_nothing_to_append_is_nothing(store: StateStore, entry: Entry) -> None:
+    journal = store.create_run(entry())
+    assert journal.append((), 1.0) == ()
+    assert journal.last == 0
+
+
+def test_a_later_process_goes_on_where_the_first_ended(store: StateStore, entry: Entry) -> None:
+    store.create_run(entry()).append(STEP, 1.0)
+    assert [r.sequence for r in store.journal(RUN).append(STEP, 2.0)] == [3, 4]
+    assert [r.sequence for r in store.journal(RUN, after=4).append(STEP, 3.0)] == [5, 6]
+
+
+def test_two_processes_on_one_run_do_not_both_write(store: StateStore, entry: Entry) -> None:
+    """A process that was stopped for a while wakes up after another has resumed its run."""
+    first = store.create_run(entry())
+    first.append(STEP, 1.0)
+    second = store.journal(RUN)
+    second.append(STEP, 2.0)
+    with pytest.raises(JournalError, match="another process has written to run"):
+        first.append(STEP, 3.0)
+    with pytest.raises(JournalError, match="another process"):
+        first.append(STEP, 4.0)
+    assert [record.at for record in store.replay(RUN)] == [1.0, 1.0, 2.0, 2.0]
+
+
+def test_a_run_that_was_replayed_too_early_is_not_written_to(store: StateStore, entry: Entry) -> None:
+    store.create_run(entry()).append(STEP, 1.0)
+    with pytest.raises(JournalError, match="another process"):
+        store.journal(RUN, after=1).append(STEP, 2.0)
+
+
+def test_an_event_that_cannot_be_written_takes_its_step_with_it(store: StateStore, entry: Entry) -> None:
+    journal = store.create_run(entry())
+    with pytest.raises(JournalError):
+        journal.append((*STEP, RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=float("nan"))), 1.0)
+    assert store.replay(RUN) == ()
+    assert [record.sequence for record in journal.append(STEP, 2.0)] == [1, 2]
+
+
+def test_a_missing_event_is_damage(store: StateStore, entry: Entry, tmp_path: Path) -> None:
+    store.create_run(entry()).append((*STEP, *STEP), 1.0)
+    raw = sqlite3.connect(tmp_path / "state.db")
+    with raw:
+        raw.execute("DELETE FROM events WHERE sequence = 2")
+    raw.close()
+    with pytest.raises(JournalError, match=r"event 2 of run .* is missing"):
+        store.replay(RUN)
+
+
+def test_a_damaged_event_is_named(store: StateStore, entry: Entry, tmp_path: Path) -> None:
+    store.create_run(entry()).append(STEP, 1.0)
+    raw = sqlite3.connect(tmp_path / "state.db")
+    with raw:
+        raw.execute("""UPDATE events SET event = '{"event": "lease_' WHERE sequence = 1""")
+    raw.close()
+    with pytest.raises(JournalError, match=f"run {RUN}, event 1: .*damaged"):
+        store.replay(RUN)
+
+
+def test_the_line_of_a_run_follows_its_events(store: StateStore, entry: Entry) -> None:
+    journal = store.create_run(entry())
+    journal.append((STARTED,), 1.0)
+    (line,) = store.runs()
+    assert (line.cluster_uuid, line.operator, line.host, line.outcome) == ("u-1", "ben", "bastion2", None)
+    assert line.unfinished
+    journal.append((END,), 9.0)
+    (line,) = store.runs()
+    assert (line.outcome, line.exit_code, line.ended, line.unfinished) == (Outcome.FAILED, 4, 9.0, True)
+    journal.append((RunResumed(operator="carl", host="bastion3"),), 10.0)
+    (line,) = store.runs()
+    assert (line.operator, line.outcome, line.exit_code, line.ended) == ("carl", None, None, None)
+    journal.append((RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0),), 11.0)
+    assert store.unfinished() == ()
+
+
+def test_runs_are_listed_newest_first_and_by_cluster(store: StateStore, entry: Entry) -> None:
+    for number, cluster in enumerate(("prod", "test", "prod")):
+        store.create_run(entry(f"run-{number}", cluster, 1000.0 + number)).append(STEP, 1.0)
+    assert [line.run for line in store.runs()] == ["run-2", "run-1", "run-0"]
+    assert [line.run for line in store.runs(cluster="prod")] == ["run-2", "run-0"]
+    assert [line.run for line in store.runs(limit=1)] == ["run-2"]
+    assert [line.run for line in store.unfinished(cluster="test")] == ["run-1"]
+
+
+def test_a_run_that_never_began_is_none(store: StateStore, entry: Entry) -> None:
+    # Killed before its first commit, or a restore that found nothing: it must not hide the run that is meant.
+    store.create_run(entry("run-1", "prod", 1.0)).append(STEP, 1.0)
+    store.create_run(entry("run-2", "prod", 2.0))
+    assert [line.run for line in store.runs()] == ["run-1"]
+    assert [line.run for line in store.unfinished(cluster="prod")] == ["run-1"]
+
+
+def test_a_run_id_is_used_once(store: StateStore, entry: Entry) -> None:
+    store.create_run(entry())
+    with pytest.raises(JournalError, match=r"a run .* already"):
+        store.create_run(entry())
+
+
+def test_events_belong_to_a_run(store: StateStore) -> None:
+    with pytest.raises(JournalError):
+        store.journal("nobody").append(STEP, 1.0)
+    assert store.replay("nobody") == ()
+
+
+def test_the_strongest_request_counts_until_the_run_is_resumed(store: StateStore, entry: Entry) -> None:
+    journal = store.create_run(entry())
+    assert journal.request() is Request.NONE
+    store.leave_request(RUN, Request.STOP, by="ben@bastion2", at=1.0)
+    store.leave_request(RUN, Request.PAUSE, by="carl", at=2.0)
+    assert journal.asked() == (Request.STOP, "ben@bastion2")
+    journal.append((RunResumed(operator="o", host="h"),), 3.0)
+    assert journal.request() is Request.NONE
+
+
+def test_a_request_outlives_an_unreadable_database(url: str, entry: Entry, tmp_path: Path) -> None:
+    store = open_store(url, {}, access=Access.WRITE)
+    journal = store.create_run(entry())
+    store.leave_request(RUN, Request.STOP, by="ben", at=1.0)
+    assert journal.request() is Request.STOP
+    store.close()
+    (tmp_path / "state.db").write_bytes(b"overwritten by something else" * 100)
+    assert journal.request() is Request.STOP
+
+
+def test_a_request_wakes_the_run(store: StateStore, entry: Entry) -> None:
+    woken = threading.Event()
+    watch = RequestWatch(store.create_run(entry()), woken.set, seconds=0.01)
+    watch.start()
+    assert watch.asked() == (Request.NONE, "")
+    store.leave_request(RUN, Request.PAUSE, by="ben", at=1.0)
+    assert woken.wait(10)
+    assert watch.asked() == (Request.PAUSE, "ben")
+    watch.stop()
+
+
+def test_a_run_that_another_has_put_back_is_closed(store: StateStore, entry: Entry) -> None:
+    store.create_run(entry()).append(STEP, 1.0)
+    store.close_run(RUN, Outcome.RESTORED, 5.0)
+    assert store.unfinished() == ()
+
+
+def test_a_reader_looks_while_the_run_writes(store: StateStore, url: str, entry: Entry) -> None:
+    journal = store.create_run(entry())
+    steps, done = 60, threading.Event()
+    seen: list[int] = []
+    troubles: list[BaseException] = []
+
+    def read() -> None:
+        reader = open_store(url, {}, access=Access.READ)
+        try:
+            while not done.is_set():
+                seen.append(len(reader.replay(RUN)))
+        except BaseException as error:  # noqa: BLE001  (handed to the test below)
+            troubles.append(error)
+        finally:
+            reader.close()
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(steps):
+        journal.append(STEP, float(number))
+    done.set()
+    for thread in threads:
+        thread.join(30)
+    assert troubles == []
+    assert len(store.replay(RUN)) == 2 * steps
+    assert all(count % 2 == 0 for count in seen), "a reader saw half a step"
+    assert len(set(seen)) > 1, "the readers saw nothing of the run going on"
+
+
+def test_a_long_step_is_one_transaction(store: StateStore, entry: Entry) -> None:
+    hold = Hold(predicate="p", subject="s", evidence="x" * 10_000)
+    records = store.create_run(entry()).append((hold,) * 500, 1.0)
+    assert store.replay(RUN) == tuple(records)

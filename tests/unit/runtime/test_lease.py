@@ -1,0 +1,391 @@
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.state import RunState
+from orchestrator.errors import ExitCode, LeaseError
+from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import Level
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.taking import Claim, LeaseUnreachable, Place, Terms, Watcher, WatchInterrupted
+from tests.fakes.clock import ManualClock
+from tests.fakes.lease import FakeLeasePort
+
+US = Claim(cluster="prod", run="r2", owner="ben@bastion2", process="boot/1/20/200")
+DEBT = SettingChange(
+    level=Level.PERSISTENT, key="cluster.routing.allocation.enable", found=None, wanted="primaries"
+)
+THEIRS = LeaseRecord(
+    epoch=4,
+    run="r1",
+    owner="anna@bastion1",
+    process="boot/1/10/100",
+    started="2026-11-21T04:13:00+00:00",
+    heartbeat=17,
+    debts=(DEBT,),
+    excluded=(NodeName("es3"),),
+)
+IN_DEBT = RunState(run="r2", debts={(DEBT.level, DEBT.key): DEBT})
+
+
+class Bench:
+    """One run's lease on a fake cluster, with time by hand."""
+
+    def __init__(self, port: FakeLeasePort, *more: FakeLeasePort, claim: Claim = US) -> None:
+        self.port = port
+        self.clock = ManualClock()
+        places = [Place(name=f"place {number}", port=one) for number, one in enumerate((port, *more), 1)]
+        self.lease = Lease(places, claim, self.clock)
+        self.shown: list[tuple[str, float]] = []
+        self.gone: set[str] = set()
+        self.alive: set[str] = set()
+        self.interrupt = False
+
+    @property
+    def watcher(self) -> Watcher:
+        return Watcher(
+            watching=lambda record, left: self.shown.append((record.owner, left)),
+            interrupted=lambda: self.interrupt,
+            gone=self.gone.__contains__,
+            alive=self.alive.__contains__,
+        )
+
+
+def held(lease: Lease) -> bool:
+    return lease.view().held
+
+
+def test_a_free_lease_is_taken_as_epoch_one() -> None:
+    bench = Bench(FakeLeasePort())
+    taken = bench.lease.acquire(bench.watcher)
+    assert (taken.record.epoch, taken.takeover, taken.previous) == (1, False, None)
+    assert bench.port.read() == taken.record
+    assert taken.record.started == "2027-01-15T08:00:00+00:00"
+    assert held(bench.lease)
+    assert bench.clock.waits == []
+
+
+def test_a_process_that_runs_here_is_named_at_once() -> None:
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+    bench.alive.add(THEIRS.process)
+    with pytest.raises(
+        LeaseError, match=r"run r1 of anna@bastion1, since 2026-11-21T04:13:00.*stop r1"
+    ) as error:
+        bench.lease.acquire(bench.watcher)
+    assert error.value.exit_code is ExitCode.LEASED
+    assert bench.clock.waits == []
+    assert bench.port.records == {4: THEIRS}
+
+
+def test_a_heartbeat_seen_while_watching_means_alive() -> None:
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+
+    def beat(_seconds: float) -> None:
+        if bench.clock.time > 1_800_000_010:
+            bench.port.records[4] = replace(THEIRS, heartbeat=18)
+
+    bench.clock.during_wait = beat
+    with pytest.raises(LeaseError, match="refreshed a moment ago"):
+        bench.lease.acquire(bench.watcher)
+    assert bench.port.records == {4: replace(THEIRS, heartbeat=18)}
+    assert sum(bench.clock.waits) < 20
+
+
+def test_a_lease_that_stands_still_for_90_seconds_is_taken_over_and_not_before() -> None:
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+    taken = bench.lease.acquire(bench.watcher)
+    assert sum(bench.clock.waits) == pytest.approx(90)
+    assert (taken.record.epoch, taken.takeover, taken.previous) == (5, True, THEIRS)
+    assert bench.port.read() == taken.record
+    assert bench.shown[0] == ("anna@bastion1", 90)
+    assert [left for _, left in bench.shown] == sorted((left for _, left in bench.shown), reverse=True)
+    assert held(bench.lease)
+
+
+def test_a_slow_first_look_does_not_shorten_the_watch() -> None:
+    """What counts is the time between the end of the first look and the beginning of the last."""
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+    read, port = bench.port.read, bench.port
+    began: list[float] = []
+
+    class Slow(FakeLeasePort):
+        def read(self) -> object:  # type: ignore[override]  # only slower
+            began.append(bench.clock.time)
+            bench.clock.time += 25
+            return read()
+
+        def create(self, record: LeaseRecord) -> object:  # type: ignore[override]  # the same one's
+            return port.create(record)
+
+    lease = Lease([Place(name="slow", port=Slow())], US, bench.clock)
+    assert lease.acquire(bench.watcher).takeover
+    assert began[-1] - (began[0] + 25) >= 90
+
+
+def test_a_takeover_carries_the_debts_on() -> None:
+    """A second crash, before the new run has made them its own, must not lose them."""
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+    bench.gone.add(THEIRS.process)
+    taken = bench.lease.acquire(bench.watcher)
+    assert (taken.record.debts, taken.record.excluded) == (THEIRS.debts, THEIRS.excluded)
+    assert bench.clock.waits == []
+
+
+def test_a_run_takes_its_own_lease_back_from_its_dead_process_at_once() -> None:
+    bench = Bench(FakeLeasePort({4: replace(THEIRS, run="r2")}))
+    bench.gone.add(THEIRS.process)
+    taken = bench.lease.acquire(bench.watcher)
+    assert (taken.record.epoch, taken.takeover) == (5, False)
+    assert taken.previous == replace(THEIRS, run="r2")
+    assert bench.clock.waits == []
+
+
+def test_a_lease_given_back_while_watched_is_free() -> None:
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+    bench.clock.during_wait = lambda _seconds: bench.port.records.clear()
+    taken = bench.lease.acquire(bench.watcher)
+    assert (taken.record.epoch, taken.takeover, taken.previous) == (1, False, None)
+
+
+def test_an_interruption_ends_the_watch_and_changes_nothing() -> None:
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+
+    def interrupt(_seconds: float) -> None:
+        bench.interrupt = len(bench.clock.waits) > 3
+
+    bench.clock.during_wait = interrupt
+    with pytest.raises(WatchInterrupted) as error:
+        bench.lease.acquire(bench.watcher)
+    assert error.value.exit_code is ExitCode.INTERRUPTED
+    assert bench.port.records == {4: THEIRS}
+
+
+def test_who_is_second_at_the_takeover_is_told_who_was_first() -> None:
+    port = FakeLeasePort({4: THEIRS})
+    bench = Bench(port)
+    bench.gone.add(THEIRS.process)
+    create = port.create
+
+    class Contended(FakeLeasePort):
+        def create(self, record: LeaseRecord) -> object:  # type: ignore[override]  # another is just before
+            create(replace(THEIRS, epoch=5, run="r9", owner="carl@bastion3"))
+            return create(record)
+
+    lease = Lease([Place(name="contended", port=Contended(port.records))], US, bench.clock)
+    with pytest.raises(LeaseError, match="run r9 of carl@bastion3"):
+        lease.acquire(bench.watcher)
+    assert port.records[5].run == "r9"
+
+
+def test_a_lost_answer_to_the_creation_is_looked_up() -> None:
+    bench = Bench(FakeLeasePort(answers_lost=1))
+    taken = bench.lease.acquire(bench.watcher)
+    assert taken.record.epoch == 1
+    assert bench.port.writes == 1
+    assert held(bench.lease)
+
+
+def test_a_lease_out_of_reach_is_given_up_after_its_patience() -> None:
+    bench = Bench(FakeLeasePort(offline="no route"))
+    with pytest.raises(LeaseUnreachable, match="no route") as error:
+        bench.lease.acquire(bench.watcher)
+    assert error.value.exit_code is ExitCode.HELD
+    assert 60 <= sum(bench.clock.waits) <= 70
+
+
+def test_missing_rights_are_not_somebody_else() -> None:
+    bench = Bench(FakeLeasePort(forbidden="403, manage_index_templates is missing"))
+    with pytest.raises(LeaseUnreachable, match="manage_index_templates is missing"):
+        bench.lease.acquire(bench.watcher)
+
+
+def test_the_first_place_is_given_back_when_the_second_refuses() -> None:
+    second = FakeLeasePort({4: THEIRS})
+    bench = Bench(FakeLeasePort(), second)
+    bench.alive.add(THEIRS.process)
+    with pytest.raises(LeaseError):
+        bench.lease.acquire(bench.watcher)
+    assert bench.port.records == {}
+    assert not held(bench.lease)
+
+
+def test_debts_taken_over_in_the_first_place_outlast_a_refusal_of_the_second() -> None:
+    """A second try of the same process finds its own record, with what the first had taken over."""
+    second = FakeLeasePort(offline="no master")
+    bench = Bench(FakeLeasePort({4: THEIRS}), second)
+    bench.gone.add(THEIRS.process)
+    with pytest.raises(LeaseUnreachable):
+        bench.lease.acquire(bench.watcher)
+    again = Lease([Place(name="place 1", port=bench.port)], US, bench.clock)
+    taken = again.acquire(bench.watcher)
+    assert taken.record.epoch == 5
+    assert taken.previous is not None
+    assert taken.previous.debts == THEIRS.debts
+
+
+def test_the_first_place_is_kept_alive_while_the_second_is_watched() -> None:
+    bench = Bench(FakeLeasePort(), FakeLeasePort({4: THEIRS}))
+    taken = bench.lease.acquire(bench.watcher)
+    assert taken.record.epoch == 5
+    assert bench.port.records[1].heartbeat >= 5
+    assert held(bench.lease)
+
+
+def test_a_beat_counts_up() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    assert bench.lease.beat()
+    assert bench.lease.beat()
+    assert bench.port.records[1].heartbeat == 2
+
+
+def test_a_higher_epoch_is_a_loss_for_good() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    bench.port.create(THEIRS)
+    assert not bench.lease.beat()
+    assert not held(bench.lease)
+    assert "anna@bastion1" in bench.lease.view().holder
+    bench.port.records.pop(4)
+    assert not bench.lease.beat()
+    assert isinstance(bench.lease.publish(IN_DEBT), Refused)
+    assert not held(bench.lease)
+
+
+def test_a_vanished_record_is_a_loss() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    bench.port.records.clear()
+    assert not bench.lease.beat()
+    assert "gone" in bench.lease.view().holder
+    assert bench.port.records == {}
+
+
+def test_a_foreign_record_of_our_own_epoch_is_seen_after_a_long_sleep_and_left_alone() -> None:
+    """Suspended for long: taken over, given back, and taken anew from the first epoch on."""
+    port = FakeLeasePort()
+    bench = Bench(port)
+    bench.lease.acquire(bench.watcher)
+    port.records[1] = replace(THEIRS, epoch=1)
+    bench.clock.time += 1000
+    assert not bench.lease.beat()
+    assert not held(bench.lease)
+    assert bench.lease.release() == ()
+    assert port.records == {1: replace(THEIRS, epoch=1)}
+
+
+def test_without_a_refresh_it_is_held_for_60_seconds_and_again_after_one() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    bench.port.offline = "connection refused"
+    bench.clock.time += 59
+    assert not bench.lease.beat()
+    assert held(bench.lease)
+    bench.clock.time += 2
+    assert not held(bench.lease)
+    assert "connection refused" in bench.lease.view().holder
+    assert bench.lease.view().refreshed == pytest.approx(61)
+    bench.port.offline = None
+    assert bench.lease.beat()
+    assert held(bench.lease)
+    assert bench.lease.view().refreshed == 0
+
+
+def test_a_refresh_counts_from_before_it_was_sent() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+
+    def slow(_record: LeaseRecord) -> None:
+        bench.clock.time += 30
+
+    bench.port.on_write = slow
+    assert bench.lease.beat()
+    assert bench.lease.view().refreshed == pytest.approx(30)
+
+
+def test_a_state_is_published_only_when_its_record_differs() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    writes = bench.port.writes
+    assert bench.lease.publish(RunState(run="r2")) == Done()
+    assert bench.port.writes == writes
+    assert bench.lease.publish(IN_DEBT) == Done()
+    assert bench.lease.publish(IN_DEBT) == Done()
+    assert bench.port.writes == writes + 1
+    assert bench.port.records[1].debts == (DEBT,)
+    bench.lease.beat()
+    assert bench.port.records[1].debts == (DEBT,)
+
+
+def test_what_could_not_be_published_is_published_by_the_next_beat() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    bench.port.offline = "timed out"
+    assert bench.lease.publish(IN_DEBT) == InDoubt(reason="timed out")
+    bench.port.offline = None
+    bench.lease.beat()
+    assert bench.port.records[1].debts == (DEBT,)
+
+
+def test_publishing_is_as_bad_as_its_worst_place() -> None:
+    second = FakeLeasePort()
+    bench = Bench(FakeLeasePort(), second)
+    bench.lease.acquire(bench.watcher)
+    second.offline = "timed out"
+    assert bench.lease.publish(IN_DEBT) == InDoubt(reason="timed out")
+    assert bench.port.records[1].debts == (DEBT,)
+    bench.clock.time += 70
+    bench.lease.beat()
+    assert not held(bench.lease)
+
+
+def test_release_takes_only_our_own() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    bench.port.create(THEIRS)
+    assert bench.lease.release() == ()
+    assert bench.port.records[4] == THEIRS
+    assert not held(bench.lease)
+
+
+def test_release_says_what_it_could_not_do() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    bench.port.offline = "no route"
+    assert "no route" in bench.lease.release()[0]
+
+
+def test_after_release_nothing_stands() -> None:
+    bench = Bench(FakeLeasePort(), FakeLeasePort({4: THEIRS}))
+    bench.gone.add(THEIRS.process)
+    bench.lease.acquire(bench.watcher)
+    assert bench.lease.release() == ()
+    assert bench.port.records == {}
+
+
+def test_the_thread_keeps_it_and_leaving_ends_that() -> None:
+    port = FakeLeasePort()
+    beaten = threading.Event()
+
+    def count(record: LeaseRecord) -> None:
+        if record.heartbeat >= 3:
+            beaten.set()
+
+    port.on_write = count
+    clock = SystemClock()
+    lease = Lease([Place(name="fake", port=port)], US, clock, Terms(heartbeat=0.01))
+    lease.acquire()
+    lease.start()
+    assert beaten.wait(10)
+    lease.leave()
+    stood = port.records[1].heartbeat
+    assert not threading.Event().wait(0.1)
+    assert port.records[1].heartbeat == stood
+    assert lease.release() == ()
+    clock.close()

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from orchestrator.model.phase import Request
+from orchestrator.runtime.signals import SAME_ACT_SECONDS, last_words, strongest
+
+CHILDREN = Path(__file__).with_name("children.py")
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(  # noqa: S603  (this interpreter, our own script)
+            [sys.executable, str(CHILDREN), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        begun.append(process)
+        return process
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+def ready(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+
+def still_there(process: subprocess.Popen[str], seconds: float) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(seconds)
+
+
+def send_twice(process: subprocess.Popen[str], first: int, second: int) -> None:
+    process.send_signal(first)
+    still_there(process, SAME_ACT_SECONDS + 0.3)
+    process.send_signal(second)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+def test_the_first_signal_is_a_request_and_ends_the_wait(start: Start, number: signal.Signals) -> None:
+    child = start("signalled", "wait")
+    ready(child)
+    child.send_signal(number)
+    assert child.stdout is not None
+    assert child.stdout.readline() == f"INTERRUPT {number.name} True\n"
+    still_there(child, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("stuck", "second"),
+    [
+        ("wait", signal.SIGINT),
+        ("network", signal.SIGINT),
+        ("network", signal.SIGTERM),
+        ("database", signal.SIGINT),
+        ("database", signal.SIGHUP),
+    ],
+    ids=str,
+)
+def test_a_second_signal_leaves_at_once_wherever_the_run_is_stuck(
+    start: Start, tmp_path: Path, stuck: str, second: signal.Signals
+) -> None:
+    lock = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    child = start("signalled", stuck, str(tmp_path / "x.db"))
+    ready(child)
+    send_twice(child, signal.SIGINT, second)
+    output, errors = child.communicate(timeout=10)
+    lock.close()
+    assert child.returncode == 8
+    assert output.endswith('{"event": "summary", "exit_code": 8}\n')
+    assert "NOT PUT BACK: cluster.routing.allocation.enable (persistent) = primaries, found all" in errors
+    assert "orchestrate restore r1" in errors
+    assert "left in order" not in output
+
+
+def test_two_signals_of_one_act_are_one(start: Start) -> None:
+    """A closed terminal sends SIGHUP twice; sudo passes on a SIGINT that came from the terminal already."""
+    child = start("signalled", "network")
+    ready(child)
+    child.send_signal(signal.SIGHUP)
+    child.send_signal(signal.SIGHUP)
+    child.send_signal(signal.SIGTERM)
+    still_there(child, 1.0)
+
+
+def test_readers_that_are_gone_do_not_keep_it(start: Start) -> None:
+    child = start("signalled", "network")
+    ready(child)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.close()
+    child.stderr.close()
+    send_twice(child, signal.SIGTERM, signal.SIGTERM)
+    assert child.wait(10) == 8
+    with suppress(ValueError):  # `communicate` of the fixture finds them closed
+        child.stdout, child.stderr = None, None
+
+
+def test_words_that_fail_do_not_keep_it(start: Start) -> None:
+    child = start("signalled", "broken")
+    ready(child)
+    send_twice(child, signal.SIGINT, signal.SIGINT)
+    _, errors = child.communicate(timeout=10)
+    assert child.returncode == 8
+    assert "left at once (division by zero); see `orchestrate status`" in errors
+
+
+def test_nohup_is_respected(start: Start) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        child = start("signalled", "wait")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    ready(child)
+    child.send_signal(signal.SIGHUP)
+    still_there(child, 0.3)
+    child.send_signal(signal.SIGTERM)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "INTERRUPT SIGTERM True\n"
+
+
+def test_the_handlers_are_put_back(start: Start) -> None:
+    child = start("once", "")
+    output, errors = child.communicate(timeout=30)
+    assert (output, child.returncode) == ("the same\n", 0), errors
+
+
+def test_a_reader_that_goes_away_does_not_change_the_exit_code(start: Start) -> None:
+    child = start("chatter", "")
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.readline()
+    child.stdout.close()
+    assert child.stderr.read() == ""
+    assert child.wait(30) == 3
+    child.stdout = None
+
+
+def test_the_words_say_what_repairs() -> None:
+    text = last_words("r1", ["a = b, found c"])
+    assert "NOT PUT BACK: a = b, found c" in text
+    assert "orchestrate restore r1" in text
+    assert "orchestrate resume r1" in text
+    assert "nothing that it has changed" in last_words("r1", [])
+    assert "nothing was changed" in last_words(None, [])
+
+
+def test_the_strongest_request_counts() -> None:
+    asked = strongest(lambda: (Request.PAUSE, "ben"), lambda: (Request.INTERRUPT, "SIGINT"))
+    assert asked() == (Request.INTERRUPT, "SIGINT")
+    assert strongest(lambda: (Request.STOP, "ben"), lambda: (Request.NONE, ""))() == (Request.STOP, "ben")

@@ -1,0 +1,289 @@
+"""Where the state file is, what rights it has, and one clear message for whatever is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from orchestrator.errors import JournalError, UsageError
+from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold
+from orchestrator.runtime.database import Access, state_url, usable
+from orchestrator.runtime.store import RunEntry, StateStore, open_store
+
+Entry = Callable[..., RunEntry]
+RUN = "20261121-0413-x7k2"
+BIG = Hold(predicate="p", subject="s", evidence="x" * 100_000)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_typed_goes_before_the_environment(tmp_path: Path) -> None:
+    environment = {"ORCHESTRATE_STATE": "sqlite:////tmp/b.db"}
+    typed = state_url("sqlite:////tmp/a.db", environment, home=tmp_path, access=Access.WRITE)
+    assert typed.database == "/tmp/a.db"
+    assert state_url(None, environment, home=tmp_path, access=Access.WRITE).database == "/tmp/b.db"
+
+
+def test_a_path_is_no_url(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--state.*sqlite:////absolute/path"):
+        state_url("/tmp/state.db", {}, home=tmp_path, access=Access.WRITE)
+    with pytest.raises(UsageError, match="ORCHESTRATE_STATE"):
+        state_url(None, {"ORCHESTRATE_STATE": "x"}, home=tmp_path, access=Access.WRITE)
+
+
+def test_without_the_shared_folder_it_is_in_the_home(tmp_path: Path) -> None:
+    def found(environment: dict[str, str]) -> str | None:
+        shared = tmp_path / "no" / "such" / "state.db"
+        return state_url(None, environment, home=tmp_path, access=Access.WRITE, shared=shared).database
+
+    assert found({}) == str(tmp_path / ".local/state/orchestrate/state.db")
+    assert found({"XDG_STATE_HOME": "/x/y"}) == "/x/y/orchestrate/state.db"
+    assert found({"XDG_STATE_HOME": "x"}) == str(tmp_path / ".local/state/orchestrate/state.db")
+
+
+def test_the_shared_folder_goes_before_the_home_and_decides_on_the_group(
+    tmp_path: Path, entry: Entry
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o2770)
+    store = open_store(None, {}, access=Access.WRITE, home=tmp_path, shared=shared / "state.db")
+    store.create_run(entry())
+    store.close()
+    assert mode(shared / "state.db") == 0o660
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
+
+
+def test_the_home_is_made_private(tmp_path: Path) -> None:
+    shared = tmp_path / "no" / "such" / "state.db"
+    open_store(None, {}, access=Access.WRITE, home=tmp_path, shared=shared).close()
+    made = tmp_path / ".local/state/orchestrate"
+    assert (mode(made), mode(made / "state.db")) == (0o700, 0o600)
+
+
+def test_a_place_is_usable_when_folder_and_file_can_be_written(tmp_path: Path) -> None:
+    assert usable(tmp_path / "state.db")
+    assert usable(tmp_path / "new folder" / "state.db")
+    assert not usable(tmp_path / "no" / "such" / "state.db")
+
+
+def test_the_file_is_private(store: StateStore, tmp_path: Path, entry: Entry) -> None:
+    store.create_run(entry())
+    assert mode(tmp_path / "state.db") == 0o600
+    assert mode(tmp_path / "state.db-journal") == 0o600
+
+
+def test_the_pragmas_are_those_that_the_module_argues_for(store: StateStore) -> None:
+    with store._engine.connect() as connection:
+        found = {
+            name: connection.execute(text(f"PRAGMA {name}")).scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    assert found == {"journal_mode": "truncate", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
+
+
+def test_a_reader_finds_nothing_where_nothing_was_run(tmp_path: Path) -> None:
+    shared = tmp_path / "no" / "such" / "state.db"
+    store = open_store(None, {}, access=Access.READ, home=tmp_path, shared=shared)
+    assert store.runs() == ()
+    assert list(tmp_path.iterdir()) == []
+    store.close()
+
+
+def test_a_reader_of_a_typed_file_that_is_not_there_is_told(url: str, tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match=r"state\.db: there is no such file"):
+        open_store(url, {}, access=Access.READ)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_typed_file_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="folder is not there"):
+        open_store(f"sqlite:///{tmp_path}/typo/state.db", {}, access=Access.WRITE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_is_what_a_kill_at_the_start_leaves(url: str, tmp_path: Path, entry: Entry) -> None:
+    (tmp_path / "state.db").touch()
+    store = open_store(url, {}, access=Access.WRITE)
+    store.create_run(entry()).append((BIG,), 1.0)
+    assert len(store.runs()) == 1
+    store.close()
+
+
+def test_a_file_that_is_no_database(url: str, tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_text("dear diary\n" * 500)
+    for access in Access:
+        with pytest.raises(JournalError, match=r"state\.db: opening it failed: it is no SQLite database"):
+            open_store(url, {}, access=access)
+    assert (tmp_path / "state.db").read_text().startswith("dear diary")
+
+
+def test_a_database_of_something_else(url: str, tmp_path: Path) -> None:
+    raw = sqlite3.connect(tmp_path / "state.db")
+    raw.execute("CREATE TABLE recipes (name TEXT)")
+    raw.close()
+    for access in Access:
+        with pytest.raises(JournalError, match=r"something else .it has recipes"):
+            open_store(url, {}, access=access)
+
+
+def test_a_future_version_is_refused_and_left_alone(store: StateStore, url: str, tmp_path: Path) -> None:
+    store.close()
+    raw = sqlite3.connect(tmp_path / "state.db")
+    with raw:
+        raw.execute("UPDATE meta SET schema = ?", (SCHEMA_VERSION + 6,))
+        raw.execute("DROP TABLE leases")
+    raw.close()
+    before = (tmp_path / "state.db").read_bytes()
+    for access in Access:
+        with pytest.raises(
+            JournalError, match=rf"later version of orchestrate .schema {SCHEMA_VERSION + 6}, .*use that"
+        ):
+            open_store(url, {}, access=access)
+    assert (tmp_path / "state.db").read_bytes() == before
+
+
+def test_a_damaged_page_is_found_at_the_start(
+    store: StateStore, url: str, tmp_path: Path, entry: Entry
+) -> None:
+    store.create_run(entry()).append((BIG,) * 3, 1.0)
+    store.close()
+    file = tmp_path / "state.db"
+    data = bytearray(file.read_bytes())
+    data[4096 * 3 : 4096 * 12] = os.urandom(4096 * 9)
+    file.write_bytes(data)
+    with pytest.raises(JournalError, match="damaged"):
+        open_store(url, {}, access=Access.WRITE)
+
+
+def test_a_lock_that_is_kept_is_named(store: StateStore, tmp_path: Path, entry: Entry) -> None:
+    journal = store.create_run(entry())
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout=50")  # of the pooled connection that append will use
+    raw = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    raw.execute("BEGIN IMMEDIATE")
+    with pytest.raises(JournalError, match="another process has kept it locked"):
+        journal.append((GoodReading(count=1),), 1.0)
+    raw.execute("ROLLBACK")
+    raw.close()
+    assert [record.sequence for record in journal.append((GoodReading(count=1),), 2.0)] == [1]
+
+
+def test_a_full_database_writes_nothing_and_goes_on_when_there_is_room(
+    store: StateStore, entry: Entry
+) -> None:
+    journal = store.create_run(entry())
+    journal.append((GoodReading(count=1),), 1.0)
+    with store._engine.connect() as connection:
+        pages = connection.execute(text("PRAGMA page_count")).scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 5}")
+    with pytest.raises(JournalError, match="no space is left on its disk; free some"):
+        journal.append((GoodReading(count=2), BIG), 2.0)
+    assert len(store.replay(RUN)) == 1
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+    assert [record.sequence for record in journal.append((GoodReading(count=2), BIG), 3.0)] == [2, 3]
+
+
+def test_a_limit_on_file_size_looks_like_a_full_disk(store: StateStore, entry: Entry, tmp_path: Path) -> None:
+    journal = store.create_run(entry())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "state.db").stat().st_size + 20_000, hard))
+    try:
+        with pytest.raises(JournalError, match=r"writing the journal failed: .*(disk|space)"):
+            journal.append((BIG,), 1.0)
+        assert store.replay(RUN) == ()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(journal.append((BIG,), 2.0)) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 512 KiB; needs the right to mount."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(  # noqa: S603  (fixed words and our own folder)
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no right to mount: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["/bin/umount", str(folder)], check=True)  # noqa: S603  (as above)
+
+
+def fill(file: Path) -> None:
+    with file.open("wb", buffering=0) as out:
+        while True:
+            out.write(b"x" * 4096)
+
+
+def test_a_full_disk_stops_the_writer_and_not_the_reader(small_disk: Path, entry: Entry) -> None:
+    url = f"sqlite:///{small_disk}/state.db"
+    store = open_store(url, {}, access=Access.WRITE)
+    journal = store.create_run(entry())
+    journal.append((GoodReading(count=1),), 1.0)
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space"):
+        fill(filler)
+    with pytest.raises(JournalError, match=r"state\.db: writing the journal failed: .*(space|disk)"):
+        journal.append((GoodReading(count=2), BIG), 2.0)
+    reader = open_store(url, {}, access=Access.READ)
+    assert len(reader.replay(RUN)) == 1
+    assert [line.run for line in reader.unfinished()] == [RUN]
+    reader.close()
+    filler.unlink()
+    assert [record.sequence for record in journal.append((GoodReading(count=2), BIG), 3.0)] == [2, 3]
+    store.close()
+
+
+READ_ONLY = """
+import os, sys
+from orchestrator.errors import JournalError
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import open_store
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+store = open_store(sys.argv[1], {}, access=Access.READ)
+print(len(store.runs()), "read")
+store.close()
+try:
+    open_store(sys.argv[1], {}, access=Access.WRITE)
+except JournalError as error:
+    print(error)
+"""
+
+
+def test_an_account_that_may_only_read_can_look_and_is_told_why_it_cannot_write(entry: Entry) -> None:
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders shut other accounts out
+        folder = Path(name)
+        url = f"sqlite:///{folder}/state.db"
+        store = open_store(url, {}, access=Access.WRITE)
+        store.create_run(entry()).append((BIG,), 1.0)
+        store.close()
+        folder.chmod(0o755)
+        (folder / "state.db").chmod(0o444)
+        done = subprocess.run(  # noqa: S603  (this interpreter, our own script)
+            [sys.executable, "-c", READ_ONLY, url], capture_output=True, text=True, check=False, timeout=60
+        )
+    assert done.stdout.startswith("1 read\n"), done.stderr
+    assert "may only be read by this account" in done.stdout
+
+
+def test_a_missing_driver_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match=r"driver of postgresql\+\w+ is not installed.*psycopg"):
+        open_store("postgresql+pg8000://u:secret@h/db", {}, access=Access.WRITE, home=tmp_path)

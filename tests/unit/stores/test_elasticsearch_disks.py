@@ -1,0 +1,96 @@
+"""Watermarks in all the forms in which they can be set."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Disk, SettingsView
+from orchestrator.model.reading import Unknown
+from orchestrator.stores.elasticsearch.fields import Malformed
+from orchestrator.stores.elasticsearch.parse_disks import parse_disks, parse_size, parse_watermark
+
+GB = 1024**3
+KEY = "cluster.routing.allocation.disk."
+
+
+@pytest.mark.parametrize(
+    ("watermark", "headroom", "total_gb", "free_gb", "passed"),
+    [
+        ("85%", None, 100, 16, False),
+        ("85%", None, 100, 14, True),
+        ("0.85", None, 100, 14, True),
+        ("0.85", None, 100, 16, False),
+        ("50gb", None, 1000, 51, False),
+        ("50gb", None, 1000, 49, True),
+        ("1tb", None, 4000, 1000, True),
+        # 85 % of 10 TB would leave 1500 GB free; the headroom asks for no more than 200.
+        ("85%", "200gb", 10_000, 300, False),
+        ("85%", "200gb", 10_000, 190, True),
+        ("85%", "-1", 10_000, 300, True),
+        ("85%", "200gb", 100, 14, True),
+    ],
+)
+def test_watermarks(
+    watermark: str, headroom: str | None, total_gb: int, free_gb: int, *, passed: bool
+) -> None:
+    mark = parse_watermark(watermark, headroom, "low")
+    assert mark.passed(total=total_gb * GB, available=free_gb * GB) is passed
+
+
+@pytest.mark.parametrize("value", ["", "much", "-5gb", "85%%", None, ("85%",), "1.5.5"])
+def test_what_is_no_watermark(value: object) -> None:
+    with pytest.raises(Malformed):
+        parse_watermark(value, None, "low")  # type: ignore[arg-type]  # what a server might send
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1024", 1024), ("1kb", 1024), ("1.5gb", 3 * GB // 2), ("41943040b", 40 * 1024**2)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text, "x") == size
+
+
+def answer(roles: list[str], *paths: tuple[int, int], failed: int = 0) -> dict[str, object]:
+    data = [{"total_in_bytes": total * GB, "available_in_bytes": free * GB} for total, free in paths]
+    node = {"name": "es1", "roles": roles, "fs": {"data": data}}
+    return {"_nodes": {"total": 1, "successful": 1 - failed, "failed": failed}, "nodes": {"x": node}}
+
+
+def settings(**more: str) -> SettingsView:
+    files = {f"{KEY}watermark.low": "85%", f"{KEY}watermark.high": "90%", f"{KEY}threshold_enabled": "true"}
+    return SettingsView(files=files, persistent={f"{KEY}{key}": value for key, value in more.items()})
+
+
+def disk(read: object) -> Disk:
+    assert isinstance(read, dict), read
+    return read[NodeName("es1")]  # type: ignore[no-any-return]  # the test's own helper
+
+
+def test_the_fullest_path_counts() -> None:
+    found = disk(parse_disks(answer(["data"], (100, 50), (100, 12)), settings(), members=()))
+    assert found.used_share == pytest.approx(0.88)
+    assert (found.over_low, found.over_high) == (True, False)
+
+
+def test_thresholds_that_are_off_hold_nothing() -> None:
+    found = disk(parse_disks(answer(["data"], (100, 1)), settings(threshold_enabled="false"), members=()))
+    assert found.used_share == pytest.approx(0.99)
+    assert (found.over_low, found.over_high) == (False, False)
+
+
+@pytest.mark.parametrize("roles", [["master"], ["data_frozen"], []])
+def test_nodes_that_take_no_ordinary_copies_have_no_watermark(roles: list[str]) -> None:
+    found = disk(parse_disks(answer(roles, (100, 1)), settings(), members=()))
+    assert (found.over_low, found.over_high) == (False, False)
+
+
+def test_a_node_that_did_not_answer_makes_all_unknown() -> None:
+    read = parse_disks(answer(["data"], (100, 50), failed=1), settings(), members=())
+    assert isinstance(read, Unknown)
+
+
+def test_a_watermark_that_is_not_known_makes_all_unknown() -> None:
+    read = parse_disks(answer(["data"], (100, 50)), SettingsView(), members=())
+    assert isinstance(read, Unknown)
+    assert "watermark.low is absent" in read.reason

@@ -1,0 +1,97 @@
+"""The walls of the program: who may import whom, how long a module and a function may be, no idle sleep."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "orchestrator").rglob("*.py"))
+MODULE_LINES = 400
+FUNCTION_LINES = 70
+BANNED_NAMES = {"utils", "util", "helpers", "misc", "common"}
+
+
+def _lint_imports(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).parent / "lint-imports"
+    return subprocess.run(  # noqa: S603  (our own tool)
+        [program, "--no-cache", *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_no_layer_contract_is_broken() -> None:
+    done = _lint_imports()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Contracts: 2 kept, 0 broken." in done.stdout
+
+
+def test_a_broken_contract_would_be_seen(tmp_path: Path) -> None:
+    # The same checker and kind of contract on a package that breaks it: the test above is no formality.
+    package = tmp_path / "breaking"
+    (package / "upper").mkdir(parents=True)
+    for folder in (package, package / "upper"):
+        (folder / "__init__.py").write_text("")
+    (package / "lower.py").write_text("import breaking.upper\n")
+    config = tmp_path / "pyproject.toml"
+    config.write_text(
+        '[tool.importlinter]\nroot_package = "breaking"\n[[tool.importlinter.contracts]]\nname = "layers"\n'
+        'type = "layers"\nlayers = ["breaking.upper", "breaking.lower"]\n'
+    )
+    done = _lint_imports("--config", str(config), cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "breaking.lower is not allowed to import breaking.upper" in done.stdout
+
+
+def test_no_module_is_too_long_to_be_read_at_once() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in MODULES}
+    assert len(lengths) > 100
+    assert {name: length for name, length in lengths.items() if length > MODULE_LINES} == {}
+
+
+def _functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = [one for one in node.body if not _is_docstring(one)]
+            first = body[0].lineno if body else node.lineno
+            yield f"{path.relative_to(ROOT)}:{node.name}", (node.end_lineno or first) - first + 1
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def test_no_function_is_too_long_to_be_seen_at_once() -> None:
+    long = {name: length for path in MODULES for name, length in _functions(path) if length > FUNCTION_LINES}
+    assert long == {}
+
+
+def test_no_module_is_named_for_having_no_idea_of_its_own() -> None:
+    assert [str(path) for path in MODULES if path.stem in BANNED_NAMES] == []
+
+
+def test_nothing_sleeps_without_saying_why() -> None:
+    # Waiting is listening to the cluster, the hosts and the clock; a sleep is for what offers no event.
+    bare = []
+    for path in MODULES:
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines):
+            above = lines[number - 1] if number else ""
+            if re.search(r"\b(?:time\.)?sleep\(", line) and not line.lstrip().startswith(("#", '"', "def ")):
+                reason = "#" in line or above.lstrip().startswith("#")
+                bare += [] if reason else [f"{path.relative_to(ROOT)}:{number + 1}: {line.strip()}"]
+    assert bare == []
+
+
+@pytest.mark.parametrize("word", ["TODO", "FIXME", "NotImplementedError", "mock.patch"])
+def test_nothing_is_left_for_later(word: str) -> None:
+    assert [str(path.relative_to(ROOT)) for path in MODULES if word in path.read_text()] == []

@@ -1,0 +1,129 @@
+"""What the docs say of the program is what the program says: generated pages, links, commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from docs import generate
+from orchestrator.cli import later
+from orchestrator.cli.main import app, run
+from orchestrator.engine.invariants import INVARIANTS
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+PROSE = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PROSE]
+HANDWRITTEN = [page for page in PROSE if page.name not in generate.PAGES]
+
+
+@pytest.mark.parametrize("name", sorted(generate.PAGES))
+def test_a_generated_page_is_what_the_code_says_now(name: str) -> None:
+    assert (generate.FOLDER / name).read_text() == generate.PAGES[name](), "run: make docs"
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    page = generate.commands()
+    group = typer.main.get_command(app)
+    names = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]  # a group
+    assert len(names) > 10
+    assert [name for name in names if f"## orchestrate {name}\n" not in page] == []
+
+
+def test_every_exit_code_is_documented_and_is_in_the_runbook() -> None:
+    assert set(generate.EXIT_MEANINGS) == set(ExitCode)
+    runbook = (ROOT / "docs/how-to/it-stopped-what-now.md").read_text()
+    to_act_on = [code for code in ExitCode if code is not ExitCode.DONE]
+    assert [code for code in to_act_on if not re.search(rf"^## {code.value}: ", runbook, re.MULTILINE)] == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    broken = []
+    for link in links:
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (fragment and fragment not in _anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_can_be_found_from_the_readme() -> None:
+    seen: set[Path] = set()
+    todo = [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        links = re.findall(r"\]\(([^)\s#]+)", page.read_text())
+        todo += [(page.parent / link).resolve() for link in links if ":" not in link]
+    assert [str(page.relative_to(ROOT)) for page in PROSE if page not in seen] == []
+
+
+def _shown_commands() -> list[str]:
+    """Command lines of `orchestrate` in the docs, in code blocks and between backticks."""
+    found = set()
+    for page in HANDWRITTEN:
+        text = page.read_text()
+        found |= set(re.findall(r"^(?:\$ )?(orchestrate [a-z].*)$", text, re.MULTILINE))
+        found |= set(re.findall(r"`(orchestrate [a-z][^`\n]*)`", text))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("line", _shown_commands())
+def test_every_command_shown_is_one_and_has_the_flags_shown(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = shlex.split(line, comments=True)
+    command = words[1]
+    if command in later.COMMANDS:
+        assert run([command]) == ExitCode.USAGE
+        assert "not in this version" in capsys.readouterr().err
+        return
+    assert run([command, "--help"]) == ExitCode.DONE
+    shown = capsys.readouterr().out
+    flags = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
+    assert [flag for flag in flags if not re.search(rf"{flag}\b", shown)] == []
+
+
+def _named_tests() -> list[str]:
+    """Test files and tests that the docs name as their witnesses."""
+    text = "\n".join(page.read_text() for page in HANDWRITTEN)
+    return sorted(set(re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", text)))
+
+
+@pytest.mark.parametrize("name", _named_tests())
+def test_every_test_named_as_a_witness_is_there(name: str) -> None:
+    path, _, test = name.partition("::")
+    assert (ROOT / path).is_file()
+    assert f"def {test}" in (ROOT / path).read_text()
+
+
+def test_every_predicate_named_with_a_complaint_is_one() -> None:
+    known = {rule.name for rule in PREDICATES} | {rule.name for rule in INVARIANTS}
+    text = (ROOT / "docs/explanation/operators-complaints.md").read_text()
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+){2,})`", text))
+    assert len(named) > 8
+    assert named - known == set()
+
+
+def test_the_readme_counts_the_predicates_right() -> None:
+    assert len(PREDICATES) == 22
+    for page in ("README.md", "CHANGELOG.md", "docs/explanation/safety.md"):
+        assert "wenty-two" in (ROOT / page).read_text()

@@ -1,0 +1,313 @@
+"""What the tests of the views share: one example of every event, a run in several moments, golden files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.model import action, event
+from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
+from orchestrator.model.observation import HealthView, Level, Recovery
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.plan import Plan, PlannedWave, Prediction, Step
+from orchestrator.model.policy import Hook, Kind, Policy, Strategy, Wave
+from orchestrator.view.listen import Seen
+
+T0 = 1_800_000_000.0
+GOLDEN = Path(__file__).parents[2] / "data" / "view"
+REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
+
+ES = tuple(NodeName(f"es{number}") for number in range(1, 4))
+POLICY = Policy(kind=Kind.ELASTICSEARCH, cluster="prod", reason="kernel update")
+ENABLE = "cluster.routing.allocation.enable"
+HOOK = action.RunHook(node=ES[0], moment=action.Moment.BEFORE_STOP, number=1, hook=Hook(run="depool {node}"))
+HOLD = event.Hold(
+    predicate="zero_replica_indices", subject="index logs-x", evidence="5 shards without a second copy"
+)
+WITHHOLD = action.SettingChange(level=Level.PERSISTENT, key=ENABLE, found="all", wanted="primaries")
+
+
+def examples() -> list[event.Event]:
+    """One of each event, two where it can say two things."""
+    missing = event.MissingCopy(
+        index="logs", index_uuid="u1", number=3, primary=False, reason="NODE_LEFT", count=2
+    )
+    return [
+        event.RunStarted(
+            cluster="prod",
+            cluster_uuid="u",
+            version="9.1.0",
+            policy=POLICY,
+            nodes=ES,
+            operator="ops",
+            host="bastion1",
+        ),
+        event.LeaseTaken(epoch=3, holder="ops@bastion1"),
+        event.LeaseTaken(epoch=4, holder="ops@bastion2", takeover=True),
+        event.LeaseLost(reason="epoch 4 stands, of ops@bastion2"),
+        event.BaselineRecorded(missing=(), incarnations={ES[0]: Incarnation()}),
+        event.BaselineRecorded(missing=(missing,), incarnations={name: Incarnation() for name in ES}),
+        event.SettingChanged(
+            level=Level.PERSISTENT,
+            key=ENABLE,
+            found=None,
+            wanted="primaries",
+            purpose=action.Purpose.WITHHOLD,
+        ),
+        event.SettingRestored(level=Level.PERSISTENT, key=ENABLE, value=None),
+        event.ReplicasAdded(index="logs-x", index_uuid="u2", found=0, wanted=1),
+        event.ReplicasRestored(index_uuid="u2"),
+        event.VotingExcluded(node=ES[2]),
+        event.VotingRestored(),
+        event.WaveStarted(
+            wave=Wave(number=1, nodes=ES[:1], zone=Zone("a"), why="no data, so first"), incarnations={}
+        ),
+        event.run_phase(Phase.GATED, Phase.WITHHELD),
+        event.node_phase(ES[0], NodePhase.STOPPED, NodePhase.STARTING, why="nothing to tune"),
+        event.ActionSent(action=action.ProbeSettings()),
+        event.ActionSent(
+            action=action.WriteSettings(
+                changes=(WITHHOLD, WITHHOLD.undone()), purpose=action.Purpose.WITHHOLD
+            )
+        ),
+        event.ActionSent(
+            action=action.WriteSettings(
+                changes=(action.SettingChange(level=Level.TRANSIENT, key=ENABLE, found="all", wanted=None),),
+                purpose=action.Purpose.PUT_BACK,
+            )
+        ),
+        event.ActionSent(action=action.Flush()),
+        event.ActionSent(action=action.RetryFailed()),
+        event.ActionSent(action=action.SetReplicas(index="logs-x", index_uuid="u2", found=0, wanted=1)),
+        event.ActionSent(action=action.ExcludeFromVoting(node=ES[2])),
+        event.ActionSent(action=action.ClearVotingExclusions()),
+        event.ActionSent(action=action.StopNode(node=ES[0])),
+        event.ActionSent(action=action.StartNode(node=ES[0])),
+        event.ActionSent(action=action.RebootHost(node=ES[0])),
+        event.ActionSent(action=HOOK),
+        event.ActionConfirmed(action=action.StopNode(node=ES[0])),
+        event.ActionConfirmed(action=HOOK, output="removed es1\nfrom pool\x1b[31m web\n"),
+        event.ActionFailed(action=action.StartNode(node=ES[0]), reason="unit not found", in_doubt=False),
+        event.ActionFailed(action=action.StopNode(node=ES[0]), reason="connection lost", in_doubt=True),
+        HOLD,
+        event.HoldsCleared(),
+        event.GoodReading(count=2),
+        event.GoodReading(count=0, why="es1 left again"),
+        event.Rescued(shards=("[new][0]",)),
+        event.SecondFailure(what="es3 left while es1 was down"),
+        event.NodeRecovered(
+            node=ES[0],
+            seconds=72.4,
+            bytes_reused=1_234_567_890,
+            bytes_copied=4_096,
+            operations_replayed=1,
+        ),
+        event.NodeRecovered(node=ES[1], seconds=3.21),
+        event.WaveFinished(number=1, seconds=75.0),
+        event.Requested(request=Request.PAUSE, by="ops@bastion1"),
+        event.StandingDown(reason="hold ran out after 1h", outcome=Outcome.HELD),
+        event.StoodDown(outcome=Outcome.HELD),
+        event.StoodDown(outcome=Outcome.NOT_RESTORED, left=("setting a", "node es1: stopped")),
+        event.RunResumed(operator="ops", host="bastion2", retry_failed=True, skip=ES[2:]),
+        event.RestoreBegun(operator="ops", host="bastion2"),
+        event.RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=3725.0),
+    ]
+
+
+def encode(value: Any) -> Any:
+    """As the journal's codec does: plain JSON, a trailing underscore of a name dropped."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name.rstrip("_"): encode(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.name.lower() if isinstance(value, Request) else value.value
+    if isinstance(value, Mapping):
+        return {str(key): encode(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        return [encode(inner) for inner in value]
+    return value
+
+
+def records(events: list[event.Event]) -> list[event.Record]:
+    """In the journal, a second apart."""
+    return [
+        event.Record(run="run-1", sequence=place, at=T0 + place, event=one)
+        for place, one in enumerate(events, start=1)
+    ]
+
+
+def run_state(**changes: Any) -> RunState:
+    """A run of three nodes: es1 is back, es2 starts, es3 is to come."""
+    phases = (NodePhase.RECOVERED, NodePhase.STARTING, NodePhase.PENDING)
+    usual: dict[str, Any] = {
+        "run": "run-1",
+        "started": T0,
+        "cluster": "prod",
+        "version": "9.1.0",
+        "policy": POLICY,
+        "phase": Phase.DOWN,
+        "phase_since": T0 + 90,
+        "nodes": {
+            name: NodeProgress(name=name, phase=phase, since=T0 + 100)
+            for name, phase in zip(ES, phases, strict=True)
+        },
+        "wave": Wave(number=2, nodes=ES[1:2], zone=Zone("b"), why="fewest shards shared"),
+        "wave_since": T0 + 80,
+        "waves_finished": 1,
+        "debts": {(Level.PERSISTENT, ENABLE): WITHHOLD},
+        "withheld_since": T0 + 85,
+    }
+    return RunState(**{**usual, **changes})
+
+
+def ended_state(**changes: Any) -> RunState:
+    """The same run at its good end."""
+    usual: dict[str, Any] = {
+        "phase": Phase.ENDED,
+        "nodes": {name: NodeProgress(name=name, phase=NodePhase.RECOVERED) for name in ES},
+        "wave": None,
+        "debts": {},
+        "withheld_since": None,
+        "outcome": Outcome.DONE,
+    }
+    return run_state(**{**usual, **changes})
+
+
+def large_run(count: int) -> RunState:
+    """A run of many nodes, a third of them done."""
+    names = [NodeName(f"es{number:02d}") for number in range(1, count + 1)]
+    third = count // 3
+    nodes = {
+        name: NodeProgress(
+            name=name,
+            phase=NodePhase.RECOVERED
+            if place < third
+            else NodePhase.REJOINED
+            if place == third
+            else NodePhase.PENDING,
+            since=T0 + 100,
+        )
+        for place, name in enumerate(names)
+    }
+    wave = Wave(number=third + 1, nodes=(names[third],), zone=Zone("b"), why="fewest shards shared")
+    return run_state(
+        nodes=nodes,
+        wave=wave,
+        phase=Phase.REASSIGNED,
+        withheld_since=None,
+        holds=(HOLD,),
+        holding_since=T0 + 95,
+    )
+
+
+def seen_recovering() -> Seen:
+    """Three copies on their way, 31 unassigned, as read at T0 + 110."""
+    moving = tuple(
+        Recovery(
+            shard=ShardId(index="logs", index_uuid="u1", number=number),
+            target=NodeName("es2"),
+            source=NodeName("es1") if number else None,
+            stage="INDEX",
+            bytes_total=5 * 10**9,
+            bytes_reused=10**9,
+            bytes_copied=number * 10**9,
+            operations_replayed=0,
+        )
+        for number in range(3)
+    )
+    health = HealthView(
+        status=Health.YELLOW,
+        settled=True,
+        nodes=3,
+        active_shards=60,
+        initializing_shards=3,
+        relocating_shards=0,
+        unassigned_shards=31,
+        pending_tasks=0,
+        oldest_task=0.0,
+    )
+    return Seen(recoveries=moving, recoveries_at=T0 + 110, health=health, health_at=T0 + 110)
+
+
+def a_plan(**changes: Any) -> Plan:
+    """A plan of three waves."""
+    usual: dict[str, Any] = {
+        "cluster": "prod",
+        "kind": Kind.ELASTICSEARCH,
+        "version": "9.1.0",
+        "strategy": Strategy.NODE,
+        "fingerprint": "sha256:0123",
+        "waves": tuple(
+            PlannedWave(
+                number=number,
+                zone=Zone(zone),
+                nodes=(NodeName(f"es{number}"),),
+                why=why,
+                predicted=Prediction(low=60, likely=75.26, high=140),
+            )
+            for number, zone, why in (
+                (1, "a", "no data, so first"),
+                (2, "b", "one node a wave"),
+                (3, "c", "elected master, so last"),
+            )
+        ),
+        "predicted": Prediction(low=200, likely=260, high=500),
+        "steps": (
+            Step(
+                wave=0, order=1, target="cluster", action="probe_settings", detail="PUT /_cluster/settings {}"
+            ),
+            Step(
+                wave=1,
+                order=2,
+                target="cluster",
+                action="set_allocation",
+                detail=f'PUT /_cluster/settings {{"persistent": {{"{ENABLE}": "primaries"}}}}',
+            ),
+            Step(wave=1, order=3, target="es1", action="stop", detail="sudo -n systemctl stop elasticsearch"),
+        ),
+        "settings_changed": {ENABLE: (None, "primaries"), "a.list": (("x", "y"), None)},
+    }
+    return Plan(**{**usual, **changes})
+
+
+@pytest.fixture
+def golden() -> Callable[[str, str], None]:
+    """Compare a text with its file under tests/data/view; with ORCHESTRATE_REWRITE_GOLDEN=1, write it."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if os.environ.get(REWRITE):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"no golden file {name}; write it with {REWRITE}=1 and read it"
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
+
+
+class Samples:
+    """The examples above, for tests: with `--import-mode=importlib` a test cannot import its neighbours."""
+
+    t0 = T0
+    hold = HOLD
+    policy = POLICY
+    hook = HOOK
+    examples = staticmethod(examples)
+    encode = staticmethod(encode)
+    records = staticmethod(records)
+    run_state = staticmethod(run_state)
+    ended_state = staticmethod(ended_state)
+    large_run = staticmethod(large_run)
+    seen_recovering = staticmethod(seen_recovering)
+    plan = staticmethod(a_plan)
+
+
+@pytest.fixture
+def samples() -> type[Samples]:
+    return Samples

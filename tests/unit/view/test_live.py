@@ -1,0 +1,280 @@
+"""The live view: the picture as text, and how it treats terminal and run."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import Any, TextIO
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from orchestrator.engine.decision import Decision
+from orchestrator.model.action import ActionResult, ClusterAction, Refused
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, NodeRecovered, WaveFinished
+from orchestrator.model.observation import Look
+from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.model.reading import Unknown
+from orchestrator.model.watch import ClusterWatch, Watch
+from orchestrator.ports import ClusterReadings
+from orchestrator.view.listen import ListeningCluster, Seen
+from orchestrator.view.live import LiveReporter, live_console, wants_live
+from orchestrator.view.model import Screen, recovery_of, screen_of, seconds_left
+from orchestrator.view.panel import ASCII, UNICODE, Glyphs, panel
+
+Golden = Callable[[str, str], None]
+
+WAITS = Decision(watch=Watch(until=0.0, for_people="es2 to come up"))
+
+
+def picture(
+    screen: Screen, width: int, *, height: int | None = None, glyphs: Glyphs = UNICODE, **console: Any
+) -> str:
+    out = io.StringIO()
+    options = {"color_system": None, **console}
+    Console(file=out, width=width, force_terminal=True, **options).print(
+        panel(screen, width, height=height, glyphs=glyphs)
+    )
+    return out.getvalue()
+
+
+def down(samples: Any) -> Screen:
+    return screen_of(samples.run_state(), WAITS, now=samples.t0 + 120, predicted=400)
+
+
+def recovering(samples: Any) -> Screen:
+    events = [NodeRecovered(node=NodeName(f"es{n:02d}"), seconds=70) for n in range(1, 11)]
+    waves = [WaveFinished(number=n, seconds=72) for n in range(1, 11)]
+    return screen_of(
+        samples.large_run(30),
+        Decision(holds=(samples.hold,), watch=Watch(until=0.0, for_people="the copies to be back")),
+        now=samples.t0 + 120,
+        seen=samples.seen_recovering(),
+        events=[*events, *waves],
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 24), (80, 24), (140, 40)])
+@pytest.mark.parametrize("moment", [down, recovering], ids=["down", "recovering"])
+def test_pictures(
+    moment: Callable[[Any], Screen], width: int, height: int, samples: Any, golden: Golden
+) -> None:
+    golden(f"panel_{moment.__name__}_{width}x{height}.txt", picture(moment(samples), width, height=height))
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 109, 110, 140, 200])
+def test_every_line_is_as_wide_as_asked(width: int, glyphs: Glyphs, samples: Any) -> None:
+    for screen in (down(samples), recovering(samples)):
+        lines = picture(screen, width, glyphs=glyphs).splitlines()
+        assert {cell_len(line) for line in lines} == {width}
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (140, 40), (140, 24)])
+def test_it_fits_the_usual_terminals(width: int, height: int, samples: Any) -> None:
+    for screen in (down(samples), recovering(samples)):
+        assert len(picture(screen, width, height=height).splitlines()) <= height - 2
+
+
+def test_ascii_glyphs_need_no_unicode(samples: Any) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    Console(file=out, width=80, force_terminal=True, color_system=None).print(
+        panel(recovering(samples), 80, glyphs=ASCII)
+    )
+    out.flush()
+    assert b"31 copies unassigned" in out.buffer.getvalue()
+
+
+def test_no_color_leaves_no_escape_code(samples: Any) -> None:
+    out = io.StringIO()
+    console = live_console(out, {"NO_COLOR": "1", "TERM": "xterm-256color"})
+    console.print(panel(recovering(samples), 80))
+    assert "\x1b" not in out.getvalue()
+    assert "\x1b" in picture(recovering(samples), 80, color_system="256"), "with colour there are some"
+
+
+def test_trouble_comes_first(samples: Any) -> None:
+    state = samples.run_state(
+        stand_down_reason="es2 did not start", second_failure="es3 left", request=Request.PAUSE
+    )
+    lines = picture(screen_of(state, WAITS, now=samples.t0 + 120), 80).splitlines()
+    assert "es2 did not start" in lines[1]
+    assert "es3 left" in lines[2]
+    assert any("pause after this wave" in line for line in lines)
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_every_phase_has_a_picture(phase: Phase, samples: Any) -> None:
+    state = samples.run_state(phase=phase)
+    text = picture(screen_of(state, WAITS, now=samples.t0 + 120), 80)
+    assert phase.value.replace("_", " ") in text
+
+
+def test_a_run_that_has_not_begun_has_a_picture(samples: Any) -> None:
+    state = samples.run_state(nodes={}, wave=None, policy=None, cluster="", version="", debts={})
+    assert "0 of 0 nodes" in picture(screen_of(state, None, now=samples.t0), 40, height=10)
+
+
+def test_old_readings_are_not_shown_as_now(samples: Any) -> None:
+    seen = samples.seen_recovering()
+    assert recovery_of(seen, samples.t0 + 120) is not None
+    assert recovery_of(seen, samples.t0 + 300) is None
+    assert recovery_of(Seen(), samples.t0) is None
+
+
+def test_bytes_to_recover_leave_out_what_was_found_on_disk(samples: Any) -> None:
+    cell = recovery_of(samples.seen_recovering(), samples.t0 + 120)
+    assert cell is not None
+    assert (cell.bytes_done, cell.bytes_total, cell.unassigned) == (3 * 10**9, 12 * 10**9, 31)
+    assert [one.shard.number for one in cell.moving] == [0, 1, 2]
+
+
+def test_the_estimate_goes_by_the_pace_then_by_the_plan(samples: Any) -> None:
+    state, now = samples.run_state(), samples.t0 + 120
+    assert seconds_left(state, [], now=now) is None
+    assert seconds_left(state, [], now=now, predicted=400) == 280
+    pace: list[Event] = [NodeRecovered(node=NodeName("es1"), seconds=70), WaveFinished(number=1, seconds=80)]
+    # es3 takes 80 s; es2, in hand for 40 s of its 80, takes 40 s more
+    assert seconds_left(state, pace, now=now, predicted=400) == 120
+    assert seconds_left(state, pace, now=now + 1000) == 80
+    assert seconds_left(samples.ended_state(), pace, now=now) is None
+
+
+class FakePort:
+    """A cluster port that answers with what it was given, and can do nothing else."""
+
+    def __init__(self, *answers: ClusterReadings) -> None:
+        self.answers = list(answers)
+
+    def observe(self, look: Collection[Look]) -> ClusterReadings:
+        assert look
+        return self.answers.pop(0)
+
+    def perform(self, action: ClusterAction) -> ActionResult:
+        return Refused(reason=f"a fake does not {action}")
+
+    def describe(self, action: ClusterAction) -> str:
+        return str(action)
+
+    def watch(self, watch: ClusterWatch, timeout: float) -> bool:
+        raise AssertionError(f"a fake does not watch {watch} for {timeout} s")
+
+    def avoid(self, nodes: Collection[NodeName]) -> None:
+        assert nodes
+
+    def close(self) -> None:
+        self.answers.clear()
+
+
+def test_listening_keeps_the_last_reading_that_was_one(samples: Any) -> None:
+    seen = samples.seen_recovering()
+    first = ClusterReadings(recoveries=seen.recoveries, health=seen.health)
+    second = ClusterReadings(recoveries=Unknown(reason="timed out"))
+    listening = ListeningCluster(FakePort(first, second), lambda: samples.t0)
+    assert listening.observe({Look.HEALTH}) is first
+    assert listening.observe({Look.HEALTH}) is second
+    assert listening.seen.recoveries == seen.recoveries
+    assert listening.seen.health == seen.health
+
+
+@pytest.mark.parametrize(
+    ("term", "live"), [("xterm", True), ("dumb", False), ("", False), ("unknown", False)]
+)
+def test_who_gets_the_live_view(*, term: str, live: bool) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert wants_live(Terminal(), {"TERM": term}) is live
+    assert wants_live(io.StringIO(), {"TERM": "xterm"}) is False
+
+
+def console_on(stream: TextIO) -> Console:
+    return Console(file=stream, width=80, height=24, force_terminal=True, color_system=None)
+
+
+def until(true: Callable[[], bool], seconds: float = 5.0) -> bool:
+    """Whether it becomes true: the painter is a thread of its own."""
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        threading.Event().wait(0.02)
+    return true()
+
+
+def test_events_scroll_and_the_end_is_written_below(samples: Any) -> None:
+    out = io.StringIO()
+    with LiveReporter(console_on(out), lambda: samples.t0 + 120) as reporter:
+        reporter.events(samples.records([NodeRecovered(node=NodeName("es1"), seconds=70.0)]))
+        reporter.waiting(samples.run_state(), WAITS)
+        assert until(lambda: "es2 to come up" in out.getvalue())
+        reporter.finished(samples.ended_state(), Outcome.DONE)
+    assert "es1: back with all its copies after 1m 10s" in out.getvalue()
+    assert out.getvalue().rstrip().splitlines()[-2].startswith("  3 of 3 nodes restarted")
+    assert out.getvalue().count("\x1b[?25l") <= out.getvalue().count("\x1b[?25h")
+
+
+def test_a_decision_that_only_looks_again_leaves_the_wait_in_sight(samples: Any) -> None:
+    out = io.StringIO()
+    with LiveReporter(console_on(out), lambda: samples.t0 + 120) as reporter:
+        reporter.waiting(samples.run_state(), Decision())
+        assert until(lambda: "for es2 to come up" in out.getvalue())
+
+
+def test_it_draws_at_most_four_times_a_second(samples: Any) -> None:
+    out = io.StringIO()
+    with LiveReporter(console_on(out), lambda: samples.t0 + 120) as reporter:
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            reporter.waiting(samples.run_state(), WAITS)
+    assert 1 <= out.getvalue().count("run run-1") <= 6
+
+
+def test_an_exception_leaves_the_terminal_as_it_was(samples: Any) -> None:
+    out = io.StringIO()
+
+    def interrupted() -> None:
+        with LiveReporter(console_on(out), lambda: samples.t0) as reporter:
+            reporter.waiting(samples.run_state(), WAITS)
+            assert until(lambda: "es2 to come up" in out.getvalue())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert out.getvalue().rfind("\x1b[?25h") > out.getvalue().rfind("\x1b[?25l")
+    assert not [thread for thread in threading.enumerate() if thread.name == "live view"]
+
+
+def test_a_lost_terminal_ends_the_drawing_and_not_the_run(samples: Any) -> None:
+    class Gone(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    with LiveReporter(console_on(Gone()), lambda: samples.t0) as reporter:
+        reporter.waiting(samples.run_state(), WAITS)
+        assert until(lambda: reporter.lost is not None)
+        reporter.events(samples.records(samples.examples()))
+        reporter.finished(samples.ended_state(), Outcome.DONE)
+    assert "Input/output error" in str(reporter.lost)
+
+
+def test_a_terminal_that_takes_nothing_does_not_hold_up_the_run(samples: Any) -> None:
+    released = threading.Event()
+
+    class Stopped(io.StringIO):
+        def write(self, text: str) -> int:
+            released.wait(10)
+            return super().write(text)
+
+    reporter = LiveReporter(console_on(Stopped()), lambda: samples.t0)
+    began = time.monotonic()
+    with reporter:
+        for _ in range(100):
+            reporter.waiting(samples.run_state(), WAITS)
+            reporter.events(samples.records(samples.examples()))
+        # One write that blocked would take the 10 s; what is left of them is for a busy machine.
+        assert time.monotonic() - began < 8.0
+    released.set()

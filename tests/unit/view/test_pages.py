@@ -1,0 +1,148 @@
+"""Plan, status and history: golden text, and the contract's JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.engine.state import NodeProgress
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunStarted
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.view.history import PastRun, history_object, history_text, past_run
+from orchestrator.view.plan import plan_object, plan_text
+from orchestrator.view.status import status_object, status_text
+from orchestrator.view.table import table
+
+Golden = Callable[[str, str], None]
+
+
+def test_the_plan_as_text(samples: Any, golden: Golden) -> None:
+    golden("plan.txt", plan_text(samples.plan()))
+
+
+def test_a_plan_that_is_held_says_so_before_anything_else(samples: Any, golden: Golden) -> None:
+    text = plan_text(samples.plan(holds=(samples.hold,)))
+    golden("plan_held.txt", text)
+    assert text.index("zero_replica_indices") < text.index("WAVE")
+
+
+def test_a_plan_of_nothing(samples: Any) -> None:
+    text = plan_text(samples.plan(waves=(), steps=(), settings_changed={}))
+    assert "no node is selected" in text
+
+
+def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
+    plan = json.loads(json.dumps(plan_object(samples.plan(holds=(samples.hold,)))))
+    assert list(plan) == [
+        "event",
+        "cluster",
+        "kind",
+        "version",
+        "strategy",
+        "fingerprint",
+        "waves",
+        "lower_bound_waves",
+        "holds",
+        "steps",
+        "settings_changed",
+        "predicted_seconds",
+    ]
+    assert plan["event"] == "plan"
+    assert plan["lower_bound_waves"] is None
+    assert plan["waves"][0] == {
+        "number": 1,
+        "zone": "a",
+        "nodes": ["es1"],
+        "why": "no data, so first",
+        "predicted_seconds": {"low": 60, "likely": 75.3, "high": 140},
+    }
+    assert set(plan["holds"][0]) == {"predicate", "subject", "evidence"}
+    assert set(plan["steps"][0]) == {"wave", "order", "target", "action", "detail"}
+    assert plan["settings_changed"]["cluster.routing.allocation.enable"] == {"from": None, "to": "primaries"}
+
+
+def test_status_of_a_run_that_is_on(samples: Any, golden: Golden) -> None:
+    state = samples.run_state(phase=Phase.GATED, holds=(samples.hold,), holding_since=samples.t0 + 100)
+    records = samples.records(samples.examples()[:12])
+    golden("status_held.txt", status_text(state, records, now=samples.t0 + 130, alive=True))
+
+
+def test_status_of_a_run_whose_process_was_killed(samples: Any, golden: Golden) -> None:
+    text = status_text(samples.run_state(), [], now=samples.t0 + 500, alive=False)
+    golden("status_killed.txt", text)
+    assert "ITS PROCESS IS GONE" in text
+    assert "orchestrate restore run-1" in text
+    assert "orchestrate resume run-1" in text
+
+
+def test_status_of_a_run_that_is_done_asks_for_nothing(samples: Any) -> None:
+    text = status_text(samples.ended_state(), [], now=samples.t0 + 500)
+    assert "not put back: nothing" in text
+    assert "orchestrate" not in text
+    assert "waits" not in text
+
+
+def test_status_as_json(samples: Any) -> None:
+    nodes = {"es1": NodeProgress(name=NodeName("es1"), phase=NodePhase.FAILED, failure="unit not found")}
+    state = samples.run_state(nodes=nodes, wave=None)
+    status = json.loads(json.dumps(status_object(state, samples.records(samples.examples()), now=samples.t0)))
+    assert status["event"] == "status"
+    assert status["phase"] == "down"
+    assert status["nodes"]["es1"]["failure"] == "unit not found"
+    assert status["not_put_back"][-1] == "node es1: failed (unit not found)"
+    assert status["waiting_until"].endswith("Z")
+
+
+def run_of(samples: Any, number: int, seconds: list[tuple[str, float]], *, finished: bool = True) -> PastRun:
+    begun = next(one for one in samples.examples() if isinstance(one, RunStarted))
+    at = samples.t0 + number * 30 * 86400
+    events: list[tuple[float, Event]] = [
+        (0, begun),
+        *(
+            (100 * place, NodeRecovered(node=NodeName(name), seconds=took))
+            for place, (name, took) in enumerate(seconds, 1)
+        ),
+    ]
+    if finished:
+        events.append((400, RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=400)))
+    run = past_run(
+        [
+            Record(run=f"run-{number}", sequence=place, at=at + later, event=event)
+            for place, (later, event) in enumerate(events, 1)
+        ]
+    )
+    assert run is not None
+    return run
+
+
+def test_history_shows_the_times_and_the_trend(samples: Any, golden: Golden) -> None:
+    runs = [
+        run_of(samples, 1, [("es1", 100.0), ("es2", 104.0), ("es3", 90.0)]),
+        run_of(samples, 2, [("es1", 96.0), ("es2", 101.0), ("es3", 99.0)]),
+        run_of(samples, 3, [("es1", 70.0), ("es2", 300.0)], finished=False),
+        run_of(samples, 4, [("es1", 70.0), ("es2", 76.0), ("es3", 75.0)]),
+    ]
+    text = history_text(runs)
+    golden("history.txt", text)
+    assert "25% faster" in text
+    assert "unfinished" in text
+
+
+def test_history_as_json_has_the_same_numbers(samples: Any) -> None:
+    run = run_of(samples, 1, [("es1", 100.0), ("es2", 104.0), ("es3", 90.0)])
+    (line,) = json.loads(json.dumps(history_object([run])))
+    assert line["seconds_a_node"] == 100.0
+    assert line["nodes_restarted"] == 3
+    assert line["outcome"] == "done"
+
+
+def test_no_history_says_so() -> None:
+    assert history_text([]) == "no runs yet\n"
+    assert past_run([]) is None
+
+
+def test_tables_line_up_whatever_the_script() -> None:
+    lines = table(("A", "N"), [("\u65e5\u672c", "1"), ("b", "20")], numbers=(1,))
+    assert lines == ["A      N", "\u65e5\u672c   1", "b     20"]

@@ -1,0 +1,229 @@
+"""The reporters for lines and JSON: what is written, how often, and that a lost reader stops nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchestrator.engine.decision import Decision
+from orchestrator.errors import ExitCode
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Hold, NodeRecovered, RunFinished, StoodDown
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.watch import Watch
+from orchestrator.view.jsonlines import JsonReporter
+from orchestrator.view.lines import LineReporter
+from orchestrator.view.summary import exit_code_of, not_put_back
+
+Golden = Callable[[str, str], None]
+
+
+class Time:
+    """A clock that a test moves."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def watching(what: str, *holds: Hold) -> Decision:
+    return Decision(holds=holds, watch=Watch(until=0.0, for_people=what))
+
+
+@pytest.fixture
+def clock(samples: Any) -> Time:
+    return Time(samples.t0 + 120)
+
+
+def test_a_wait_is_said_once_then_every_thirty_seconds(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    reporter = LineReporter(out, clock)
+    for _ in range(61):
+        reporter.waiting(samples.run_state(), watching("es2 to come up"))
+        clock.at += 1
+    assert len(out.getvalue().splitlines()) == 3
+
+
+def test_numbers_that_move_are_not_another_wait_but_another_hold_is(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    reporter = LineReporter(out, clock)
+    state = samples.run_state()
+    reporter.waiting(state, watching("27 of 30 nodes"))
+    reporter.waiting(state, watching("28 of 30 nodes"))
+    assert len(out.getvalue().splitlines()) == 1
+    reporter.waiting(state, watching("28 of 30 nodes", samples.hold))
+    assert len(out.getvalue().splitlines()) == 3
+    moved = Hold(predicate=samples.hold.predicate, subject=samples.hold.subject, evidence="4 shards now")
+    reporter.waiting(state, watching("28 of 30 nodes", moved))
+    assert len(out.getvalue().splitlines()) == 3
+    clock.at += 30
+    reporter.waiting(state, watching("28 of 30 nodes", moved))
+    assert "4 shards now" in out.getvalue().splitlines()[-1]
+
+
+def test_an_event_is_a_sign_of_life_too(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    reporter = LineReporter(out, clock)
+    state, wait = samples.run_state(), watching("es2 to come up")
+    reporter.waiting(state, wait)
+    clock.at += 29
+    reporter.events(samples.records(samples.examples()[:1]))
+    clock.at += 29
+    reporter.waiting(state, wait)
+    assert len(out.getvalue().splitlines()) == 2
+
+
+def test_a_decision_that_waits_for_nothing_is_silent(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    LineReporter(out, clock).waiting(samples.run_state(), Decision())
+    assert out.getvalue() == ""
+
+
+def test_a_run_in_lines(samples: Any, clock: Time, golden: Golden) -> None:
+    out = io.StringIO()
+    reporter = LineReporter(out, clock)
+    reporter.events(samples.records(samples.examples()[:2]))
+    reporter.waiting(samples.run_state(holds=(samples.hold,)), watching("es2 to come up", samples.hold))
+    recovered = [
+        NodeRecovered(node=NodeName(name), seconds=70.0 + place) for place, name in enumerate(("es1", "es2"))
+    ]
+    reporter.events(
+        samples.records([*recovered, RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=300)])
+    )
+    reporter.finished(samples.ended_state(), Outcome.DONE)
+    golden("run.txt", out.getvalue())
+
+
+def test_the_end_that_left_something_says_how_to_repair_it(samples: Any, clock: Time, golden: Golden) -> None:
+    out = io.StringIO()
+    reporter = LineReporter(out, clock)
+    reporter.finished(samples.run_state(message="the cluster has no master"), Outcome.NOT_RESTORED)
+    golden("not_restored.txt", out.getvalue())
+    assert "orchestrate restore run-1" in out.getvalue()
+
+
+def test_the_end_that_can_go_on_says_how(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    failed = samples.run_state(debts={}, phase=Phase.ENDED)
+    LineReporter(out, clock).finished(failed, Outcome.HELD)
+    assert "NOT PUT BACK: node es2: starting" in out.getvalue()
+    out = io.StringIO()
+    nodes = {name: node for name, node in failed.nodes.items() if node.phase is not NodePhase.STARTING}
+    LineReporter(out, clock).finished(samples.run_state(debts={}, nodes=nodes, wave=None), Outcome.PAUSED)
+    assert out.getvalue().splitlines()[-1] == "  go on: orchestrate resume run-1"
+
+
+class Closed(io.StringIO):
+    """A stream whose reader has gone away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tries = 0
+
+    def write(self, _text: str) -> int:
+        self.tries += 1
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("kind", ["lines", "json"])
+def test_a_reader_that_goes_away_does_not_stop_the_run(kind: Any, samples: Any, clock: Time) -> None:
+    out = Closed()
+    reporter = LineReporter(out, clock) if kind == "lines" else JsonReporter(out, clock, samples.encode)
+    reporter.events(samples.records(samples.examples()))
+    reporter.waiting(samples.run_state(), watching("es2"))
+    reporter.finished(samples.run_state(), Outcome.DONE)
+    assert out.tries == 1
+
+
+def test_a_name_that_the_stream_cannot_write_is_escaped(samples: Any, clock: Time) -> None:
+    raw = io.BytesIO()
+    reporter = LineReporter(io.TextIOWrapper(raw, encoding="ascii"), clock)
+    reporter.events(samples.records([StoodDown(outcome=Outcome.HELD, left=("index caf\u00e9",))]))
+    assert b"caf\\xe9" in raw.getvalue()
+
+
+def parsed(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    reporter = JsonReporter(out, clock, samples.encode)
+    written = samples.records(samples.examples())
+    reporter.events(written)
+    reporter.waiting(samples.run_state(), watching("es2 to come up", samples.hold))
+    reporter.finished(samples.ended_state(), Outcome.DONE)
+    lines = parsed(out.getvalue())
+    assert len(lines) == len(written) + 2
+    for line in lines:
+        assert list(line)[:2] == ["ts", "run"]
+        assert str(line["ts"]).endswith("Z")
+        assert line["run"] == "run-1"
+    assert [line["event"] for line in lines[:-2]] == [record.event.event for record in written]
+    by_event = {str(line["event"]): line for line in lines}
+    assert {"node", "from", "to"} <= set(by_event["phase_entered"])
+    assert {"predicate", "subject", "evidence"} <= set(by_event["hold"])
+    assert {"seconds", "bytes_reused", "bytes_copied", "operations_replayed"} <= set(
+        by_event["node_recovered"]
+    )
+    assert by_event["waiting"]["holds"] == [
+        {
+            "predicate": "zero_replica_indices",
+            "subject": "index logs-x",
+            "evidence": "5 shards without a second copy",
+        }
+    ]
+    assert by_event["waiting"]["seconds_at_most"] is not None
+
+
+def test_the_summary_is_the_last_line(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    reporter = JsonReporter(out, clock, samples.encode)
+    reporter.events(samples.records([NodeRecovered(node=NodeName("es1"), seconds=70.0)]))
+    reporter.finished(samples.run_state(holds=(samples.hold,)), Outcome.NOT_RESTORED)
+    last = parsed(out.getvalue())[-1]
+    assert last["event"] == "summary"
+    assert last["outcome"] == "not_restored"
+    assert last["exit_code"] == 8
+    assert last["nodes_restarted"] == 1
+    assert last["seconds"] == 120
+    assert last["node_seconds"] == {"es1": 70.0}
+    assert [hold["predicate"] for hold in last["holds"]] == ["zero_replica_indices"]
+    assert last["left"] == [
+        "setting cluster.routing.allocation.enable (persistent): all was found, primaries was set",
+        "node es2: starting",
+    ]
+
+
+def test_a_refusal_has_no_run(clock: Time, samples: Any) -> None:
+    out = io.StringIO()
+    JsonReporter(out, clock, samples.encode).refused("es9 matches no node", ExitCode.USAGE)
+    (line,) = parsed(out.getvalue())
+    assert (line["event"], line["outcome"], line["exit_code"], line["run"]) == ("summary", "refused", 2, None)
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_summary_outcomes_are_the_contracts(outcome: Outcome, samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    JsonReporter(out, clock, samples.encode).finished(samples.ended_state(), outcome)
+    (line,) = parsed(out.getvalue())
+    assert line["outcome"] in {"done", "held", "failed", "interrupted", "paused", "not_restored", "refused"}
+    assert line["exit_code"] == int(exit_code_of(outcome))
+
+
+def test_what_a_restore_ends_with_wins_over_what_the_state_still_lists(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    reporter = JsonReporter(out, clock, samples.encode)
+    reporter.events(samples.records([StoodDown(outcome=Outcome.NOT_RESTORED, left=("setting a",))]))
+    reporter.finished(samples.run_state(), Outcome.NOT_RESTORED)
+    assert parsed(out.getvalue())[-1]["left"] == ["setting a"]
+
+
+def test_nothing_is_owed_at_a_good_end(samples: Any) -> None:
+    assert not_put_back(samples.ended_state()) == ()

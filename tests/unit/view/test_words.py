@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+from orchestrator.model.action import Action
+from orchestrator.model.event import ActionConfirmed, ActionSent, Event, RunStarted
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Hook, Hooks
+from orchestrator.view.lines import record_line
+from orchestrator.view.live import scrolls, tone
+from orchestrator.view.units import duration, listed, one_line, setting, size, stamp
+from orchestrator.view.words import OUTCOMES, sentence
+
+Golden = Callable[[str, str], None]
+
+
+@pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
+def test_every_event_has_a_plain_line(kind: Any, samples: Any) -> None:
+    mine = [one for one in samples.examples() if type(one) is kind]
+    assert mine, f"no example of {kind.__name__} in conftest.py"
+    for one in mine:
+        line = sentence(one)
+        assert line.isascii()
+        assert line.isprintable()
+        assert len(line) > 10
+        assert "object at" not in line
+        assert "=" not in line.replace("->", ""), "a repr is no sentence"
+        assert isinstance(scrolls(one), bool)
+        assert tone(one)
+
+
+@pytest.mark.parametrize("kind", get_args(Action), ids=lambda kind: kind.__name__)
+def test_every_action_has_a_plain_line(kind: Any, samples: Any) -> None:
+    mine = [one for one in samples.examples() if isinstance(one, ActionSent) and type(one.action) is kind]
+    assert mine, f"no example of {kind.__name__} in conftest.py"
+    assert all(sentence(one).isprintable() for one in mine)
+
+
+def test_all_lines_read_as_agreed(samples: Any, golden: Golden) -> None:
+    lines = [record_line(record) for record in samples.records(samples.examples())]
+    golden("lines.txt", "\n".join(lines) + "\n")
+
+
+def test_every_outcome_has_words() -> None:
+    assert set(OUTCOMES) == set(Outcome)
+
+
+def test_output_of_a_command_cannot_drive_the_terminal(samples: Any) -> None:
+    line = sentence(ActionConfirmed(action=samples.hook, output="a\x1b]0;owned\x07\x1b[2J\r\nb\u202eevil"))
+    assert line.isprintable()
+    assert line.count("\n") == 0
+    assert "a" in line
+    assert "| b" in line
+
+
+def test_the_first_line_does_not_spell_out_the_hooks(samples: Any) -> None:
+    begun = next(one for one in samples.examples() if isinstance(one, RunStarted))
+    hooks = Hooks(before_stop=(Hook(run="depool {node} --token=hunter2"),))
+    line = sentence(replace(begun, policy=replace(samples.policy, hooks=hooks)))
+    assert "prod" in line
+    assert "hunter2" not in line
+
+
+def test_long_output_is_cut(samples: Any) -> None:
+    assert len(sentence(ActionConfirmed(action=samples.hook, output="x" * 5000))) < 450
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "0s"),
+        (0, "0s"),
+        (0.44, "0.4s"),
+        (3.0, "3s"),
+        (9.96, "10s"),
+        (59.6, "1m 0s"),
+        (72, "1m 12s"),
+        (3599.7, "1h 0m"),
+        (3725, "1h 2m"),
+        (90000, "1d 1h"),
+    ],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999_960, "1.0 MB"),
+        (1_234_567_890, "1.2 GB"),
+        (5 * 10**15, "5.0 PB"),
+    ],
+)
+def test_size(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_absent_is_apart_from_empty() -> None:
+    assert setting(None) == "absent"
+    assert setting("") == '""'
+    assert setting(("a", "b")) == "[a, b]"
+
+
+def test_lists_say_how_many_they_leave_out() -> None:
+    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert listed([], 2) == ""
+
+
+def test_a_line_is_bounded() -> None:
+    assert one_line("a\n\n b ") == "a | b"
+    assert one_line("x" * 20, 10) == "xxxxxxx..."
+
+
+def test_ts_is_rfc_3339_in_utc() -> None:
+    assert stamp(1_800_000_000.1234) == "2027-01-15T08:00:00.123Z"
