@@ -1,0 +1,363 @@
+"""Write the reference pages from the code that they describe: `make docs`.
+
+A page is a function that returns its text; `PAGES` says where each one goes. A test compares what the
+functions return with what is committed, so a page cannot say what the code no longer does.
+"""  # noqa: INP001  (a script beside the pages, no package)
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum, IntEnum
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from orchestrator.cli.main import app
+from orchestrator.config import reference
+from orchestrator.engine.kinds.elasticsearch import settings
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.predicates import Predicate
+from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
+from orchestrator.engine.standdown import exit_code_of
+from orchestrator.engine.state import RunState
+from orchestrator.errors import ExitCode
+from orchestrator.model.action import SettingChange
+from orchestrator.model.event import Event
+from orchestrator.model.observation import Level, SettingsView
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.view.waits import awaited
+
+FOLDER: Final = Path(__file__).parent / "reference"
+
+EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
+    ExitCode.DONE: ("Done; what the plan said holds.", "Nothing."),
+    ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
+    ExitCode.USAGE: (
+        "Usage, configuration or the state file: file, line and key are named. Nothing was changed.",
+        "Correct what the message names.",
+    ),
+    ExitCode.HELD: (
+        (
+            "Held: a predicate refused, a plan holds, `validate` found something, `--timeout` ran out, the "
+            "lease cannot be reached. Nothing is left half done."
+        ),
+        "Mend what the hold names, then `orchestrate resume`.",
+    ),
+    ExitCode.FAILED: (
+        (
+            "A node or host failed; the run stood down, settings are back, it can be resumed. `restore` that "
+            "finds nodes still down ends so too, and names them."
+        ),
+        "Repair the node, then `orchestrate resume --retry-failed`.",
+    ),
+    ExitCode.INTERRUPTED: (
+        "Interrupted (SIGINT, SIGTERM, SIGHUP, `orchestrate stop`); stood down, resumable.",
+        "`orchestrate resume`.",
+    ),
+    ExitCode.LEASED: (
+        "Another run holds the lease on this cluster: who, since when, from where.",
+        "Wait for it, or stop it where it runs.",
+    ),
+    ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
+    ExitCode.NOT_RESTORED: (
+        "**Not put back**: settings or nodes are left as listed, with the command that repairs them.",
+        "`orchestrate restore`, now.",
+    ),
+    ExitCode.PAUSED: (
+        "Paused as asked (`pause`, `--pause-after`); settings are back, the lease is released.",
+        "`orchestrate resume` when you are content.",
+    ),
+}
+"""Code to its meaning and to what one does then; the meanings are the contract's."""
+
+_LIMITS: Final[Mapping[Phase, str]] = {
+    Phase.PREPARING: "`hold`",
+    Phase.GATED: "`hold`",
+    Phase.WITHHELD: "never waits",
+    Phase.DOWN: "`stop`, `start` or `reboot`, of each node",
+    Phase.REJOINED: "`rejoin`",
+    Phase.REASSIGNED: "`recover`",
+    Phase.SETTLED: "the time-out of each hook",
+    Phase.FINISHING: "`rejoin`",
+    Phase.STANDING_DOWN: "`start` of each node, then `rejoin`",
+    Phase.ENDED: "",
+}
+_JSON: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "number", bool: "true or false"}
+
+_PREDICATES: Final = """\
+A predicate is a safety rule with a public name. All of them are asked before every stop: when the wave is
+chosen, and again at the last reading, when allocation is withheld already. A part of a reading that is
+unknown is a refusal, never a pass.
+
+`--disable-predicate NAME` switches one off for a run, `--disable-predicate NAME=SUBJECT` for one subject;
+that is recorded in the journal. A refusal that does not pass with time ends a run that has changed nothing
+yet at once (exit code 3); every other is waited for, at most `deadlines.hold`.
+
+One name in the journal is not in this list: `allocation_is_withheld`. The last reading before a stop did not
+show the setting that had been written.
+"""
+_EVENTS: Final = """\
+The journal of a run is a list of these; everything that the program knows of a run comes from it.
+`--output json` writes one object a line: `ts` (RFC 3339, UTC), `run`, `event`, `sequence`, and the fields
+below. Two lines are no journal events: `waiting` (what is awaited, since when, for how long at most) and
+`summary`, the last one. A reader passes over fields that it does not know.
+"""
+_SETTINGS: Final = """\
+Every change is journalled with what was found before it is made, and put back exactly so: each level apart,
+and absent apart from set. A change is written persistently, and transiently only where a transient value
+stands above it. A limit is raised, never lowered. If somebody else changes one of these meanwhile, theirs is
+left, and the journal says so.
+
+What stands here is computed by the program for the shipped playbook.
+"""
+_ALSO_WRITTEN: Final = """\
+## What else is written
+
+- An index template `orchestrate-lease-N`, which matches no index, for the whole run (unless `lease: state`).
+  It is removed at the end; after a kill it stays, for `restore`.
+- `number_of_replicas` 1 on an index that has none, only with `zero_replica_indices: add_replica`; taken away
+  again when all its copies are started.
+- A voting exclusion of the elected master, only with `master_step_down: true` and five voters or more; taken
+  away before the node's stop.
+- `logger.orchestrate.settings-probe` is unset, where it never stood: that changes nothing, and proves before
+  the first change that settings can be written.
+"""
+
+
+def predicates() -> str:
+    """Every safety rule, in the order in which it is asked."""
+    head = _PREDICATES
+    rows = [
+        (
+            f"{number}",
+            f"`{rule.name}`",
+            "yes" if rule.may_be_disabled else "**no**",
+            "yes" if rule.passes_with_time else "no",
+        )
+        for number, rule in enumerate(PREDICATES, 1)
+    ]
+    overview = _table(("", "predicate", "may be disabled", "passes with time"), rows)
+    rules = "\n".join(f"## {rule.name}\n\n{_rule(rule)}\n\n*Why:* {rule.why}\n" for rule in PREDICATES)
+    return _page("Predicates", "orchestrator/engine/kinds/elasticsearch/catalogue.py", head, overview, rules)
+
+
+def _rule(predicate: Predicate) -> str:
+    """What the rule asks, from its function; a rule on the cluster state is wrapped in one that reads it."""
+    rule = inspect.getclosurevars(predicate.check).nonlocals.get("rule", predicate.check)
+    return _paragraph(inspect.getdoc(rule))
+
+
+def phases() -> str:
+    """Both transition tables as diagrams, and what each phase waits for."""
+    head = (
+        "Drawn from the tables that the program itself reads: a step that is not here cannot be taken, and\n"
+        "an event that claims one is refused.\n\n## A run\n"
+    )
+    rows = [
+        (
+            f"`{phase.value}`",
+            awaited(RunState(run="")) if phase is Phase.PREPARING else awaited(RunState(run="", phase=phase)),
+            _LIMITS[phase],
+            "yes" if phase in MAY_WAIT_WITHHELD else "no",
+        )
+        for phase in Phase
+    ]
+    waits = _table(("phase", "waits for", "at most (`deadlines`)", "allocation may be withheld"), rows)
+    bound = (
+        "`deadlines.withheld` bounds allocation off over all phases together. Every phase but the last two "
+        "can\nstand down; the arrows to `standing_down` are left out of the picture.\n\n## A node\n"
+    )
+    run = _diagram(RUN_STEPS, start=Phase.PREPARING, quiet=Phase.STANDING_DOWN)
+    node = _diagram(NODE_STEPS, start=NodePhase.PENDING)
+    return _page("Phases", "orchestrator/engine/phases.py", head, run, waits, bound, node)
+
+
+def _diagram(steps: Mapping[Any, Collection[Any]], *, start: Enum, quiet: Enum | None = None) -> str:
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {start.value}"]
+    order = list(type(start))
+    for old in order:
+        lines += [
+            f"    {old.value} --> {new.value}"
+            for new in sorted(steps[old], key=order.index)
+            if new is not quiet
+        ]
+        if not steps[old]:
+            lines.append(f"    {old.value} --> [*]")
+    return "\n".join([*lines, "```", ""])
+
+
+def exit_codes() -> str:
+    """Every exit code with its meaning."""
+    rows = [
+        (
+            f"{code.value}",
+            f"`{code.name}`",
+            EXIT_MEANINGS[code][0],
+            ", ".join(f"`{o.value}`" for o in Outcome if exit_code_of(o) is code) or "`refused`",
+            EXIT_MEANINGS[code][1],
+        )
+        for code in ExitCode
+    ]
+    head = (
+        "Fixed: scripts and pipelines may be written against them. What to do, in full, is in\n"
+        "[It stopped: what now?](../how-to/it-stopped-what-now.md).\n"
+    )
+    table = _table(("code", "name", "meaning", "outcome", "what to do"), rows)
+    tail = (
+        "The last line of `--output json` carries the same: `outcome` and `exit_code`. A command that is "
+        "refused\nbefore there is a run has the outcome `refused`, whatever its code; a restore that came to "
+        "its end is\nshown there as `done`.\n"
+    )
+    return _page("Exit codes", "orchestrator/errors.py", head, table, tail)
+
+
+def commands() -> str:
+    """Every command's help, as `--help` prints it."""
+    group: Any = typer.main.get_command(app)
+    top = typer.Context(group, info_name="orchestrate", terminal_width=100, max_content_width=100)
+    parts = ["What `--help` prints.\n", _console(group.get_help(top))]
+    for name, command in group.commands.items():
+        if not command.hidden:
+            context = typer.Context(command, info_name=name, parent=top, terminal_width=100)
+            parts.append(f"## orchestrate {name}\n\n{_console(command.get_help(context))}")
+    later = ", ".join(f"`{name}`" for name, command in group.commands.items() if command.hidden)
+    parts.append(f"## Not in this version\n\nRefused by name, with exit code 2: {later}.\n")
+    return _page("Commands", "orchestrator/cli/", *parts)
+
+
+def events() -> str:
+    """Every journal event with its fields, as `--output json` shows them."""
+    head = _EVENTS
+    parts = []
+    for event in get_args(Event):
+        names = {f.name: f for f in fields(event)}
+        hints, said = get_type_hints(event), _attributes(inspect.getdoc(event))
+        rows = [
+            (f"`{name.rstrip('_')}`", _json_type(hints[name]), said.get(name, ""))
+            for name in names
+            if name != "event"
+        ]
+        table = _table(("field", "is", ""), rows) if rows else "No fields.\n"
+        parts.append(f"## {names['event'].default}\n\n{_paragraph(inspect.getdoc(event))}\n\n{table}")
+    return _page("Journal events", "orchestrator/model/event.py", head, *parts)
+
+
+def _json_type(hint: Any) -> str:
+    """What a field is in JSON."""
+    if hint in _JSON:
+        return _JSON[hint]
+    origin, arms = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        shown = [_json_type(arm) for arm in arms if arm is not type(None)]
+        return " or ".join(dict.fromkeys([*shown, *(["null"] if type(None) in arms else [])]))
+    if origin is Literal:
+        return " or ".join(f"`{arm}`" for arm in arms)
+    if origin is tuple:
+        return f"list of {_json_type(arms[0])}"
+    if origin is not None and issubclass(origin, Mapping):
+        return "object, by node"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        values = [one.name.lower() if issubclass(hint, IntEnum) else one.value for one in hint]
+        return " or ".join(f"`{value}`" for value in values)
+    if is_dataclass(hint):
+        return "object" if "verb" not in str(hint) else "verb"
+    return _json_type(getattr(hint, "__supertype__", str))
+
+
+def cluster_settings() -> str:
+    """What a run writes to the cluster, computed by the functions that a run uses."""
+    policy = Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
+    defaults = {
+        settings.BANDWIDTH: "40mb",
+        settings.INITIAL_PRIMARIES: "4",
+        settings.CONCURRENT_RECOVERIES: "2",
+        settings.REBALANCE: "all",
+    }
+    fresh = SettingsView(files=defaults)
+    lived_in = SettingsView(
+        persistent={settings.ALLOCATION: "all", settings.BANDWIDTH: "200mb"},
+        transient={settings.CONCURRENT_RECOVERIES: "3"},
+        files=defaults,
+    )
+    head, tail = _SETTINGS, _ALSO_WRITTEN
+    return _page(
+        "Cluster settings that a run changes",
+        "orchestrator/engine/kinds/elasticsearch/settings.py",
+        head,
+        "## On a cluster whose settings nobody has touched\n\n" + _changes(fresh, policy),
+        "## On a cluster that has been lived in\n\nPersistently `allocation.enable: all` and "
+        "`max_bytes_per_sec: 200mb`, transiently `node_concurrent_recoveries: 3`:\n\n"
+        + _changes(lived_in, policy),
+        tail,
+    )
+
+
+def _changes(found: SettingsView, policy: Policy) -> str:
+    whole: list[tuple[str, SettingChange]] = [
+        ("while a node is down", change) for change in settings.withhold_changes(found, policy)
+    ]
+    whole += [("for the whole run", change) for change in settings.limit_changes(found, policy)]
+    rows = [
+        (f"`{c.key}`", c.level.value, "absent" if c.found is None else f"`{c.found}`", f"`{c.wanted}`", when)
+        for when, c in whole
+        if c.level in Level
+    ]
+    return _table(("setting", "level", "found", "during the run", "how long"), rows)
+
+
+def _page(title: str, source: str, *parts: str) -> str:
+    head = f"# {title}\n\n<!-- Generated by `make docs` from `{source}`; edit that instead. -->\n"
+    return "\n".join([head, *parts]).rstrip() + "\n"
+
+
+def _table(head: tuple[str, ...], rows: Collection[tuple[str, ...]]) -> str:
+    cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]
+    return "\n".join(lines) + "\n"
+
+
+def _console(text: str) -> str:
+    return "```console\n" + "\n".join(line.rstrip() for line in text.rstrip().splitlines()) + "\n```\n"
+
+
+def _paragraph(doc: str | None) -> str:
+    """A docstring up to its sections, one line a paragraph."""
+    whole = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", doc or "")[0]
+    return "\n\n".join(" ".join(part.split()) for part in whole.split("\n\n"))
+
+
+def _attributes(doc: str | None) -> dict[str, str]:
+    """What a docstring says of each attribute."""
+    section = re.search(r"\nAttributes:\n((?:    .*\n?)+)", doc or "")
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section.group(1), re.MULTILINE) if section else []
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "commands.md": commands,
+    "configuration.md": reference.page,
+    "events.md": events,
+    "exit-codes.md": exit_codes,
+    "phases.md": phases,
+    "predicates.md": predicates,
+    "settings.md": cluster_settings,
+}
+"""File name under `docs/reference/` to the function that writes it."""
+
+
+def main() -> None:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page())
+        sys.stdout.write(f"docs/reference/{name}\n")
+
+
+if __name__ == "__main__":
+    main()
