@@ -12,7 +12,6 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
 from orchestrator.model.action import Done, InDoubt, RebootHost, Refused, StartNode, StopNode
 from orchestrator.model.observation import HostView, ServiceState
-from orchestrator.model.reading import Unknown
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
@@ -89,7 +88,7 @@ def test_stops_starts_and_reboots_with_the_shipped_rights(
 
 
 @pytest.mark.parametrize(("flavour", "manager"), HOSTS)
-def test_a_reboot_ends_the_connection_and_the_next_boot_is_noticed(
+def test_a_reboot_is_seen_through_on_a_new_connection(
     host_cluster: HostClusterFactory, flavour: str, manager: Manager
 ) -> None:
     cluster = host_cluster(flavour, nodes=1)
@@ -98,16 +97,13 @@ def test_a_reboot_ends_the_connection_and_the_next_boot_is_noticed(
         boot = seen(hosts).boot_id
         assert isinstance(hosts.perform(RebootHost(node="es1")), Done | InDoubt)
         deadline = time.monotonic() + 180
-        readings = []
-        while time.monotonic() < deadline:
-            readings.append(hosts.observe(["es1"], rights=False)["es1"])
-            last = readings[-1]
-            if isinstance(last, HostView) and last.boot_id != boot:
-                break
+        # No reading need fail on the way: a host that is back within a second is reached on a new connection.
+        last = hosts.observe(["es1"], rights=False)["es1"]
+        while time.monotonic() < deadline and not (isinstance(last, HostView) and last.boot_id != boot):
             hosts.watch(["es1"], 10.0)
-        assert isinstance(readings[-1], HostView)
-        assert readings[-1].boot_id == cluster.boot_id("es1")
-        assert any(isinstance(reading, Unknown) for reading in readings)
+            last = hosts.observe(["es1"], rights=False)["es1"]
+        assert isinstance(last, HostView), last
+        assert last.boot_id == cluster.boot_id("es1") != boot
     finally:
         hosts.close()
         cluster.wait_ready()
