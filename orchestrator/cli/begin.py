@@ -76,6 +76,7 @@ def start_of(
         cluster=view.name,
         cluster_uuid=view.uuid,
         version=view.version,
+        distribution=view.distribution,
         policy=policy,
         nodes=tuple(node.name for node in nodes),
         operator=operator,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
+
+from orchestrator.config.policy import Overrides
 
 
 class Output(Enum):
@@ -95,3 +100,60 @@ Reason = Annotated[
 Timeout = Annotated[
     str | None, typer.Option("--timeout", help="Stand down, resumable, after so long: 6h.", metavar="AGE")
 ]
+
+
+_Command = TypeVar("_Command", bound=Callable[..., int])
+
+
+def takes_selection(command: _Command) -> _Command:
+    """Give a command the flags that select nodes and set policy; it gets them as one `overrides`.
+
+    typer reads the flags off a function's signature, so the command is given a signature with all of them in
+    the place of `overrides`.
+    """
+    flags = inspect.signature(_selection, eval_str=True).parameters
+    signature = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def with_flags(**given: Any) -> int:
+        overrides = _selection(**{name: given.pop(name) for name in flags})
+        return command(**given, overrides=overrides)
+
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += flags.values() if parameter.name == "overrides" else [parameter]
+    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    with_flags.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]  # for typer
+    with_flags.__annotations__ = {each.name: each.annotation for each in ordered}
+    return cast("_Command", with_flags)
+
+
+def _selection(
+    *,
+    strategy: Strategy = None,
+    max_unavailable: MaxUnavailable = None,
+    only: Only = None,
+    exclude: Exclude = None,
+    zone: Zone = None,
+    started_before: StartedBefore = None,
+    tune: Tune = None,
+    reboot: Reboot = False,
+    pause_after: PauseAfter = None,
+    disable_predicate: DisablePredicate = None,
+    reason: Reason = None,
+    timeout: Timeout = None,
+) -> Overrides:
+    return Overrides(
+        strategy=strategy,
+        max_unavailable=max_unavailable,
+        only=tuple(only or ()),
+        exclude=tuple(exclude or ()),
+        zone=zone,
+        started_before=started_before,
+        tune=tune,
+        reboot=reboot,
+        pause_after=pause_after,
+        disable_predicate=tuple(disable_predicate or ()),
+        reason=reason,
+        timeout=timeout,
+    )

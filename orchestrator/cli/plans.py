@@ -27,40 +27,17 @@ def register(app: typer.Typer) -> None:
     app.command("apply")(apply)
 
 
+@opt.takes_selection
 def plan(
+    *,
     cluster: opt.Cluster,
     out: Annotated[Path | None, typer.Option("--out", help="Save the plan for `apply`.")] = None,
     playbook: opt.Playbook = None,
-    strategy: opt.Strategy = None,
-    max_unavailable: opt.MaxUnavailable = None,
-    only: opt.Only = None,
-    exclude: opt.Exclude = None,
-    zone: opt.Zone = None,
-    started_before: opt.StartedBefore = None,
-    tune: opt.Tune = None,
-    reboot: opt.Reboot = False,
-    pause_after: opt.PauseAfter = None,
-    disable_predicate: opt.DisablePredicate = None,
-    reason: opt.Reason = None,
-    timeout: opt.Timeout = None,
+    overrides: Overrides,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
     """Show what `restart` would do, step by step. Changes nothing. Exits 3 if something would hold it."""
-    overrides = Overrides(
-        strategy=strategy,
-        max_unavailable=max_unavailable,
-        only=tuple(only or ()),
-        exclude=tuple(exclude or ()),
-        zone=zone,
-        started_before=started_before,
-        tune=tune,
-        reboot=reboot,
-        pause_after=pause_after,
-        disable_predicate=tuple(disable_predicate or ()),
-        reason=reason,
-        timeout=timeout,
-    )
     around = surroundings(output)
     file = around.cluster(cluster)
     with prepare(file, around, playbook=playbook, overrides=overrides, state_url=state) as fresh:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from orchestrator.cli import options as opt
@@ -16,43 +18,20 @@ def register(app: typer.Typer) -> None:
     app.command("restart")(restart)
 
 
+@opt.takes_selection
 def restart(
+    *,
     cluster: opt.Cluster,
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Print the plan (as `plan` does) and change nothing."
-    ),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan (as `plan` does) and change nothing.")
+    ] = False,
     playbook: opt.Playbook = None,
-    strategy: opt.Strategy = None,
-    max_unavailable: opt.MaxUnavailable = None,
-    only: opt.Only = None,
-    exclude: opt.Exclude = None,
-    zone: opt.Zone = None,
-    started_before: opt.StartedBefore = None,
-    tune: opt.Tune = None,
-    reboot: opt.Reboot = False,
-    pause_after: opt.PauseAfter = None,
-    disable_predicate: opt.DisablePredicate = None,
-    reason: opt.Reason = None,
-    timeout: opt.Timeout = None,
+    overrides: Overrides,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
     """Restart every node, wave by wave; settings are left as found."""
-    overrides = Overrides(
-        strategy=strategy,
-        max_unavailable=max_unavailable,
-        only=tuple(only or ()),
-        exclude=tuple(exclude or ()),
-        zone=zone,
-        started_before=started_before,
-        tune=tune,
-        reboot=reboot,
-        pause_after=pause_after,
-        disable_predicate=tuple(disable_predicate or ()),
-        reason=reason,
-        timeout=timeout,
-    )
     around = surroundings(output)
     if not (yes or dry_run):
         require_terminal(around)

@@ -126,6 +126,8 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
         cluster=event.cluster,
         cluster_uuid=event.cluster_uuid,
         version=event.version,
+        distribution=event.distribution,
+        repairs=event.repairs,
         policy=event.policy,
         nodes=nodes,
         addresses=event.addresses,

@@ -8,6 +8,7 @@ from typing import Final
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds.predicates import Predicate, Question, holds
 from orchestrator.engine.settle import put_back, restore_voting, retry_given_up
+from orchestrator.engine.state import NodeProgress
 from orchestrator.engine.steps import LOOK_AGAIN, RETRY_SECONDS, Situation, act, note, stand_down, wait
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.action import (
@@ -67,7 +68,7 @@ def preparing(situation: Situation) -> Decision:
     fundamental = tuple(rule for rule in situation.kind.predicates if not rule.may_be_disabled)
     refusals = _holds(situation, fundamental, wave)
     if refusals:
-        return _held(situation, refusals)
+        return _failed_and_away(situation) or _held(situation, refusals)
     if state.baseline is None and situation.view:
         boots = {name: boot for name in pending if (boot := _boot(situation, name))}
         return note(situation.kind.baseline(situation.view, boots))
@@ -103,7 +104,7 @@ def gated(situation: Situation) -> Decision:
         if retrying:
             return retrying
     if refusals or view is None or isinstance(situation.seen.settings, Unknown):
-        return _held(situation, refusals)
+        return _failed_and_away(situation) or _held(situation, refusals)
     called_off = _called_off(situation)
     if called_off:
         return called_off
@@ -132,10 +133,22 @@ def _called_off(situation: Situation) -> Decision | None:
 def _nothing_left(situation: Situation) -> Decision:
     state = situation.state
     failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
-    if failed:
-        reason = f"{failed[0].name} failed: {failed[0].failure}; repair it, then resume with --retry-failed"
-        return stand_down(state, reason, Outcome.FAILED)
-    return note(run_phase(state.phase, Phase.FINISHING))
+    return _given_up(situation, failed) or note(run_phase(state.phase, Phase.FINISHING))
+
+
+def _failed_and_away(situation: Situation) -> Decision | None:
+    """Give up at once on a hold that no waiting ends: a node that failed is away, and nobody starts it."""
+    if situation.view is None:
+        return None
+    failed = [node for node in situation.state.nodes.values() if node.phase is NodePhase.FAILED]
+    return _given_up(situation, [node for node in failed if situation.member(node.name) is None])
+
+
+def _given_up(situation: Situation, failed: list[NodeProgress]) -> Decision | None:
+    if not failed:
+        return None
+    reason = f"{failed[0].name} failed: {failed[0].failure}; repair it, then resume with --retry-failed"
+    return stand_down(situation.state, reason, Outcome.FAILED)
 
 
 def _restarted_by_others(situation: Situation) -> Iterator[Event]:

@@ -140,6 +140,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
     return Plan(
         cluster=started.cluster,
         kind=started.policy.kind,
+        distribution=started.distribution,
         version=started.version,
         strategy=started.policy.strategy,
         fingerprint=fingerprint(seen.cluster, started.policy, [wave.nodes for wave in draft.waves]),

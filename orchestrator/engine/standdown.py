@@ -155,8 +155,11 @@ def _end(situation: Situation) -> Decision:
         outcome = Outcome.NOT_RESTORED
     elif failed:
         outcome = Outcome.FAILED
-    reasons = [state.stand_down_reason or "", *(f"{node.name}: {node.failure}" for node in failed)]
-    message = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+    reason = state.stand_down_reason or ""
+    # The reason of a stand-down is often the failure of the very node: said once.
+    unsaid = [node for node in failed if not (node.name in reason and (node.failure or "") in reason)]
+    also = [f"{node.name}: {node.failure}" for node in unsaid]
+    message = "; ".join(text for text in (reason, *also) if text)
     return note(
         StoodDown(outcome=outcome, left=left),
         run_phase(state.phase, Phase.ENDED),

@@ -74,6 +74,7 @@ class RunState:
         retries: `retry_failed` calls of this wave; `retried_at` the last of them.
         paused: the run has paused before: a canary is looked at once, and then the run goes on to its end.
         restoring: only a stand-down is wanted (`restore`, takeover).
+        repairs: the other run whose leftovers this one puts back.
     """
 
     run: str
@@ -81,6 +82,8 @@ class RunState:
     cluster: str = ""
     cluster_uuid: str = ""
     version: str = ""
+    distribution: str = ""
+    repairs: str | None = None
     policy: Policy | None = None
     phase: Phase = Phase.PREPARING
     phase_since: Instant = 0.0

@@ -34,7 +34,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         **started.addresses,
         **{node.node: node.address for node in record.in_hand if node.address},
     }
-    events: list[Event] = [replace(started, nodes=names, addresses=addresses)]
+    events: list[Event] = [replace(started, nodes=names, addresses=addresses, repairs=record.run)]
     for debt in record.debts:
         purpose = Purpose.WITHHOLD if debt.key == ALLOCATION else Purpose.RAISE_LIMITS
         events.append(

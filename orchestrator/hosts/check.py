@@ -115,7 +115,8 @@ def check_host(
     if isinstance(outcome, Lost):
         return _cut_off(settings, points, Point.SERVICE, redact(f"{outcome.reason}: is the host overloaded?"))
     survey = read_survey(settings, outcome.stdout, rights=True, reboot=reboot)
-    checks = [found(point, _WELL[point], good=True) for point in _WAY]
+    here = settings.connect is Connect.LOCAL
+    checks = [found(point, _HERE if here else _WELL[point], good=True) for point in _WAY]
     if isinstance(survey.view, Unknown):
         checks.append(found(Point.SERVICE, survey.view.reason, good=False))
     else:
@@ -137,6 +138,7 @@ _WELL: Final = {
     Point.HOST_KEY: "the host key is the known one",
     Point.LOG_IN: "logged in",
 }
+_HERE: Final = "this machine: nothing to reach"
 
 
 def _points(*, reboot: bool) -> tuple[Point, ...]:

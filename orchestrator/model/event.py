@@ -42,7 +42,9 @@ class RunStarted:
     """A run begins.
 
     Attributes:
+        distribution: `elasticsearch` or `opensearch`, as the server says of itself.
         nodes: the selected ones in their order.
+        repairs: the run whose leftovers this one puts back, and nothing else; None for a restart.
         addresses: where their hosts were then: a node that is down tells nobody its address.
         cluster_file: path of the cluster file, from which `resume` reads endpoints and secrets again.
     """
@@ -56,6 +58,8 @@ class RunStarted:
     host: str
     addresses: Mapping[NodeName, str] = field(default_factory=dict)
     cluster_file: str = ""
+    distribution: str = ""
+    repairs: str | None = None
     event: Literal["run_started"] = "run_started"
 
 

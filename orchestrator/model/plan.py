@@ -66,6 +66,7 @@ class Plan:
     """What a run would do, and what the cluster was when this was worked out.
 
     Attributes:
+        distribution: `elasticsearch` or `opensearch`.
         version: lowest version among the nodes.
         fingerprint: `sha256:…` of what the plan rests on; a saved plan is applied only while it still fits.
         lower_bound_waves: fewest waves that any plan could have; None until planning knows one.
@@ -75,6 +76,7 @@ class Plan:
 
     cluster: str
     kind: Kind
+    distribution: str
     version: str
     strategy: Strategy
     fingerprint: str

@@ -54,6 +54,7 @@ class Simulation:
             cluster=self.world.name,
             cluster_uuid=self.world.uuid,
             version=view.version,
+            distribution=view.distribution,
             policy=policy,
             nodes=tuple(node.name for node in nodes),
             operator="ann",

@@ -16,6 +16,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.listen import NOTHING_SEEN, Seen
 from orchestrator.view.summary import not_put_back
 from orchestrator.view.waits import Wait, wait_of
+from orchestrator.view.words import product
 
 STALE: Seconds = 60.0
 """A reading older than this is not shown as how things are."""
@@ -151,8 +152,11 @@ def screen_of(
 def _what(state: RunState) -> str:
     if state.policy is None:
         return state.version
+    server = f"{product(state.distribution, state.policy.kind)} {state.version}"
+    if state.repairs is not None:
+        return f"{server}, putting back what run {state.repairs} left"
     how = "reboot of every host" if state.policy.reboot else "restart"
-    return f"{state.policy.kind.value} {state.version}, rolling {how}, strategy {state.policy.strategy.value}"
+    return f"{server}, rolling {how}, strategy {state.policy.strategy.value}"
 
 
 def _trouble(state: RunState) -> tuple[str, ...]:

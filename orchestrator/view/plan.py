@@ -6,7 +6,7 @@ from orchestrator.model.plan import Plan, Prediction, Step
 from orchestrator.view.summary import hold_object
 from orchestrator.view.table import table
 from orchestrator.view.units import counted, duration, listed, one_line, setting
-from orchestrator.view.words import hold_sentence
+from orchestrator.view.words import hold_sentence, product
 
 
 def plan_object(plan: Plan) -> dict[str, object]:
@@ -64,8 +64,9 @@ def plan_text(plan: Plan) -> str:
     nodes = sum(len(wave.nodes) for wave in plan.waves)
     bound = f" (no plan could have fewer than {plan.lower_bound_waves})" if plan.lower_bound_waves else ""
     span = _predicted(plan.predicted)
+    server = f"{product(plan.distribution, plan.kind)} {plan.version}"
     lines = [
-        f"Plan for {plan.cluster}: {plan.kind.value} {plan.version}, strategy {plan.strategy.value}",
+        f"Plan for {plan.cluster}: {server}, strategy {plan.strategy.value}",
         f"{counted(nodes, 'node')} in {counted(len(plan.waves), 'wave')}{bound}, {span}",
         f"fingerprint {plan.fingerprint}",
         "",

@@ -56,6 +56,7 @@ from orchestrator.model.event import (
     WaveStarted,
 )
 from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Kind
 from orchestrator.view.units import counted, duration, listed, one_line, setting, size
 
 _Frame: TypeAlias = (
@@ -173,12 +174,22 @@ def _change(change: SettingChange) -> str:
     )
 
 
+def product(distribution: str, kind: Kind) -> str:
+    """The server's name as its makers write it; of an unknown one what the cluster file calls it."""
+    return _PRODUCTS.get(distribution, kind.value)
+
+
+_PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}
+
+
 def _frame(event: _Frame) -> str:
     match event:
+        case RunStarted(repairs=str() as run):
+            return f"putting back what run {run} left on {event.cluster}; by {event.operator}@{event.host}"
         case RunStarted(cluster=cluster, version=version, policy=policy, nodes=nodes):
             reason = f"; reason: {one_line(policy.reason)}" if policy.reason else ""
             how = "host reboot" if policy.reboot else "restart"
-            what = f"{policy.kind.value} {version}, strategy {policy.strategy.value}"
+            what = f"{product(event.distribution, policy.kind)} {version}, strategy {policy.strategy.value}"
             return (
                 f"rolling {how} of {cluster} ({what}) begins: {counted(len(nodes), 'node')}: "
                 f"{listed(nodes)}; by {event.operator}@{event.host}{reason}"

@@ -213,3 +213,18 @@ def test_a_stop_that_is_sent_again_has_its_own_time() -> None:
     assert state.outcome is Outcome.DONE, state.message
     assert set(lives(world).values()) == {2}
     assert sum(isinstance(a, StopNode) for a in simulation.hosts.sent) == 4
+
+
+def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_says_why_once() -> None:
+    world = cluster(3)
+    es2 = NodeName("es2")
+    simulation, state = run(world, plan=[Mishap(what=mishaps.StartsFail(node=es2, times=9))])
+    assert state.outcome is Outcome.FAILED
+    assert state.message.count("failed to start") == 1, state.message
+    began = world.agenda.now
+    again = play(simulation, simulation.resume())
+    assert again.outcome is Outcome.FAILED
+    assert again.message.count("failed to start") == 1, again.message
+    assert "--retry-failed" in again.message
+    assert world.agenda.now - began < 60.0, "no waiting brings it back"
+    assert world.settings() == cluster(3).settings()

@@ -35,6 +35,27 @@ def seconds(value: Seconds) -> str:
     return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
 
 
+def identity() -> Request:
+    """What answers there. Not `GET /`: a module serves it, and a setting makes OpenSearch lie in it."""
+    return get(
+        "/_nodes/_local/http",
+        params=filtered(
+            "cluster_name",
+            "nodes.*.name",
+            "nodes.*.version",
+            "nodes.*.build_type",
+            "nodes.*.http.publish_address",
+        ),
+    )
+
+
+def addresses() -> Request:
+    """Where each node answers HTTP."""
+    return get(
+        "/_nodes/http", params={"timeout": "5s"} | filtered("nodes.*.name", "nodes.*.http.publish_address")
+    )
+
+
 def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
     """Members, metadata and routing, and the snapshots under way if asked."""
     metrics = "master_node,nodes,metadata,routing_table,version" + (",customs" if with_snapshots else "")
@@ -131,3 +152,13 @@ def tasks() -> Request:
 def disks() -> Request:
     """Data paths of every node."""
     return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DISK_FIELDS))
+
+
+def leases(dialect: Dialect, prefix: str, patience: Seconds) -> Request:
+    """Every lease record, as the template that carries it."""
+    return get(
+        f"/{dialect.lease_template}/{prefix}*",
+        params={dialect.master_timeout: seconds(patience)}
+        | filtered("index_templates.name", "index_templates.index_template._meta", "error", "status"),
+        accept=frozenset({404}),  # none matches: an empty list, by 404
+    )

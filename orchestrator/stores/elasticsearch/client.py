@@ -16,18 +16,16 @@ import tenacity
 from orchestrator.errors import ConfigError, NotInThisVersion
 from orchestrator.model.cluster import NodeName
 from orchestrator.ports import Clock
+from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits, parse_endpoint
 from orchestrator.stores.elasticsearch.connection import Connection, Server
 from orchestrator.stores.elasticsearch.dialect import Dialect, dialect_for
 from orchestrator.stores.elasticsearch.endpoints import EndpointBook
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.parse_nodes import http_addresses
-from orchestrator.stores.elasticsearch.request import Request, filtered, get
+from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import Traffic
 
-_ADDRESSES: Final = get(
-    "/_nodes/http", params={"timeout": "5s"} | filtered("nodes.*.name", "nodes.*.http.publish_address")
-)
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
 
@@ -85,7 +83,7 @@ class ElasticsearchClient:
             for endpoint in unknown:
                 self._identify(endpoint)
             if not peers_known:
-                self._learn_from(self._sent(_ADDRESSES, retry_lost=True))
+                self._learn_from(self._sent(calls.addresses(), retry_lost=True))
         with self._lock:
             self._book.avoid(nodes)
 
@@ -101,7 +99,7 @@ class ElasticsearchClient:
             known = next(iter(self._servers.values()), None)
         if known is not None:
             return known
-        outcome = self._sent(_ADDRESSES, retry_lost=True)
+        outcome = self._sent(calls.addresses(), retry_lost=True)
         if isinstance(outcome, Fault):
             return outcome
         self._learn_from(outcome)
@@ -189,7 +187,7 @@ class ElasticsearchClient:
             avoided = self._book.node_of(endpoint) in self._book.avoided
         if avoided:
             # It was not known to be that node, and it answers: let it name the others.
-            self._learn_from(self._connection(endpoint).exchange(_ADDRESSES))
+            self._learn_from(self._connection(endpoint).exchange(calls.addresses()))
             reason = f"{endpoint.url} is a node that goes down"
             return Fault(reason=reason, nothing_done=True, elsewhere=bool(self._usable()))
         outcome = self._connection(endpoint).exchange(request)

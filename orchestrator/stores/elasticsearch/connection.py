@@ -14,24 +14,14 @@ from elasticsearch import ApiError, Elasticsearch
 from orchestrator.errors import ConfigError
 from orchestrator.model.cluster import NodeName
 from orchestrator.ports import Clock
+from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits
 from orchestrator.stores.elasticsearch.dialect import ELASTICSEARCH, OPENSEARCH, parse_version
 from orchestrator.stores.elasticsearch.faults import Answer, Fault, error_fault, transport_fault
 from orchestrator.stores.elasticsearch.fields import Malformed, mapping, text, within
-from orchestrator.stores.elasticsearch.request import Request, filtered, get
+from orchestrator.stores.elasticsearch.request import Request
 from orchestrator.stores.elasticsearch.transport import SAID_PRODUCT, PlainTransport, Traffic, limited_node
 
-_PROBE: Final = get(
-    "/_nodes/_local/http",
-    params=filtered(
-        "cluster_name",
-        "nodes.*.name",
-        "nodes.*.version",
-        "nodes.*.build_type",
-        "nodes.*.http.publish_address",
-    ),
-)
-"""Not `GET /`: that handler is a module's on 8 and 9, and a setting makes OpenSearch lie there."""
 _FIRST_ERROR_STATUS: Final = 300
 _FIRST_OWN_MAJOR: Final = 4
 """OpenSearch numbers 1 to 3 meet Elasticsearch's of old; there never was an Elasticsearch 3 or 4."""
@@ -92,7 +82,7 @@ class Connection:
 
     def probe(self) -> Server | Fault:
         """Ask what answers here."""
-        outcome = self._exchange(_PROBE)
+        outcome = self._exchange(calls.identity())
         if isinstance(outcome, Fault):
             return outcome
         answer, said = outcome

@@ -27,7 +27,7 @@ from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import Dialect
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, reading, text, within
-from orchestrator.stores.elasticsearch.request import Request, filtered, get
+from orchestrator.stores.elasticsearch.request import Request
 
 PREFIX: Final = "orchestrate-lease-"
 META_KEY: Final = "orchestrate"
@@ -123,13 +123,7 @@ class ElasticsearchLease:
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
             return Unknown(reason=dialect.reason)
-        request = get(
-            f"/{dialect.lease_template}/{PREFIX}*",
-            params={dialect.master_timeout: calls.seconds(UPDATE_SECONDS)}
-            | filtered("index_templates.name", "index_templates.index_template._meta", "error", "status"),
-            accept=frozenset({404}),  # none matches: an empty list, by 404
-        )
-        outcome = self._client.read(request)
+        outcome = self._client.read(calls.leases(dialect, PREFIX, UPDATE_SECONDS))
         if isinstance(outcome, Fault):
             return Unknown(reason=f"the lease in the cluster could not be read: {outcome.reason}")
         return reading("lease", lambda: _records(outcome))
