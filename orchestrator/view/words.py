@@ -135,12 +135,17 @@ def hold_sentence(hold: Hold) -> str:
     return f"{hold.predicate} ({one_line(hold.subject)}): {one_line(hold.evidence)}"
 
 
+_NAMED_CHANGES = 2
+
+
 def action_sentence(action: Action) -> str:
     """A verb on its target, in the imperative; the exact call is the plan's business."""
     match action:
         case ProbeSettings():
             return "cluster: check that settings can be written"
         case WriteSettings(changes=changes):
+            if len(changes) > _NAMED_CHANGES:
+                return f"cluster: write {len(changes)} settings in one update"  # each had its own line
             return "cluster: " + ("; ".join(_change(change) for change in changes) or "write no setting")
         case Flush():
             return "cluster: flush all indices"

@@ -7,6 +7,7 @@ OpenSearch refuse, and believes only servers that send `X-Elastic-Product`. Both
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -34,6 +35,10 @@ _PLAIN: Final = "application/json"
 _TEXT: Final = "text/plain"
 _CHUNK_BYTES: Final = 256 * 1024
 _FIRST_ERROR_STATUS: Final = 300
+
+# What goes wrong is returned as a fault with its reason. The library logs every lost node as well, which
+# Python prints on standard error, amid the run's own lines, where nobody has set up logging.
+logging.getLogger("elastic_transport").addHandler(logging.NullHandler())
 
 
 class AnswerLimit(Exception):  # noqa: N818  (says what was reached)
