@@ -1,4 +1,4 @@
-"""What every `LeasePort` must do; run on the fake that other tests use and on the state database."""
+"""What every `LeasePort` must do: the fake that other tests use, the state database, a real cluster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.ports import LeasePort
+from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
+from orchestrator.stores.elasticsearch.access import Access as ClusterAccess
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.fakes.lease import FakeLeasePort
 
 FIRST = LeaseRecord(
@@ -35,14 +39,27 @@ FIRST = LeaseRecord(
 OTHER = replace(FIRST, run="r2", owner="ben@bastion2", process="boot/1/9/9")
 
 
-@pytest.fixture(params=["fake", "state database"])
-def port(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LeasePort]:
-    if request.param == "fake":
+@pytest.fixture(
+    scope="module",  # so that all tests of one place run together
+    params=["fake", "state database", pytest.param("a real cluster", marks=pytest.mark.real)],
+)
+def place(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def port(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LeasePort]:
+    if place == "fake":
         yield FakeLeasePort()
-        return
-    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
-    yield store.lease("cluster-uuid")
-    store.close()
+    elif place == "state database":
+        store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
+        yield store.lease("cluster-uuid")
+        store.close()
+    else:
+        lab = request.getfixturevalue("process_cluster")("9.1.0")
+        client = ElasticsearchClient(ClusterAccess(endpoints=lab.endpoints), clock=SystemClock())
+        yield ElasticsearchLease(client)
+        client.close()
 
 
 def test_nothing_stands_at_first(port: LeasePort) -> None:
