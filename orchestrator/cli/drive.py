@@ -14,7 +14,7 @@ from orchestrator.engine.standdown import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, Record
-from orchestrator.model.phase import Outcome
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.reading import Seconds
 from orchestrator.ports import Reporter
 from orchestrator.runtime.asking import RequestWatch
@@ -87,8 +87,12 @@ def drive(attempt: Attempt, around: Surroundings) -> RunState:
         attempt.lease.start()
         requests.start()
         stack.callback(requests.stop)
-        attempt.state = loop.run()
-        _let_go(attempt, around)
+        try:
+            loop.run()
+        finally:
+            attempt.state = loop.state
+            if attempt.state.phase is Phase.ENDED:
+                _let_go(attempt, around)
     return attempt.state
 
 

@@ -40,6 +40,10 @@ _TO_AVOID = frozenset(
 )
 
 
+_DEFECTS_BORNE = 3
+"""The first leads to the stand-down; a stand-down that meets more of them has little left to try."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """The world as one run is given it."""
@@ -66,15 +70,40 @@ class Loop:
     def run(self) -> RunState:
         """Go on until the run has ended; the state that it ended in.
 
+        A defect must not leave a node down and allocation withheld: the run stands down first, as far as the
+        defect lets it, and the defect is raised then.
+
         Raises:
             SafetyViolation: a decision broke a rule of the program's own.
+            Exception: any other defect of the program.
         """
+        defects: list[Exception] = []
         while self.state.phase is not Phase.ENDED:
-            self._heed()
-            self.turn(self._observe())
+            try:
+                self._heed()
+                self.turn(self._observe())
+            except Exception as defect:  # raised again below, once everything is put back
+                defects.append(defect)
+                if len(defects) > _DEFECTS_BORNE:
+                    raise defects[0] from defect
+                self._stand_down_on(defect)
         if self.state.outcome is not None:
             self._ports.reporter.finished(self.state, self.state.outcome)
+        if defects:
+            raise defects[0]
         return self.state
+
+    def _stand_down_on(self, defect: Exception) -> None:
+        """Go over to putting everything back; what was under way may have been done."""
+        reason = f"a defect of the program: {type(defect).__name__}: {defect}"
+        events: list[Event] = [
+            ActionFailed(action=action, reason=reason, in_doubt=True) for action in self.state.in_flight
+        ]
+        if self.state.phase is not Phase.STANDING_DOWN:
+            events.append(StandingDown(reason=reason, outcome=Outcome.FAILED))
+            events.append(run_phase(self.state.phase, Phase.STANDING_DOWN, why=reason))
+        if events:
+            self._write(events)
 
     def turn(self, observation: Observation) -> None:
         """One decision and what follows from it."""

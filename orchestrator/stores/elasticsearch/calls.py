@@ -15,6 +15,8 @@ from orchestrator.stores.elasticsearch.request import Request, filtered, get, qu
 
 LANGUID_SECONDS: Final = 5.0
 """How long health may wait for the master's queue to drain; after that it says so (`timed_out`)."""
+_LONGEST_NAMES: Final = 2000
+"""A server refuses a request line of more than 4096 bytes (`http.max_initial_line_length`)."""
 ANSWER_MARGIN_SECONDS: Final = 10.0
 """A server's own time-out must come first, so that it is an answer and not a lost connection."""
 _DEFAULTS: Final = (
@@ -33,6 +35,12 @@ def seconds(value: Seconds) -> str:
     """A time as the server takes it."""
     milliseconds = round(value * 1000)
     return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
+
+
+def _named(names: Sequence[str]) -> str | None:
+    """Names as one part of a path; None when a request line might not carry them."""
+    joined = ",".join(quoted(name) for name in names)
+    return joined if len(joined) <= _LONGEST_NAMES else None
 
 
 def identity() -> Request:
@@ -75,14 +83,12 @@ def snapshots(dialect: Dialect, limits: Limits) -> Request:
 
 
 def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
-    """Uuids of some indices; those that are gone are left out."""
+    """Uuids of some indices; those that are gone are left out. Of all, if their names are too long a list."""
+    named = _named(names)
     return get(
-        f"/_cluster/state/metadata/{','.join(quoted(name) for name in names)}",
-        params={
-            dialect.master_timeout: seconds(limits.elected_master),
-            "ignore_unavailable": "true",
-            "expand_wildcards": "none",
-        }
+        "/_cluster/state/metadata" + (f"/{named}" if named else ""),
+        params={dialect.master_timeout: seconds(limits.elected_master)}
+        | ({"ignore_unavailable": "true", "expand_wildcards": "none"} if named else {})
         | filtered("cluster_name", "metadata.indices.*.settings.index.uuid"),
     )
 
@@ -90,7 +96,7 @@ def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Reque
 def lives(node_ids: Sequence[str]) -> Request:
     """What nodes say of themselves."""
     return get(
-        f"/_nodes/{','.join(quoted(each) for each in node_ids)}/jvm,http",
+        f"/_nodes/{_named(node_ids) or '_all'}/jvm,http",
         params={"timeout": "5s"}
         | filtered(
             "nodes.*.name",

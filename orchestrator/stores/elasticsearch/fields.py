@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from orchestrator.model.reading import Reading, Unknown
 
 T = TypeVar("T")
+_LONGEST_NUMBER = 20
+"""Digits of a 64-bit number and its sign: a longer text is none that a server writes."""
 
 
 class Malformed(Exception):  # noqa: N818  (says what the answer is)
@@ -61,7 +63,7 @@ def number(value: Any, where: str) -> int:
     Raises:
         Malformed: it is none.
     """
-    if isinstance(value, str) and value.removeprefix("-").isdecimal():
+    if isinstance(value, str) and len(value) <= _LONGEST_NUMBER and value.removeprefix("-").isdecimal():
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Malformed(f"{where} is {_shown(value)} instead of a number")
@@ -81,6 +83,18 @@ def truth(value: Any, where: str) -> bool:
     return value
 
 
+def count(value: Any, where: str) -> int:
+    """A number of things.
+
+    Raises:
+        Malformed: it is no number, or below 0.
+    """
+    found = number(value, where)
+    if found < 0:
+        raise Malformed(f"{where} is {found}")
+    return found
+
+
 def within(value: Any, *path: str) -> Any:
     """What stands at a path of objects, None when some part of it is absent.
 
@@ -92,6 +106,11 @@ def within(value: Any, *path: str) -> Any:
             return None
         value = mapping(value, ".".join(path[:depth]) or "the answer").get(step)
     return value
+
+
+def given(value: Any, otherwise: Any) -> Any:
+    """What stands there, or `otherwise` where nothing does. 0 and false are something, only not the right."""
+    return otherwise if value is None else value
 
 
 def _shown(value: Any) -> str:

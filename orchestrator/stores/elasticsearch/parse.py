@@ -10,6 +10,8 @@ from orchestrator.model.observation import Activity, HealthView, Recovery, Setti
 from orchestrator.model.reading import Reading
 from orchestrator.stores.elasticsearch.fields import (
     Malformed,
+    count,
+    given,
     items,
     mapping,
     number,
@@ -90,8 +92,8 @@ def parse_health(body: Any) -> Reading[HealthView]:
     """`_cluster/health`. `timed_out` is read, not the status code, which was 200 before 2.0."""
 
     def parse() -> HealthView:
-        def count(name: str) -> int:
-            return number(within(body, name), name)
+        def told(name: str) -> int:
+            return count(within(body, name), name)
 
         status = text(within(body, "status"), "status")
         if status not in {health.value for health in Health}:
@@ -99,13 +101,13 @@ def parse_health(body: Any) -> Reading[HealthView]:
         return HealthView(
             status=Health(status),
             settled=not truth(within(body, "timed_out"), "timed_out"),
-            nodes=count("number_of_nodes"),
-            active_shards=count("active_shards"),
-            initializing_shards=count("initializing_shards"),
-            relocating_shards=count("relocating_shards"),
-            unassigned_shards=count("unassigned_shards"),
-            pending_tasks=count("number_of_pending_tasks"),
-            oldest_task=count("task_max_waiting_in_queue_millis") / 1000,
+            nodes=told("number_of_nodes"),
+            active_shards=told("active_shards"),
+            initializing_shards=told("initializing_shards"),
+            relocating_shards=told("relocating_shards"),
+            unassigned_shards=told("unassigned_shards"),
+            pending_tasks=told("number_of_pending_tasks"),
+            oldest_task=told("task_max_waiting_in_queue_millis") / 1000,
         )
 
     return reading("cluster health", parse)
@@ -132,7 +134,7 @@ def parse_recoveries(
     def parse() -> tuple[Recovery, ...]:
         found: list[Recovery] = []
         for index, value in mapping(body, "the answer").items():
-            shards = items(within(value, "shards") or [], f"{index}.shards")
+            shards = items(given(within(value, "shards"), []), f"{index}.shards")
             if index in uuids:
                 found += [_recovery(index, uuids[index], shard) for shard in shards]
         return tuple(each for each in found if not each.done or each.target in finished_on)
@@ -166,7 +168,7 @@ def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
 
     def parse() -> tuple[str, ...]:
         text(within(body, "cluster_name"), "cluster_name")
-        listed = items(within(body, "snapshots", "snapshots") or [], "snapshots")
+        listed = items(given(within(body, "snapshots", "snapshots"), []), "snapshots")
         return tuple(
             f"{text(within(each, 'repository'), 'repository')}/{text(within(each, 'snapshot'), 'snapshot')}"
             for each in listed
@@ -180,7 +182,7 @@ def parse_tasks(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activity]:
 
     def parse() -> Activity:
         for part in ("node_failures", "task_failures"):
-            if failures := items(within(body, part) or [], part):
+            if failures := items(given(within(body, part), []), part):
                 raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
         merges: set[NodeName] = set()
         reindexes: set[NodeName] = set()

@@ -15,6 +15,7 @@ from orchestrator.model.reading import Reading
 from orchestrator.stores.elasticsearch.dialect import Dialect, parse_version
 from orchestrator.stores.elasticsearch.fields import (
     Malformed,
+    given,
     items,
     mapping,
     number,
@@ -152,7 +153,7 @@ def _index(name: str, value: dict[str, Any]) -> Index:
     if state not in ("open", "close"):
         raise Malformed(f"{where}.state is {state}")
     auto_expand = settings.get("auto_expand_replicas")
-    require = mapping(within(settings, "routing", "allocation", "require") or {}, f"{where}: require")
+    require = mapping(given(within(settings, "routing", "allocation", "require"), {}), f"{where}: require")
     in_sync = mapping(value.get("in_sync_allocations"), f"{where}.in_sync_allocations")
     return Index(
         name=name,
@@ -178,7 +179,7 @@ def _first_text(*values: Any) -> str | None:
 
 
 def _copies(body: Any, indices: Mapping[str, Index], nodes: Mapping[str, Node]) -> list[ShardCopy]:
-    table = mapping(within(body, "routing_table", "indices") or {}, "routing_table.indices")
+    table = mapping(given(within(body, "routing_table", "indices"), {}), "routing_table.indices")
     if strangers := sorted(set(table) - set(indices)):
         raise Malformed(f"index {strangers[0]} has a routing but no metadata")
     # Closed indices have a routing since 7.2; open ones always.
@@ -237,7 +238,7 @@ def parse_index_uuids(body: Any) -> Reading[dict[str, str]]:
 
     def parse() -> dict[str, str]:
         text(within(body, "cluster_name"), "cluster_name")  # the answer is one, though it may list no index
-        listed = mapping(within(body, "metadata", "indices") or {}, "metadata.indices")
+        listed = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
         return {
             name: text(within(value, "settings", "index", "uuid"), f"metadata.indices.{name}: uuid")
             for name, value in listed.items()

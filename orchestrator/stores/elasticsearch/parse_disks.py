@@ -21,6 +21,7 @@ DISK_FIELDS: Final = (
     "nodes.*.fs.data.available_in_bytes",
 )
 _PREFIX: Final = "cluster.routing.allocation.disk."
+_LONGEST_SIZE: Final = 40
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?b?)", re.IGNORECASE)
 _POWERS: Final = {
     "": 0,
@@ -71,8 +72,8 @@ def parse_size(value: str, where: str) -> int:
         Malformed: it is no size.
     """
     match = _SIZE.fullmatch(value.strip())
-    if match is None:
-        raise Malformed(f"{where} is {value!r}")
+    if match is None or len(value) > _LONGEST_SIZE:
+        raise Malformed(f"{where} is {value[:80]!r}")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
 
 

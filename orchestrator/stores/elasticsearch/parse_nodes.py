@@ -86,7 +86,7 @@ def unfamiliar(body: Any, lives: Collection[str]) -> tuple[str, ...]:
     return tuple(
         node_id
         for node_id, node in (nodes.items() if isinstance(nodes, dict) else ())
-        if not (isinstance(node, dict) and node.get("ephemeral_id") in lives)
+        if not (isinstance(node, dict) and str(node.get("ephemeral_id")) in lives)
     )
 
 

@@ -13,6 +13,8 @@ import pytest
 from orchestrator.model.cluster import CopyState, Health, NodeName, Role
 from orchestrator.model.observation import ClusterView, HealthView, SettingsView
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.stores.elasticsearch import calls
+from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.connection import parse_server
 from orchestrator.stores.elasticsearch.dialect import OPENSEARCH, family_of
 from orchestrator.stores.elasticsearch.fields import Malformed, reading
@@ -413,3 +415,44 @@ def test_a_probe_answered_by_several_nodes_is_none() -> None:
     answer = body("9.1.0", "settled.lives")
     with pytest.raises(Malformed, match="3 nodes say"):
         parse_server(answer, "Elasticsearch")
+
+
+@pytest.mark.parametrize(("state", "node"), [("STARTED", None), ("UNASSIGNED", "es1")])
+def test_a_copy_is_somewhere_or_unassigned_and_never_both(state: str, node: str | None) -> None:
+    whole = body("9.1.0", "settled.state")
+    ids = {each["name"]: node_id for node_id, each in whole["nodes"].items()}
+    path = ("routing_table", "indices", "posts", "shards", "0", 0)
+    for key, value in (("state", state), ("node", node and ids[node])):
+        whole = damaged(whole, (*path, key), value)
+    view = parse_state("9.1.0", whole, lives_of("9.1.0", "settled"))
+    assert isinstance(view, Unknown)
+    assert f"is {state} on {node}" in view.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "by"),
+    [
+        ("recovering.health", ("number_of_nodes",), -3),
+        ("recovering.health", ("unassigned_shards",), "9" * 5000),
+        ("busy.snapshots", ("snapshots", "snapshots"), 0),
+        ("busy.tasks", ("node_failures",), 0),
+        ("settled.state", ("metadata", "indices"), 0),
+    ],
+)
+def test_nonsense_is_not_taken_for_nothing(name: str, path: Path_, by: Any) -> None:
+    whole = {**body("9.1.0", name), path[0]: body("9.1.0", name).get(path[0])}
+    assert isinstance(READERS[name](damaged(whole, path, by)), Unknown)
+
+
+def test_a_life_that_is_no_text_is_an_unfamiliar_one() -> None:
+    assert unfamiliar({"nodes": {"a": {"ephemeral_id": {"x": 1}}}}, ["e"]) == ("a",)
+
+
+def test_many_names_are_not_put_into_one_request_line() -> None:
+    dialect = family_of("elasticsearch", "9.1.0")
+    assert dialect is not None
+    few, many = [f"{n:022d}" for n in range(3)], [f"{n:022d}" for n in range(300)]
+    assert ",".join(few) in calls.lives(few).path
+    assert calls.lives(many).path == "/_nodes/_all/jvm,http"
+    assert len(calls.index_uuids(dialect, Limits(), many).target) < 1000
+    assert "ignore_unavailable" not in calls.index_uuids(dialect, Limits(), many).params
