@@ -10,7 +10,6 @@ from orchestrator.cli.options import Output
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.plan import Plan
-from orchestrator.view.jsonlines import json_line
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.summary import hold_object
 
@@ -21,16 +20,8 @@ def show_plan(plan: Plan, around: Surroundings) -> ExitCode:
     if around.output is Output.TEXT:
         around.out.write(plan_text(plan) + "\n")
         return code
-    now = around.clock.now()
-    summary = {
-        "event": "summary",
-        "outcome": "held" if plan.holds else "done",
-        "exit_code": int(code),
-        "holds": [hold_object(hold) for hold in plan.holds],
-    }
-    for payload in (plan_object(plan), summary):
-        around.out.write(json_line(payload, at=now, run=None) + "\n")
-    return code
+    around.say_json(plan_object(plan))
+    return around.end(code, holds=[hold_object(hold) for hold in plan.holds])
 
 
 def confirm(plan: Plan, around: Surroundings) -> None:

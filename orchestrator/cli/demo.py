@@ -82,7 +82,9 @@ def demo(
         _show(summary, before, after, around)
     if code is not ExitCode.DONE:
         return int(code)
-    return int(ExitCode.DONE if summary.good else ExitCode.DEFECT)
+    if summary.good:
+        return int(ExitCode.DONE)
+    return int(around.end(ExitCode.DEFECT, message="the run ended well, and the proof of it did not"))
 
 
 def _restart(file: Path, folder: Path, around: Surroundings) -> tuple[ExitCode, dict[str, float], float]:

@@ -16,7 +16,6 @@ from orchestrator.runtime.identity import provably_alive, provably_gone
 from orchestrator.runtime.runs import Wanted, find_run, histories
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 from orchestrator.view.history import history_object, history_text, past_run
-from orchestrator.view.jsonlines import json_line
 from orchestrator.view.status import status_object, status_text
 
 _WATCH_SECONDS = 1.0
@@ -46,12 +45,13 @@ def status(
     try:
         entry = find_run(store, Wanted.SHOW, run=run, cluster=name)
         last, going = _show(store, entry, around, after=-1, clear=False)
+        redraws = output is opt.Output.TEXT and around.out.isatty()
         while watch and going:
             around.clock.wait(_WATCH_SECONDS)
-            last, going = _show(store, entry, around, after=last, clear=around.out.isatty())
+            last, going = _show(store, entry, around, after=last, clear=redraws)
     finally:
         store.close()
-    return int(ExitCode.DONE)
+    return int(around.end(ExitCode.DONE, run=entry.run))
 
 
 def _show(
@@ -67,8 +67,7 @@ def _show(
     if records[-1].sequence != after or clear:
         around.out.write(_CLEAR if clear else "")
         if around.output is opt.Output.JSON:
-            shown = status_object(state, records, now=now, alive=alive)
-            around.out.write(json_line(shown, at=now, run=entry.run) + "\n")
+            around.say_json(status_object(state, records, now=now, alive=alive), run=entry.run)
         else:
             around.out.write(status_text(state, records, now=now, alive=alive))
         around.out.flush()
@@ -88,7 +87,7 @@ def history(
         store.close()
     if around.output is opt.Output.JSON:
         for line in history_object(runs):
-            around.out.write(json_line(line, at=around.clock.now(), run=None) + "\n")
+            around.say_json(line)
     else:
         around.out.write(history_text(runs))
-    return int(ExitCode.DONE)
+    return int(around.end(ExitCode.DONE, runs=len(runs)))

@@ -202,8 +202,9 @@ def _from_cluster(file: ClusterFile, store: StateStore, around: Surroundings) ->
         if claimed.owed is None:
             for trouble in claimed.made.lease.release():
                 around.warn(trouble)
-            around.err.write(f"nothing is owed to {started.cluster}: no run has left a record there\n")
-            return ExitCode.DONE
+            message = f"nothing is owed to {started.cluster}: no run has left a record there"
+            around.err.write(f"{message}\n")
+            return around.end(ExitCode.DONE, cluster=started.cluster, left=[], message=message)
         return put_back(store, claimed, started, around)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.surroundings import surroundings
+from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.errors import ExitCode
 from orchestrator.model.phase import Request
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.runs import Wanted, find_run, leave_request
 from orchestrator.runtime.store import open_store
+
+_WORDS: Final = {Request.PAUSE: "pause after the wave in hand", Request.STOP: "stand down now"}
 
 
 def register(app: typer.Typer) -> None:
@@ -21,23 +25,32 @@ def register(app: typer.Typer) -> None:
 
 
 def pause(
-    run: opt.Run = None, cluster: opt.AnyCluster = None, yes: opt.NeverAsks = True, state: opt.State = None
+    run: opt.Run = None,
+    cluster: opt.AnyCluster = None,
+    yes: opt.NeverAsks = True,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
 ) -> int:
     """Let a run finish the wave in hand and then pause. Never asks."""
     del yes
-    return _ask(Request.PAUSE, "pause after the wave in hand", run, cluster, state)
+    return _ask(Request.PAUSE, surroundings(output), run, cluster, state)
 
 
 def stop(
-    run: opt.Run = None, cluster: opt.AnyCluster = None, yes: opt.NeverAsks = True, state: opt.State = None
+    run: opt.Run = None,
+    cluster: opt.AnyCluster = None,
+    yes: opt.NeverAsks = True,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
 ) -> int:
     """Let a run stand down now: nodes up, settings back. Never asks."""
     del yes
-    return _ask(Request.STOP, "stand down now", run, cluster, state)
+    return _ask(Request.STOP, surroundings(output), run, cluster, state)
 
 
-def _ask(request: Request, what: str, run: str | None, cluster: str | None, state: str | None) -> int:
-    around = surroundings(opt.Output.TEXT)
+def _ask(
+    request: Request, around: Surroundings, run: str | None, cluster: str | None, state: str | None
+) -> int:
     name = around.cluster(cluster).spec.name if cluster else None
     store = open_store(state, around.environment, access=Access.WRITE, home=around.home)
     try:
@@ -46,7 +59,10 @@ def _ask(request: Request, what: str, run: str | None, cluster: str | None, stat
         leave_request(store, entry, request, by=by, at=around.clock.now())
     finally:
         store.close()
-    around.out.write(
-        f"asked run {entry.run} on {entry.cluster} to {what}; `orchestrate status {entry.run}` shows it\n"
+    message = (
+        f"asked run {entry.run} on {entry.cluster} to {_WORDS[request]}; "
+        f"`orchestrate status {entry.run}` shows it"
     )
-    return int(ExitCode.DONE)
+    if around.output is opt.Output.TEXT:
+        around.out.write(f"{message}\n")
+    return int(around.end(ExitCode.DONE, run=entry.run, cluster=entry.cluster, message=message))

@@ -7,13 +7,18 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile, load_cluster
 from orchestrator.config.lookup import Places, Wanted, find, standard_places
 from orchestrator.config.playbook import Playbook, load_playbook
+from orchestrator.errors import ExitCode
 from orchestrator.runtime.clock import SystemClock
+from orchestrator.view.jsonlines import json_line
+
+_OUTCOMES: Final = {ExitCode.DONE: "done", ExitCode.HELD: "held", ExitCode.DEFECT: "failed"}
+"""Exit codes of commands that drive no run, as the summary's `outcome`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,17 @@ class Surroundings:
     def warn(self, message: str) -> None:
         """Say something that does not stop the command; never on standard output."""
         self.err.write(f"warning: {message}\n")
+
+    def say_json(self, payload: Mapping[str, object], *, run: str | None = None) -> None:
+        """Write one line of `--output json`."""
+        self.out.write(json_line(payload, at=self.clock.now(), run=run) + "\n")
+
+    def end(self, code: ExitCode, *, run: str | None = None, **more: object) -> ExitCode:
+        """The last line of a command that drove no run, where JSON is asked for; its exit code."""
+        if self.output is Output.JSON:
+            outcome = {"event": "summary", "outcome": _OUTCOMES[code], "exit_code": int(code)}
+            self.say_json({**outcome, **more}, run=run)
+        return code
 
     def cluster(self, name: str) -> ClusterFile:
         """Read the cluster file of that name or path; its warnings are shown.

@@ -18,7 +18,6 @@ from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Unknown
-from orchestrator.view.jsonlines import json_line
 
 
 def register(app: typer.Typer) -> None:
@@ -58,18 +57,9 @@ def validate(
             _say(check, around)
     finally:
         world.close()
-    code = ExitCode.HELD if bad else ExitCode.DONE
-    if around.output is opt.Output.JSON:
-        summary = {
-            "event": "summary",
-            "outcome": "held" if bad else "done",
-            "exit_code": int(code),
-            "bad": bad,
-        }
-        around.out.write(json_line(summary, at=around.clock.now(), run=None) + "\n")
-    else:
+    if around.output is opt.Output.TEXT:
         around.out.write(f"{bad} of these must be put right before a restart\n" if bad else "all is well\n")
-    return int(code)
+    return int(around.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
 
 
 def _checks(world: World, *, reboot: bool) -> Iterator[Check]:
@@ -115,7 +105,7 @@ def _say(check: Check, around: Surroundings) -> None:
             "good": check.good,
             "message": check.message,
         }
-        around.out.write(json_line(line, at=around.clock.now(), run=None) + "\n")
+        around.say_json(line)
     else:
         mark = {True: "ok  ", False: "BAD ", None: "-   "}[check.good]
         around.out.write(f"{mark} {check.subject:<12} {check.point:<12} {check.message}\n")

@@ -1,0 +1,123 @@
+"""A cluster of three nodes without data, as far as a command without a run asks it: one HTTP server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.scripted_http import Asked, ScriptedServer, Wire, reply
+
+NODES = ("es1", "es2", "es3")
+_DEFAULTS = {
+    "cluster.routing.allocation.enable": "all",
+    "cluster.routing.rebalance.enable": "all",
+    "cluster.routing.allocation.disk.threshold_enabled": "true",
+    "cluster.routing.allocation.disk.watermark.low": "85%",
+    "cluster.routing.allocation.disk.watermark.high": "90%",
+}
+_STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
+
+
+class SmallCluster(ScriptedServer):
+    """The server; `names` are those of its nodes. It keeps lease records, and no other change."""
+
+    def __init__(self, names: tuple[str, ...] = NODES) -> None:
+        super().__init__()
+        self.nodes = {f"{number:022d}": name for number, name in enumerate(names)}
+        self.templates: dict[str, Any] = {}
+        health = {"status": "green", "timed_out": False, "number_of_nodes": len(names), "active_shards": 0}
+        health |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)
+        health |= {"number_of_pending_tasks": 0, "task_max_waiting_in_queue_millis": 0}
+        disk = {"total_in_bytes": 10**12, "available_in_bytes": 9 * 10**11}
+        settings = {"persistent": {}, "transient": {}, "defaults": _DEFAULTS}
+        disks = {
+            node: {"name": name, "roles": ["data"], "fs": {"data": [disk]}}
+            for node, name in self.nodes.items()
+        }
+        self.on("/_nodes/_local/http", self._probe)
+        self.on("/_nodes/http", self._members)
+        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http", self._members)
+        self.on(_STATE, reply(self._state()))
+        self.on(f"{_STATE},customs", reply(self._state()))
+        self.on("/_cluster/settings", reply(settings))
+        self.on("/_cluster/health", reply(health))
+        self.on("/_tasks", reply({"nodes": {}}))
+        self.on("/_recovery", reply({}))
+        self.on("/_nodes/stats/fs", reply({"_nodes": {"failed": 0}, "nodes": disks}))
+        self.on("/_index_template/orchestrate-lease-*", self._leases)
+        for epoch in range(1, 4):
+            self.on(f"/_index_template/orchestrate-lease-{epoch}", self._leases)
+
+    def write_file(self, folder: Path, **keys: Any) -> str:
+        """Write a cluster file that is right, with these keys; its path."""
+        service = {"manager": "command", "stop": "true", "start": "true", "status": "true"}
+        document = {
+            "kind": "elasticsearch",
+            "name": "lab",
+            "endpoints": [self.url],
+            "hosts": {"connect": "local", "sudo": False, "service": service, **keys.pop("hosts", {})},
+        }
+        path = folder / "lab.yml"
+        path.write_text(json.dumps(document | keys))
+        return str(path)
+
+    def _http(self) -> dict[str, Any]:
+        return {
+            node: {
+                "name": name,
+                "version": "8.19.0",
+                "build_type": "tar",
+                "roles": ["master", "data"],
+                "jvm": {"start_time_in_millis": 1},
+                "http": {"publish_address": f"127.0.0.1:{self.port}"},
+            }
+            for node, name in self.nodes.items()
+        }
+
+    def _state(self) -> dict[str, Any]:
+        nodes = {
+            node: {
+                "name": name,
+                "ephemeral_id": f"life-{node}",
+                "transport_address": f"127.0.0.1:{9300 + number}",
+                "attributes": {},
+                "roles": ["master", "data"],
+                "version": "8.19.0",
+            }
+            for number, (node, name) in enumerate(self.nodes.items())
+        }
+        voters = {"last_committed_config": list(self.nodes), "voting_config_exclusions": []}
+        return {
+            "cluster_name": "lab",
+            "cluster_uuid": "uuid",
+            "version": 7,
+            "master_node": next(iter(self.nodes)),
+            "nodes": nodes,
+            "metadata": {"cluster_uuid": "uuid", "cluster_coordination": voters, "indices": {}},
+            "routing_table": {"indices": {}},
+        }
+
+    def _probe(self, asked: Asked, wire: Wire) -> None:
+        node, told = next(iter(self._http().items()))
+        reply({"cluster_name": "lab", "nodes": {node: told}})(asked, wire)
+
+    def _members(self, asked: Asked, wire: Wire) -> None:
+        reply({"nodes": self._http()})(asked, wire)
+
+    def _leases(self, asked: Asked, wire: Wire) -> None:
+        name = asked.path.rsplit("/", 1)[1]
+        match asked.method:
+            case "PUT":
+                self.templates[name] = asked.json
+            case "DELETE":
+                self.templates.pop(name)
+            case _ if not self.templates:
+                return reply({}, status=404)(asked, wire)
+            case _:
+                found = [
+                    {"name": name, "index_template": {"_meta": template["_meta"]}}
+                    for name, template in self.templates.items()
+                ]
+                return reply({"index_templates": found})(asked, wire)
+        return reply({"acknowledged": True})(asked, wire)

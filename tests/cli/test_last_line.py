@@ -1,0 +1,122 @@
+"""The last line of `--output json` is the summary, whatever the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.main import run
+from orchestrator.errors import ExitCode
+from orchestrator.model.event import RunStarted
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import current_process
+from orchestrator.runtime.store import RunEntry, open_store
+from tests.cli.console import Console
+from tests.cli.small_cluster import NODES, SmallCluster
+
+RUN = "20261121-0413-x7k2"
+Ends = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def cluster() -> Iterator[SmallCluster]:
+    with SmallCluster() as server:
+        yield server
+
+
+@pytest.fixture
+def ends(console: Console, capsys: pytest.CaptureFixture[str]) -> Ends:
+    """Run a command with `--output json`; its lines, the last one checked."""
+
+    def check(*command: str, code: ExitCode = ExitCode.DONE, outcome: str = "done") -> list[dict[str, Any]]:
+        state = f"sqlite:///{console.state}"
+        given = () if command[0] == "validate" else ("--state", state)
+        assert run([*command, *given, "--output", "json"]) == code
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        last = lines[-1]
+        assert (last["event"], last["outcome"], last["exit_code"]) == ("summary", outcome, code)
+        assert all({"ts", "run", "event"} <= set(line) for line in lines)
+        return lines
+
+    return check
+
+
+@pytest.fixture
+def under_way(console: Console) -> None:
+    """A run in the state file, of a process that lives: this one."""
+    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    entry = RunEntry(
+        run=RUN,
+        cluster="lab",
+        cluster_uuid="uuid",
+        kind="elasticsearch",
+        started=1000.0,
+        host="bastion1",
+        operator="anna",
+        process=str(current_process()),
+    )
+    started = RunStarted(
+        cluster="lab",
+        cluster_uuid="uuid",
+        version="8.19.0",
+        distribution="elasticsearch",
+        policy=Policy(kind=Kind.ELASTICSEARCH, cluster="lab"),
+        nodes=NODES,  # type: ignore[arg-type]  # names
+        operator="anna",
+        host="bastion1",
+        addresses={},
+        cluster_file="lab.yml",
+    )
+    store.create_run(entry).append([started], 1000.0)
+    store.close()
+
+
+@pytest.mark.parametrize("command", ["pause", "stop"])
+@pytest.mark.usefixtures("under_way")
+def test_a_request_that_was_left(command: str, ends: Ends) -> None:
+    (only,) = ends(command)
+    assert only["run"] == RUN
+    assert only["message"].startswith(f"asked run {RUN} on lab to ")
+
+
+@pytest.mark.usefixtures("under_way")
+def test_status(ends: Ends) -> None:
+    assert [(line["event"], line["run"]) for line in ends("status")] == [("status", RUN), ("summary", RUN)]
+
+
+@pytest.mark.usefixtures("under_way")
+def test_history(ends: Ends) -> None:
+    lines = ends("history")
+    assert [line["event"] for line in lines] == ["past_run", "summary"]
+    assert lines[-1]["runs"] == 1
+
+
+def test_a_plan(ends: Ends, cluster: SmallCluster, console: Console) -> None:
+    console.state.touch()
+    lines = ends("plan", "--cluster", cluster.write_file(console.folder))
+    assert [line["event"] for line in lines] == ["plan", "summary"]
+
+
+def test_a_dry_run_that_is_held(ends: Ends, cluster: SmallCluster, console: Console) -> None:
+    console.state.touch()
+    file = cluster.write_file(console.folder, expect={"nodes": 4})
+    lines = ends("restart", "--dry-run", "--cluster", file, code=ExitCode.HELD, outcome="held")
+    assert lines[-1]["holds"]
+
+
+def test_what_validate_finds(ends: Ends, cluster: SmallCluster, console: Console) -> None:
+    service = {"manager": "command", "stop": "no-such-program", "start": "true", "status": "true"}
+    file = cluster.write_file(console.folder, hosts={"service": service})
+    lines = ends("validate", "--cluster", file, code=ExitCode.HELD, outcome="held")
+    assert lines[-1]["bad"] > 0
+
+
+def test_a_restore_that_owes_nothing(ends: Ends, cluster: SmallCluster, console: Console) -> None:
+    console.state.touch()
+    (only,) = ends("restore", "--cluster", cluster.write_file(console.folder))
+    assert only["left"] == []
+    assert cluster.templates == {}
