@@ -57,7 +57,7 @@ def resume(
     around = surroundings(output)
     if not yes:
         require_terminal(around)
-    with _store(around, state) as store:
+    with _store(around, state, Access.GO_ON) as store:
         file = around.cluster(cluster) if cluster else None
         entry = find_run(store, Wanted.RESUME, run=run, cluster=file.spec.name if file else None)
         started, records, past = _past(store, entry)
@@ -116,17 +116,19 @@ def restore(
     around = surroundings(output)
     file = around.cluster(cluster) if cluster else None
     name = file.spec.name if file else None
+    # What the cluster itself records is put back without any state file of ours, and then one is made.
+    access = Access.WRITE if file is not None and run is None else Access.GO_ON
     try:
-        with _store(around, state) as store:
+        with _store(around, state, access) as store:
             if file is not None and run is None and not store.unfinished(cluster=name):
                 return int(_from_cluster(file, store, around))
             entry = find_run(store, Wanted.RESTORE, run=run, cluster=name)
             return int(_from_state(entry, file, store, around))
     except JournalError as error:
         # What has to be put back is put back, whether or not it can be written down.
-        around.warn(f"{error}: going on without writing to it")
         with _store(around, state, Access.READ) as store:
             entry = find_run(store, Wanted.RESTORE, run=run, cluster=name)
+            around.warn(f"{error}: going on without writing to it")
             return int(_unwritten(entry, file, store, around))
 
 
@@ -217,7 +219,7 @@ def _past(store: StateStore, entry: RunEntry) -> tuple[RunStarted, tuple[Record,
 
 
 @contextmanager
-def _store(around: Surroundings, url: str | None, access: Access = Access.WRITE) -> Iterator[StateStore]:
+def _store(around: Surroundings, url: str | None, access: Access) -> Iterator[StateStore]:
     store = open_store(url, around.environment, access=access, home=around.home)
     try:
         yield store

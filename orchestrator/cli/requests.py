@@ -52,7 +52,7 @@ def _ask(
     request: Request, around: Surroundings, run: str | None, cluster: str | None, state: str | None
 ) -> int:
     name = around.cluster(cluster).spec.name if cluster else None
-    store = open_store(state, around.environment, access=Access.WRITE, home=around.home)
+    store = open_store(state, around.environment, access=Access.GO_ON, home=around.home)
     try:
         entry = find_run(store, Wanted.REQUEST, run=run, cluster=name)
         by = f"{operator_name(around.environment)}@{host_name()}"

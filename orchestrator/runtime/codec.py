@@ -119,10 +119,7 @@ def decode_lease(data: Mapping[str, object]) -> LeaseRecord:
     Raises:
         JournalError: a later version wrote it, or it is no lease record.
     """
-    schema = data.get("schema")
-    if not isinstance(schema, int):
-        raise JournalError("the lease in the cluster is not one of orchestrate's: it has no schema version")
-    check_schema(schema, where="the lease in the cluster")
+    check_schema(data.get("schema"), where="the lease in the cluster")
     return cast("LeaseRecord", _read(LeaseRecord, data, "lease record"))
 
 
@@ -140,12 +137,14 @@ def decode_policy(data: Mapping[str, object]) -> Policy:
     return cast("Policy", _read(Policy, data, "policy"))
 
 
-def check_schema(found: int, *, where: str) -> None:
+def check_schema(found: object, *, where: str) -> None:
     """Refuse what a later version wrote.
 
     Raises:
-        JournalError: `found` is later than this program's; the message says what to do.
+        JournalError: `found` is later than this program's, or no version; the message says what to do.
     """
+    if not isinstance(found, int):
+        raise JournalError(f"{where} has no schema version: it is damaged, or not one of orchestrate's")
     if found > SCHEMA_VERSION:
         raise JournalError(
             f"{where} was written by a later version of orchestrate (schema {found}, this one reads up to "

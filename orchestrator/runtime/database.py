@@ -43,9 +43,10 @@ _FOR_A_GROUP: Final = 0o2020
 
 
 class Access(Enum):
-    """What the database is opened for."""
+    """What the database is opened for. GO_ON writes too, but makes nothing: it is for runs that are there."""
 
     WRITE = "write"
+    GO_ON = "go on"
     READ = "read"
 
 
@@ -62,22 +63,43 @@ def state_url(
     For reading alone, a shared file that is only readable will do.
 
     Raises:
-        UsageError: what was given is no SQLAlchemy URL.
+        UsageError: what was given is no SQLAlchemy URL, or one of no use.
     """
     named = given or environment.get(VARIABLE)
     if named:
         try:
-            return make_url(named)
-        except ArgumentError as error:
-            raise UsageError(
-                f"{'--state' if given else VARIABLE}: {named!r} is no SQLAlchemy URL; "
-                "a file is written sqlite:////absolute/path/state.db"
-            ) from error
+            return _checked(named)
+        except ValueError as error:
+            raise UsageError(f"{'--state' if given else VARIABLE}: {error}") from None
     if usable(shared) or (access is Access.READ and os.access(shared, os.R_OK)):
         return URL.create("sqlite", database=str(shared))
     configured = environment.get("XDG_STATE_HOME", "")
     base = Path(configured) if Path(configured).is_absolute() else home / ".local" / "state"
     return URL.create("sqlite", database=str(base / "orchestrate" / FILE))
+
+
+def _checked(named: str) -> URL:
+    """A URL that was typed; a file by its absolute path, so that messages say which one it is.
+
+    Raises:
+        ValueError: what is wrong with it. The value is never repeated: it may hold a password.
+    """
+    form = "a file is written sqlite:////absolute/path/state.db"
+    try:
+        url = make_url(named)
+    except (ArgumentError, ValueError):  # ValueError: what stands where the port should
+        raise ValueError(f"this is no SQLAlchemy URL; {form}") from None
+    if "@" in (url.host or ""):
+        raise ValueError("an `@` in a name or a password is written %40")
+    if url.get_backend_name() != "sqlite":
+        return url
+    if url.host or url.drivername not in {"sqlite", "sqlite+pysqlite"}:
+        raise ValueError(f"SQLite takes neither a host nor another driver; {form}")
+    if url.query:
+        raise ValueError(f"a state file takes no options behind a `?`; {form}")
+    if not url.database or url.database == ":memory:":
+        raise ValueError(f"a database in memory is gone when the command ends; {form}")
+    return url.set(database=str(Path(url.database).absolute()))
 
 
 def usable(file: Path) -> bool:
@@ -101,9 +123,7 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
     """
     if url.get_backend_name() != "sqlite":
         return _other_engine(url)
-    if not url.database or url.database == ":memory:":
-        return _listened(create_engine(url, poolclass=StaticPool))
-    file = Path(url.database)
+    file = Path(url.database or "")
     if access is Access.READ and not usable(file):
         text = "file:" + quote(str(file.absolute()))
         url = URL.create("sqlite", database=text, query={"mode": "ro", "uri": "true"})
@@ -140,7 +160,8 @@ def place_of(engine: Engine) -> str:
     url = engine.url
     if url.get_backend_name() == "sqlite":
         return f"state file {(url.database or 'in memory').removeprefix('file:')}"
-    return f"state database {url.render_as_string(hide_password=True)}"
+    # A password may stand among the options too.
+    return f"state database {url.set(query={}).render_as_string(hide_password=True)}"
 
 
 def whole(connection: Connection) -> str | None:

@@ -183,19 +183,19 @@ def open_store(
     Args:
         url: `--state`; None looks at `ORCHESTRATE_STATE`, then at the usual places.
         environment: of the process.
-        access: READ makes nothing and, where nothing was ever run, gives an empty store.
+        access: READ and GO_ON make nothing and, where nothing was ever run, give an empty store.
         home: the operator's home; None asks the system.
         shared: the file that colleagues share.
 
     Raises:
-        StateMissing: a named file is to be read that is not there.
+        StateMissing: a named file that is to be there is not.
         JournalError: damaged, of a later version, locked, read-only, full: what, where, what to do.
         UsageError: the URL is none.
     """
     found = state_url(url, environment, home=home or Path.home(), access=access, shared=shared)
     typed = bool(url or environment.get(VARIABLE))
     where: str | None = None
-    if access is Access.READ and _nothing_there(found):
+    if access is not Access.WRITE and _nothing_there(found):
         if typed:
             raise StateMissing(
                 f"state file {found.database}: there is no such file, so nothing was run there yet"

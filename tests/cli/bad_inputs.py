@@ -6,6 +6,8 @@ import json
 import sqlite3
 from typing import Final
 
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import open_store
 from tests.cli.stage import Act, Case, Stage
 from tests.integration.sshd import make_key
 
@@ -205,7 +207,7 @@ def _no_state(stage: Stage) -> tuple[str, ...]:
 
 @case("a state file of a later version", code=2, says=("state.db", "version"))
 def _future_state(stage: Stage) -> tuple[str, ...]:
-    stage.console.run("resume", "--yes")  # makes it
+    open_store(f"sqlite:///{stage.console.state}", {}, access=Access.WRITE).close()
     with sqlite3.connect(stage.console.state) as state:
         state.execute("update meta set schema = 999")
     return restart(stage.file())

@@ -204,6 +204,26 @@ def test_json_ends_with_the_summary_of_a_refusal(console: Console, line: str) ->
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", summary["ts"])
 
 
+@pytest.mark.parametrize("line", ["resume --yes", "restore", "stop", "pause"])
+def test_what_needs_a_run_makes_no_state_file(
+    console: Console, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    assert run([*line.split(), "--state", f"sqlite:///{console.state}"]) == 2
+    said = f"state file {console.state}: there is no such file, so nothing was run there yet"
+    assert capsys.readouterr().err == f"orchestrate: {said}\n"
+    assert not console.state.exists()
+
+
+def test_a_state_file_that_cannot_be_read_is_told_once(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.state.write_text("once upon a time\n" * 100)
+    assert run(["restore", "--state", f"sqlite:///{console.state}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("orchestrate: ")
+    assert "no SQLite database" in line
+
+
 def test_no_colour_where_none_is_wanted(console: Console) -> None:
     coloured = Console(home=console.home, folder=console.folder, environment={"NO_COLOR": "1"})
     for said in (coloured.run("--help"), coloured.run("plan", "--cluster", "nope"), console.run("--help")):

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold
-from orchestrator.runtime.database import Access, state_url, usable
+from orchestrator.runtime.database import Access, place_of, state_url, usable
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
@@ -41,6 +41,43 @@ def test_a_path_is_no_url(tmp_path: Path) -> None:
         state_url("/tmp/state.db", {}, home=tmp_path, access=Access.WRITE)
     with pytest.raises(UsageError, match="ORCHESTRATE_STATE"):
         state_url(None, {"ORCHESTRATE_STATE": "x"}, home=tmp_path, access=Access.WRITE)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("postgresql//u:hunter2@h/db", "no SQLAlchemy URL"),
+        ("postgresql://u:p@ss:hunter2@h/db", "no SQLAlchemy URL"),
+        ("postgresql://u:hunter2@h:port/db", "no SQLAlchemy URL"),
+        ("postgresql://u:hunter2@hunter2@h/db", "written %40"),
+        ("sqlite://hunter2.db", "neither a host"),
+        ("sqlite+aiosqlite:////tmp/hunter2.db", "nor another driver"),
+        ("sqlite:////tmp/hunter2.db?mode=ro", "no options"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+    ],
+)
+def test_a_url_of_no_use_is_refused_and_never_repeated(given: str, says: str, tmp_path: Path) -> None:
+    for access in Access:
+        with pytest.raises(UsageError, match=f"^--state: .*{says}") as caught:
+            state_url(given, {}, home=tmp_path, access=access)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_a_relative_path_is_shown_as_an_absolute_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store("sqlite:///state.db", {}, access=Access.WRITE)
+    assert store.where == f"state file {tmp_path}/state.db"
+    monkeypatch.chdir("/")
+    assert store.runs() == ()
+    store.close()
+
+
+def test_a_database_is_named_without_its_password() -> None:
+    url = "postgresql+pg8000://u:hunter2@h/db?password=hunter2"
+    engine = create_engine(url, module=sqlite3)  # any driver will do: nothing is connected
+    assert place_of(engine) == "state database postgresql+pg8000://u:***@h/db"
 
 
 def test_without_the_shared_folder_it_is_in_the_home(tmp_path: Path) -> None:
@@ -96,15 +133,17 @@ def test_the_pragmas_are_those_that_the_module_argues_for(store: StateStore) -> 
 
 def test_a_reader_finds_nothing_where_nothing_was_run(tmp_path: Path) -> None:
     shared = tmp_path / "no" / "such" / "state.db"
-    store = open_store(None, {}, access=Access.READ, home=tmp_path, shared=shared)
-    assert store.runs() == ()
-    assert list(tmp_path.iterdir()) == []
-    store.close()
+    for access in (Access.READ, Access.GO_ON):
+        store = open_store(None, {}, access=access, home=tmp_path, shared=shared)
+        assert store.runs() == ()
+        assert list(tmp_path.iterdir()) == []
+        store.close()
 
 
-def test_a_reader_of_a_typed_file_that_is_not_there_is_told(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("access", [Access.READ, Access.GO_ON])
+def test_a_typed_file_that_is_to_be_there_and_is_not(url: str, tmp_path: Path, access: Access) -> None:
     with pytest.raises(JournalError, match=r"state\.db: there is no such file"):
-        open_store(url, {}, access=Access.READ)
+        open_store(url, {}, access=access)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -153,6 +192,15 @@ def test_a_future_version_is_refused_and_left_alone(store: StateStore, url: str,
         ):
             open_store(url, {}, access=access)
     assert (tmp_path / "state.db").read_bytes() == before
+
+
+def test_a_version_that_is_none_is_told(store: StateStore, url: str, tmp_path: Path) -> None:
+    store.close()
+    with sqlite3.connect(tmp_path / "state.db") as raw:
+        raw.execute("UPDATE meta SET schema = 'three'")
+    for access in Access:
+        with pytest.raises(JournalError, match=r"state\.db has no schema version: it is damaged"):
+            open_store(url, {}, access=access)
 
 
 def test_a_damaged_page_is_found_at_the_start(
