@@ -127,8 +127,8 @@ def restore(
     except JournalError as error:
         # What has to be put back is put back, whether or not it can be written down.
         with _store(around, state, Access.READ) as store:
-            entry = find_run(store, Wanted.RESTORE, run=run, cluster=name)
             around.warn(f"{error}: going on without writing to it")
+            entry = find_run(store, Wanted.RESTORE, run=run, cluster=name)
             return int(_unwritten(entry, file, store, around))
 
 

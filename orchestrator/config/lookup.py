@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -19,6 +20,7 @@ from typing import Final
 from orchestrator.errors import ConfigError
 
 SUFFIX: Final = ".yml"
+_ABSENT: Final = "is not there"
 
 
 class Wanted(Enum):
@@ -82,17 +84,35 @@ def find(wanted: Wanted, name: str, places: Places) -> Path:
     """
     what = wanted.name.lower()
     if is_path(name):
-        path = Path(name)
-        if not path.is_file():
-            raise ConfigError(f"there is no such {what} file", file=name)
-        return path
+        trouble = _trouble(Path(name))
+        if trouble is not None:
+            raise ConfigError(f"there is no such {what} file" if trouble == _ABSENT else trouble, file=name)
+        return Path(name)
     if re.fullmatch(r"[\w.-]+", name) is None:
         raise ConfigError(f"{name!r} is neither the name of a {what} nor the path of a {SUFFIX} file")
     candidates = [folder / f"{name}{SUFFIX}" for folder in places.of(wanted)]
+    looked: dict[Path, str] = {}
     for candidate in candidates:
-        if candidate.is_file():
+        trouble = _trouble(candidate)
+        if trouble is None:
             return candidate
-    raise ConfigError(_nowhere(wanted, name, candidates, places))
+        looked[candidate] = trouble
+    raise ConfigError(_nowhere(wanted, name, looked, places))
+
+
+def _trouble(path: Path) -> str | None:
+    """Why this is no file to be read; None when it is one. Never raises: the next place may have the name."""
+    try:
+        kind = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return _ABSENT
+    except OSError as error:
+        return f"is not accessible: {error.strerror}"
+    except ValueError:
+        return "is no path: it holds a null character"
+    if stat.S_ISDIR(kind):
+        return "is a directory"
+    return None if stat.S_ISREG(kind) else "is no regular file"
 
 
 def is_path(name: str) -> bool:
@@ -100,10 +120,10 @@ def is_path(name: str) -> bool:
     return "/" in name or name.endswith((SUFFIX, ".yaml"))
 
 
-def _nowhere(wanted: Wanted, name: str, candidates: list[Path], places: Places) -> str:
+def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Places) -> str:
     what = wanted.name.lower()
-    looked = "".join(f"\n  {candidate}" for candidate in candidates)
-    message = f"there is no {what} {name!r}; looked at:{looked}"
+    lines = "".join(f"\n  {path}" + ("" if why == _ABSENT else f" {why}") for path, why in looked.items())
+    message = f"there is no {what} {name!r}; looked at:{lines}"
     known = sorted({file.stem for folder in places.of(wanted) for file in _files(folder)})
     close = difflib.get_close_matches(name, known, n=3)
     if close:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,6 +66,48 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         find(Wanted.CLUSTER, "no-such-file.yml", _places(tmp_path))
     assert str(caught.value) == "no-such-file.yml: there is no such cluster file"
+
+
+def test_a_path_of_another_kind_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "folder.yml").mkdir()
+    os.mkfifo(tmp_path / "pipe.yml")
+    long = f"{'x' * 300}.yml"
+    for name, said in (
+        ("folder.yml", "is a directory"),
+        ("pipe.yml", "is no regular file"),
+        (long, "is not accessible: File name too long"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            find(Wanted.PLAYBOOK, f"{tmp_path}/{name}", _places(tmp_path))
+        assert str(caught.value) == f"{tmp_path}/{name}: {said}"
+
+
+@pytest.fixture
+def no_root() -> Iterator[None]:
+    """Root may read everything."""
+    was = os.geteuid()
+    if was == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(was)
+
+
+@pytest.mark.usefixtures("no_root")
+def test_a_place_that_is_not_accessible_is_passed_over_and_named() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own is for its user alone
+        root = Path(folder)
+        _put(root / "cwd" / "clusters" / "prod.yml", root / "etc" / "clusters" / "prod.yml")
+        (root / "cwd").chmod(0)
+        try:
+            assert find(Wanted.CLUSTER, "prod", _places(root)) == root / "etc" / "clusters" / "prod.yml"
+            with pytest.raises(ConfigError) as caught:
+                find(Wanted.CLUSTER, "other", _places(root))
+        finally:
+            (root / "cwd").chmod(0o700)
+    assert str(caught.value).splitlines()[1:3] == [
+        f"  {root}/cwd/clusters/other.yml is not accessible: Permission denied",
+        f"  {root}/configured/clusters/other.yml",
+    ]
 
 
 def test_an_unknown_name_lists_the_places_and_the_near_names(tmp_path: Path) -> None:
