@@ -8,7 +8,6 @@ host certificates, and what cannot be checked is not trusted.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable
@@ -52,11 +51,12 @@ class KnownKey:
     """One line of a file.
 
     Attributes:
+        key: None when it is not in base 64; `ssh` passes over such a line too.
         where: `file:line`, for messages.
     """
 
     names: tuple[str, ...]
-    key: HostKey
+    key: HostKey | None
     revoked: bool
     where: str
 
@@ -67,7 +67,7 @@ def host_name(host: str, port: int) -> str:
 
 
 def parse(text: str, file: str) -> tuple[KnownKey, ...]:
-    """Read a known hosts file; lines that make no sense are passed over, as `ssh` does."""
+    """Read a known hosts file; lines that make no sense stop nobody, as with `ssh`."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
@@ -75,13 +75,13 @@ def parse(text: str, file: str) -> tuple[KnownKey, ...]:
         if len(fields) < _PLAIN_FIELDS or fields[0].startswith("#") or marker not in (None, _REVOKED):
             continue
         try:
-            blob = base64.b64decode(fields[2], validate=True)
-        except binascii.Error:
-            continue
+            key = HostKey(kind=fields[1], blob=base64.b64decode(fields[2], validate=True))
+        except ValueError:  # also of text that is not ASCII
+            key = None
         found.append(
             KnownKey(
                 names=tuple(fields[0].split(",")),
-                key=HostKey(kind=fields[1], blob=blob),
+                key=key,
                 revoked=marker == _REVOKED,
                 where=f"{file}:{number}",
             )
@@ -94,6 +94,7 @@ def load(files: Iterable[str]) -> tuple[KnownKey, ...]:
 
     Raises:
         OSError: a file is there but cannot be read.
+        RuntimeError: the home of a `~user` in its path is not known.
     """
     found: list[KnownKey] = []
     for file in files:
@@ -113,7 +114,7 @@ def judge(keys: Iterable[KnownKey], shown: HostKey) -> Verdict:
     lines = tuple(keys)
     if any(line.revoked and line.key == shown for line in lines):
         return Verdict.REVOKED
-    trusted = [line.key for line in lines if not line.revoked]
+    trusted = [line.key for line in lines if line.key is not None and not line.revoked]
     if shown in trusted:
         return Verdict.TRUSTED
     return Verdict.CHANGED if trusted else Verdict.UNKNOWN
@@ -144,5 +145,5 @@ def _hash_matches(pattern: str, name: str) -> bool:
     try:
         digest = hmac.new(base64.b64decode(salt), name.encode(), "sha1").digest()
         return hmac.compare_digest(digest, base64.b64decode(wanted))
-    except binascii.Error:
+    except ValueError:  # also of text that is not ASCII
         return False

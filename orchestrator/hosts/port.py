@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, assert_never
 
+from orchestrator.errors import ConfigError
 from orchestrator.hosts import script, services, sudo
 from orchestrator.hosts.asked import AskedJobs, failure_of
 from orchestrator.hosts.check import missing_right
@@ -90,7 +91,7 @@ class Hosts:
         bound = max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in known), default=0.0)
 
         def reader(node: NodeName) -> Callable[[], Reading[HostView]]:
-            return lambda: self._observe(node, rights=rights)
+            return lambda: self._observe_safely(node, rights=rights)
 
         found = in_parallel({node: reader(node) for node in nodes}, timeout=bound)
         late = Unknown(reason=f"its host was not read within {bound:.0f} s")
@@ -98,6 +99,14 @@ class Hosts:
 
     def perform(self, action: HostAction) -> ActionResult:
         """Do it; see the module's text for what the results mean."""
+        try:
+            return self._perform(action)
+        except ConfigError as error:  # of a secret, which is fetched before anything is sent
+            return Refused(reason=self._redact(str(error)))
+        except Exception as error:  # noqa: BLE001  (see `_defect`)
+            return InDoubt(reason=self._redact(_defect(error)))
+
+    def _perform(self, action: HostAction) -> ActionResult:
         found = self._connection(action.node)
         if isinstance(found, Unreachable) and not (isinstance(action, RunHook) and action.hook.local):
             return Refused(reason=self._redact(found.reason))
@@ -154,6 +163,17 @@ class Hosts:
             return Unreachable(trouble=Trouble.SETTINGS, reason=f"there are no host settings for {node}")
         connection = self._connections.to(settings)
         return connection if isinstance(connection, Unreachable) else (settings, connection)
+
+    def _observe_safely(self, node: NodeName, *, rights: bool) -> Reading[HostView]:
+        try:
+            return self._observe(node, rights=rights)
+        except Exception as error:  # noqa: BLE001  (see `_defect`)
+            with self._lock:
+                self._marks.pop(node, None)
+                # Perhaps it is in reach: whoever awaited its return would look again at once, for ever.
+                self._away.discard(node)
+            reason = str(error) if isinstance(error, ConfigError) else _defect(error)
+            return Unknown(reason=self._redact(f"host of {node}: {reason}"))
 
     def _observe(self, node: NodeName, *, rights: bool) -> Reading[HostView]:
         self._asked.observed(node)
@@ -279,6 +299,15 @@ class Hosts:
                 return Refused(reason=reason) if nothing else InDoubt(reason=reason)
             case _:
                 assert_never(outcome)
+
+
+def _defect(error: Exception) -> str:
+    """What is said of an exception that nobody foresaw.
+
+    Only stops are gated: a defect that one host brings to light must not end a run that has stopped nodes,
+    for nobody would start them. It bars the next stop, as everything unknown does, and is told as what it is.
+    """
+    return f"a defect of this program, please report it: {type(error).__name__}: {error}"
 
 
 def _said(result: CommandResult) -> str:

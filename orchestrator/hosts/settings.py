@@ -103,7 +103,7 @@ class HostSettings:
         address: host name, alias in the SSH configuration, or IP address.
         port: None = as the SSH configuration says, else 22. `user` and `identities` likewise.
         identities: private key files; they come before those of the SSH configuration.
-        known_hosts: files of host keys; empty = the SSH configuration's, else the user's and the system's.
+        known_hosts: files of host keys; empty = those that `ssh` would read, the user's and the system's.
         use_agent: whether the keys of a running agent are tried too.
         ssh_config: the SSH client configuration; None = read none.
         sudo_password: gives the password when `sudo` is `Sudo.PASSWORD`.

@@ -121,16 +121,19 @@ class Link:
         except paramiko.ChannelException as error:
             # The server is well and says no: too many sessions, or it may not forward there.
             raise LinkError(Trouble.PROTOCOL, f"{self.hop} refused a channel: {error.text}") from error
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except Exception as error:  # whatever made paramiko's reader of this connection fail comes up here
             self._forget(transport)
             if not kept:
-                raise LinkError(Trouble.NO_ANSWER, f"{self.hop} opened no channel: {error}") from error
+                raise self._no_channel(error) from error
         transport = self._ensure()
         try:
             return open_channel(transport)
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except Exception as error:  # as above
             self._forget(transport)
-            raise LinkError(Trouble.NO_ANSWER, f"{self.hop} opened no channel: {error}") from error
+            raise self._no_channel(error) from error
+
+    def _no_channel(self, error: Exception) -> LinkError:
+        return LinkError(Trouble.NO_ANSWER, f"{self.hop} opened no channel: {_named(error)}")
 
     def _forget(self, transport: paramiko.Transport) -> None:
         """Drop this connection unless another thread has replaced it by now."""
@@ -177,7 +180,8 @@ class Link:
         try:
             return self._log_in(carrier)
         except BaseException:
-            carrier.close()
+            with contextlib.suppress(OSError):  # a proxy command that has ended cannot be ended again
+                carrier.close()
             raise
 
     def _carrier(self) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
@@ -192,13 +196,15 @@ class Link:
                     found.trouble, f"{self.hop} by jump host {self._parent.hop}: {found.reason}"
                 ) from error
         if self.hop.proxy_command is not None:
-            return paramiko.ProxyCommand(self.hop.proxy_command)
+            return self._proxy(self.hop.proxy_command)
         try:
             connected = socket.create_connection((host, port), timeout=self._limits.connect)
-        except socket.gaierror as error:
+        except (socket.gaierror, ValueError) as error:
+            # ValueError: `a..b`, or a label of more than 63 letters, is no name that could be asked for.
+            why = error.strerror if isinstance(error, socket.gaierror) else error
             raise LinkError(
                 Trouble.RESOLVE,
-                f"{host} does not resolve ({error.strerror}): correct the address of {self.hop.alias} under"
+                f"{host} does not resolve ({why}): correct the address of {self.hop.alias} under"
                 " `hosts.overrides`, or the name service",
             ) from error
         except ConnectionRefusedError as error:
@@ -216,13 +222,23 @@ class Link:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
         return connected
 
+    def _proxy(self, command: str) -> paramiko.ProxyCommand:
+        try:
+            return paramiko.ProxyCommand(command)
+        except (OSError, ValueError, LookupError) as error:  # not there, its quoting is wrong, or it is empty
+            raise LinkError(
+                Trouble.SETTINGS,
+                f"the ProxyCommand of {self.hop.alias} cannot be run ({error}): correct"
+                f" `ProxyCommand {command}` in the SSH configuration; it is run without a shell",
+            ) from error
+
     def _log_in(
         self, carrier: socket.socket | paramiko.Channel | paramiko.ProxyCommand
     ) -> paramiko.Transport:
         """Key exchange, host key, our key: in this order, each within its limit."""
         try:
             lines = known_hosts.load(self.hop.known_hosts)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             raise LinkError(Trouble.SETTINGS, f"known hosts cannot be read: {error}") from error
         known = known_hosts.for_host(lines, known_hosts.host_name(self.hop.key_name, self.hop.port))
         transport = paramiko.Transport(carrier)
@@ -235,12 +251,13 @@ class Link:
             self._check_key(transport.get_remote_server_key(), known)
             self._authenticate(transport)
             transport.set_keepalive(round(self._limits.keepalive))
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            transport.close()
-            raise self._diagnosed(error) from error
         except LinkError:
             transport.close()
             raise
+        except Exception as error:
+            # paramiko hands on whatever its reader failed with, and bytes that make no sense can be anything.
+            transport.close()
+            raise self._diagnosed(error) from error
         return transport
 
     def _diagnosed(self, error: Exception) -> LinkError:
@@ -252,6 +269,12 @@ class Link:
             return LinkError(
                 Trouble.NO_ANSWER, f"{self.hop} accepted the connection and then said nothing: {text}"
             )
+        if not isinstance(error, (paramiko.SSHException, OSError, EOFError)):
+            return LinkError(
+                Trouble.PROTOCOL,
+                f"{self.hop} answered what is not understood ({_named(error)}): is it really sshd that"
+                " listens there? Compare with `ssh -v`",
+            )
         return LinkError(Trouble.CLOSED, f"{self.hop} closed the connection before the log-in: {text}")
 
     def _check_key(self, shown: paramiko.PKey, known: tuple[KnownKey, ...]) -> None:
@@ -262,15 +285,19 @@ class Link:
             case Verdict.TRUSTED:
                 return
             case Verdict.UNKNOWN:
+                spoiled = ", ".join(line.where for line in known if line.key is None)
+                hint = f" ({spoiled} cannot be read: correct or delete it)" if spoiled else ""
                 raise LinkError(
                     Trouble.UNKNOWN_KEY,
-                    f"the host key of {name} is in none of {files}. It shows {key.fingerprint}: compare"
+                    f"the host key of {name} is in none of {files}{hint}. It shows {key.fingerprint}: compare"
                     " that with `ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` on the host's console, then"
                     f" `ssh-keyscan -p {self.hop.port} {self.hop.host} >> {self.hop.known_hosts[0]}`",
                 )
             case Verdict.CHANGED:
                 listed = ", ".join(
-                    f"{line.key.fingerprint} ({line.where})" for line in known if not line.revoked
+                    f"{line.key.fingerprint} ({line.where})"
+                    for line in known
+                    if line.key is not None and not line.revoked
                 )
                 raise LinkError(
                     Trouble.CHANGED_KEY,
@@ -310,6 +337,11 @@ class Link:
             )
 
 
+def _named(error: Exception) -> str:
+    """An error with its type, since the text of many says nothing without it."""
+    return f"{type(error).__name__}: {error}"
+
+
 def _timed_out(error: BaseException | None) -> bool:
     """Whether a time-out stands behind an error: paramiko says of each kind of silence something else."""
     while error is not None:
@@ -321,7 +353,7 @@ def _timed_out(error: BaseException | None) -> bool:
 
 def _prefer(transport: paramiko.Transport, known: tuple[KnownKey, ...]) -> None:
     """Ask for a key of a type that we know: else a host with several keys shows one that is unknown here."""
-    kinds = {line.key.kind for line in known if not line.revoked}
+    kinds = {line.key.kind for line in known if line.key is not None and not line.revoked}
     if "ssh-rsa" in kinds:
         kinds |= {"rsa-sha2-512", "rsa-sha2-256"}
     options = transport.get_security_options()

@@ -6,7 +6,10 @@ Pure but for reading the configuration file: what would be connected to can be s
 from __future__ import annotations
 
 import getpass
+import re
+import shlex
 from dataclasses import dataclass, field
+from glob import glob
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +19,13 @@ from orchestrator.hosts.known_hosts import DEFAULT_PORT
 from orchestrator.hosts.settings import HostSettings
 
 DEFAULT_IDENTITIES: Final = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-DEFAULT_KNOWN_HOSTS: Final = (
-    "~/.ssh/known_hosts",
-    "~/.ssh/known_hosts2",
-    "/etc/ssh/ssh_known_hosts",
-    "/etc/ssh/ssh_known_hosts2",
-)
+_USER_KNOWN_HOSTS: Final = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
+_SYSTEM_KNOWN_HOSTS: Final = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+_BLOCK: Final = re.compile(r"\s*(?:host|match)\b", re.IGNORECASE)
+_INCLUDE: Final = re.compile(r"\s*include(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
+MAX_INCLUDES: Final = 16
+"""As deep as `ssh` goes."""
+MAX_PORT: Final = 65535
 MAX_JUMPS: Final = 8
 """More is a configuration that goes in circles."""
 
@@ -80,12 +84,48 @@ def read_config(path: str | None) -> paramiko.SSHConfig:
     Raises:
         RouteError: it cannot be read or parsed.
     """
-    if path is None or not (file := Path(path).expanduser()).is_file():
+    if path is None:
         return paramiko.SSHConfig()
     try:
-        return paramiko.SSHConfig.from_path(str(file))
-    except (OSError, ValueError, paramiko.ConfigParseError) as error:
-        raise RouteError(f"{file} cannot be read: {error}") from error
+        file = Path(path).expanduser()
+        return paramiko.SSHConfig.from_text(_text(file, "Host *", depth=0) if file.is_file() else "")
+    except (OSError, ValueError, RuntimeError, paramiko.ConfigParseError) as error:
+        raise RouteError(f"{path} cannot be read: {error}") from error
+
+
+def _text(file: Path, block: str, *, depth: int) -> str:
+    """A configuration file with what it includes in place: paramiko passes over `Include`.
+
+    Args:
+        file: the file.
+        block: the `Host` or `Match` line under which it is included.
+        depth: of the inclusion.
+
+    Raises:
+        RouteError: what is included cannot be put in place.
+    """
+    if depth > MAX_INCLUDES:
+        raise RouteError(f"{file}: included {MAX_INCLUDES} deep; does an Include go in circles?")
+    conditional = block.split()[1:] not in (["*"], ["all"])
+    lines: list[str] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        if _BLOCK.match(line):
+            if depth and conditional:
+                # Both lines would have to match, which one text cannot say.
+                raise RouteError(
+                    f"{file}:{number}: `{line.strip()}` in a file that is included under `{block}`:"
+                    " move that Include to the top of its file"
+                )
+            block = line.strip()
+        include = _INCLUDE.match(line)
+        if include is None:
+            lines.append(line)
+            continue
+        for pattern in shlex.split(include[1], comments=True):
+            place = Path("~/.ssh").expanduser() / Path(pattern).expanduser()
+            for found in sorted(glob(str(place))):  # noqa: PTH207  (Path.glob takes no absolute pattern)
+                lines += [_text(Path(found), block, depth=depth + 1), block]
+    return "\n".join(lines)
 
 
 def find_route(settings: HostSettings, config: paramiko.SSHConfig) -> Route:
@@ -110,10 +150,7 @@ def _route(given: _Given, config: paramiko.SSHConfig, *, depth: int) -> Route:
         raise RouteError(
             f"more than {MAX_JUMPS} jump hosts on the way by {given.alias}: does ProxyJump go in circles?"
         )
-    try:
-        options = config.lookup(given.alias)
-    except (paramiko.SSHException, ValueError) as error:
-        raise RouteError(f"the SSH configuration of {given.alias} cannot be followed: {error}") from error
+    options = _lookup(given.alias, config)
     hop = _hop(given, options)
     jumps = options.get("proxyjump")
     if jumps is None or jumps == "none":
@@ -123,29 +160,57 @@ def _route(given: _Given, config: paramiko.SSHConfig, *, depth: int) -> Route:
         jump = _jump(spec.strip(), given)
         # As in ssh: the first of a chain is reached by its own configuration, the others from the one before.
         before = (
-            (*before, _hop(jump, config.lookup(jump.alias)))
+            (*before, _hop(jump, _lookup(jump.alias, config)))
             if before
             else _route(jump, config, depth=depth + 1)
         )
     return (*before, hop)
 
 
+def _lookup(alias: str, config: paramiko.SSHConfig) -> paramiko.SSHConfigDict:
+    try:
+        return config.lookup(alias)
+    except ImportError as error:
+        raise RouteError(
+            f"the SSH configuration of {alias} has `Match exec`, which is not supported: use `Match host`"
+        ) from error
+    except (paramiko.SSHException, ValueError, LookupError, OSError) as error:
+        raise RouteError(f"the SSH configuration of {alias} cannot be followed: {error}") from error
+
+
+def _port(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_PORT):
+        raise RouteError(f"{what} must be a port from 1 to {MAX_PORT}: correct it in the SSH configuration")
+    return int(text)
+
+
 def _hop(given: _Given, options: paramiko.SSHConfigDict) -> Hop:
     host = str(options.get("hostname", given.alias))
     command = options.get("proxycommand")
-    files = str(options.get("userknownhostsfile", "")).split()
+    port = str(options.get("port", DEFAULT_PORT))
+    files = (
+        str(options.get("userknownhostsfile", _USER_KNOWN_HOSTS)),
+        str(options.get("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS)),
+    )
     return Hop(
         alias=given.alias,
         host=host,
-        port=given.port or int(str(options.get("port", DEFAULT_PORT))),
-        user=given.user or str(options.get("user") or getpass.getuser()),
+        port=given.port or _port(port, f"`Port {port}` of {given.alias}"),
+        user=given.user or str(options.get("user") or _own_name()),
         key_name=str(options.get("hostkeyalias") or host),
         identities=(*given.identities, *options.get("identityfile", ())) or DEFAULT_IDENTITIES,
         identities_only=str(options.get("identitiesonly", "no")).lower() in ("yes", "true"),
-        known_hosts=given.known_hosts or tuple(files) or DEFAULT_KNOWN_HOSTS,
+        known_hosts=given.known_hosts or tuple(" ".join(files).split()),
         use_agent=given.use_agent,
         proxy_command=None if command in (None, "none") else str(command),
     )
+
+
+def _own_name() -> str:
+    try:
+        return getpass.getuser()
+    except (LookupError, OSError) as error:  # as in a container that runs under a number
+        raise RouteError(f"this process's user has no name ({error}): set `hosts.user`") from error
 
 
 def _jump(spec: str, target: _Given) -> _Given:
@@ -158,11 +223,11 @@ def _jump(spec: str, target: _Given) -> _Given:
         port = port.removeprefix(":")
     elif rest.count(":") == 1:
         host, _, port = rest.partition(":")
-    if not host or (port and not port.isdigit()):
+    if not host:
         raise RouteError(f"ProxyJump {spec!r} of {target.alias} is not [user@]host[:port]")
     return _Given(
         alias=host,
-        port=int(port) if port else None,
+        port=_port(port, f"the port in ProxyJump {spec!r} of {target.alias}") if port else None,
         user=user or None,
         identities=target.identities,
         known_hosts=target.known_hosts,

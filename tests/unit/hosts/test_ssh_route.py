@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import paramiko
 import pytest
 
 from orchestrator.hosts.settings import HostSettings
-from orchestrator.hosts.ssh_route import RouteError, find_route
+from orchestrator.hosts.ssh_route import Hop, RouteError, find_route, read_config
 
 CONFIG = """
 Host es1
@@ -30,6 +32,14 @@ Host circle
   ProxyJump circle
 Host wrong
   ProxyJump a:b
+Host far
+  ProxyJump a:99999
+Host text
+  Port ssh
+Host behind
+  ProxyJump gate,text
+Host zero
+  Port 0
 Host *
   User anybody
 """
@@ -66,7 +76,88 @@ def test_the_rest_of_a_hop_comes_from_the_configuration() -> None:
     assert hop.known_hosts == ("/known",)
 
 
-@pytest.mark.parametrize(("address", "words"), [("circle", "circles"), ("wrong", "is not")])
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("circle", "circles"),
+        ("wrong", "'a:b' of wrong must be a port"),
+        ("far", "'a:99999' of far must be a port"),
+        ("text", "`Port ssh` of text must be a port"),
+        ("behind", "`Port ssh` of text must be a port"),
+        ("zero", "`Port 0` of zero must be a port"),
+    ],
+)
 def test_what_cannot_be_followed_is_said(address: str, words: str) -> None:
     with pytest.raises(RouteError, match=words):
         route(address)
+
+
+def test_the_files_of_host_keys_are_those_that_ssh_would_read() -> None:
+    def files(text: str) -> tuple[str, ...]:
+        settings = HostSettings(node="n", address="es1")
+        return find_route(settings, paramiko.SSHConfig.from_text(text))[-1].known_hosts
+
+    system = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+    assert files("") == ("~/.ssh/known_hosts", "~/.ssh/known_hosts2", *system)
+    assert files("UserKnownHostsFile /a /b") == ("/a", "/b", *system)
+    assert files("UserKnownHostsFile /a\nGlobalKnownHostsFile /c") == ("/a", "/c")
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder `~/.ssh` of a home of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh" / "conf.d").mkdir(parents=True)
+    return tmp_path / ".ssh"
+
+
+def target(address: str = "es1") -> Hop:
+    settings = HostSettings(node="n", address=address)
+    return find_route(settings, read_config("~/.ssh/config"))[-1]
+
+
+def test_included_files_count_where_they_stand(ssh: Path) -> None:
+    (ssh / "config").write_text(
+        """
+Include conf.d/*.conf "~/.ssh/other one" no-such-file  # as many as one likes
+User everybody
+Host es1
+  include=under-es1
+  Port 9
+Host *
+  Port 8
+  Include last
+"""
+    )
+    (ssh / "conf.d" / "10.conf").write_text("Host es2\n User two\n Include nested\n Port 7\n")
+    (ssh / "conf.d" / "20.conf").write_text("Host es3\n HostName ten\n")
+    (ssh / "conf.d" / "30.other").write_text("Host *\n User nobody\n")
+    (ssh / "nested").write_text("HostKeyAlias nest\n")
+    (ssh / "other one").write_text("Host es4\n HostName four\n")
+    (ssh / "under-es1").write_text("HostName one\n")
+    (ssh / "last").write_text("Host es5\n HostName five\nHost es6\n HostName six\n")
+    found = [str(target(f"es{number}")) for number in range(1, 7)]
+    assert found == [
+        "everybody@one:9",
+        "two@es2:7",
+        "everybody@ten:8",
+        "everybody@four:8",
+        "everybody@five:8",
+        "everybody@six:8",
+    ]
+    assert [target("es2").key_name, target("es3").key_name] == ["nest", "ten"]
+
+
+def test_an_include_that_cannot_be_followed_is_said(ssh: Path) -> None:
+    (ssh / "config").write_text("Include config\n")
+    with pytest.raises(RouteError, match="circles"):
+        target()
+    (ssh / "config").write_text("Host es1\n Include inner\n")
+    (ssh / "inner").write_text("User a\nHost es2\n User b\n")
+    with pytest.raises(RouteError, match=r"inner:2: `Host es2` in a file that is included under `Host es1`"):
+        target()
+
+
+def test_a_configuration_in_another_encoding_is_read(ssh: Path) -> None:
+    (ssh / "config").write_bytes(b"# caf\xe9\nHost es1\n User ops\n")
+    assert target().user == "ops"

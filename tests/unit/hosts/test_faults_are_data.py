@@ -1,0 +1,188 @@
+"""Faults of a host, of what stands between and of our own are readings and results, never exceptions."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.settings import Connect, HostSettings, Limits, Manager, ServiceSettings, Sudo
+from orchestrator.model.action import InDoubt, Refused, StopNode
+from orchestrator.model.observation import HostView
+from orchestrator.model.reading import Unknown
+
+QUICK = Limits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
+
+
+def hosts_of(folder: Path, *, config: str = "", known: str = "", **changes: object) -> Hosts:
+    """The port over one host, `es1`, with files of its own."""
+    (folder / "config").write_text(config)
+    (folder / "known_hosts").write_text(known)
+    values: dict[str, object] = {
+        "node": "es1",
+        "address": "127.0.0.1",
+        "user": "ops",
+        "known_hosts": (str(folder / "known_hosts"),),
+        "ssh_config": str(folder / "config"),
+        "use_agent": False,
+        "limits": QUICK,
+    }
+    return Hosts({"es1": HostSettings(**{**values, **changes})})  # type: ignore[arg-type]  # field names by keyword
+
+
+def said(hosts: Hosts) -> str:
+    """The reason for which `es1` is not read, and for which its stop is certainly not sent."""
+    with contextlib.closing(hosts):
+        reading = hosts.observe(["es1"], rights=False)["es1"]
+        result = hosts.perform(StopNode(node="es1"))
+    assert isinstance(reading, Unknown)
+    assert isinstance(result, Refused)
+    return reading.reason
+
+
+@contextlib.contextmanager
+def server(talk: bytes | paramiko.PKey) -> Iterator[int]:
+    """A server that says a few bytes, or does a key exchange with this host key; its port."""
+    ends = threading.Event()
+    sessions: list[threading.Thread] = []
+
+    def serve(connection: socket.socket) -> None:
+        with connection:
+            if isinstance(talk, bytes):
+                connection.sendall(talk)
+                ends.wait(10.0)
+                return
+            transport = paramiko.Transport(connection)
+            transport.add_server_key(talk)
+            with contextlib.suppress(paramiko.SSHException, EOFError):  # the client hangs up: it is to
+                transport.start_server(server=paramiko.ServerInterface())
+            ends.wait(10.0)
+            transport.close()
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):  # the listener is closed
+            while True:
+                sessions.append(threading.Thread(target=serve, args=(listener.accept()[0],)))
+                sessions[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+    ends.set()
+    for session in sessions:
+        session.join()
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("ProxyCommand no-such-program %h", "correct `ProxyCommand no-such-program 127.0.0.1` in the SSH"),
+        ('ProxyCommand nc "%h', "cannot be run (No closing quotation)"),
+        ("Port ssh", "`Port ssh` of 127.0.0.1 must be a port"),
+        ("nonsense", "nonsense"),
+    ],
+)
+def test_a_configuration_that_cannot_be_followed(tmp_path: Path, config: str, words: str) -> None:
+    assert words in said(hosts_of(tmp_path, config=f"Host *\n {config}\n"))
+
+
+@pytest.mark.parametrize("address", ["a..b", "a" * 255])
+def test_an_address_that_is_no_name(tmp_path: Path, address: str) -> None:
+    reason = said(hosts_of(tmp_path, address=address))
+    assert "does not resolve" in reason
+    assert f"correct the address of {address}" in reason
+
+
+def test_a_home_of_nobody(tmp_path: Path) -> None:
+    with server(b"SSH-2.0-x\r\n") as port:
+        reason = said(hosts_of(tmp_path, port=port, known_hosts=("~no-such-user/known_hosts",)))
+    assert "known hosts cannot be read" in reason
+
+
+def test_a_server_whose_words_make_no_sense(tmp_path: Path) -> None:
+    names = struct.pack(">I", 4) + b"\xff\xfe\xff\xfe"  # no text in any encoding that SSH knows
+    payload = b"\x14" + bytes(16) + names + bytes(63)
+    padding = 8 + (8 - (len(payload) + 5) % 8)
+    packet = struct.pack(">IB", len(payload) + padding + 1, padding) + payload + bytes(padding)
+    with server(b"SSH-2.0-x\r\n" + packet) as port:
+        reason = said(hosts_of(tmp_path, port=port))
+    assert "answered what is not understood (UnicodeDecodeError" in reason
+
+
+def test_a_spoiled_line_of_known_hosts_is_named_if_it_is_for_this_host(tmp_path: Path) -> None:
+    key = paramiko.ECDSAKey.generate()
+    with server(key) as port:
+        known = f"[127.0.0.1]:1 ssh-rsa \u00e9\n[127.0.0.1]:{port} ssh-rsa \u00e9\n"
+        reason = said(hosts_of(tmp_path, port=port, known=known))
+        assert f"({tmp_path / 'known_hosts'}:2 cannot be read: correct or delete it)" in reason
+        known += f"[127.0.0.1]:{port} {key.get_name()} {key.get_base64()}\n"
+        assert "cannot be read" not in said(hosts_of(tmp_path, port=port, known=known))
+
+
+# -- the net at the port: nobody foresaw these
+
+
+class Secret:
+    """A password's source that fails."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self) -> str:
+        raise self.error
+
+
+def here(node: str, **changes: object) -> HostSettings:
+    values: dict[str, object] = {
+        "node": node,
+        "address": "localhost",
+        "connect": Connect.LOCAL,
+        "service": ServiceSettings(manager=Manager.COMMAND, stop="true", start="true", status="true"),
+    }
+    return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+
+
+def failing(error: Exception) -> HostSettings:
+    return here("es1", sudo=Sudo.PASSWORD, sudo_password=Secret(error))
+
+
+def test_a_defect_on_one_host_leaves_the_others_and_is_told_as_one() -> None:
+    with contextlib.closing(Hosts({"es1": failing(ZeroDivisionError("oh")), "es2": here("es2")})) as hosts:
+        for nodes in (["es1"], ["es1", "es2"]):  # one is read without a thread of its own
+            readings = hosts.observe(nodes, rights=True)
+            reading = readings["es1"]
+            assert isinstance(reading, Unknown)
+            assert "a defect of this program, please report it: ZeroDivisionError: oh" in reading.reason
+        assert isinstance(readings["es2"], HostView)
+        result = hosts.perform(StopNode(node="es1"))
+        assert isinstance(result, InDoubt)
+        assert "ZeroDivisionError" in result.reason
+
+
+def test_a_defect_is_no_reason_to_look_again_at_once() -> None:
+    with contextlib.closing(Hosts({"es1": failing(ZeroDivisionError())})) as hosts:
+        hosts.observe(["es1"], rights=True)
+        assert hosts.watch(["es1"], 0.3) is False
+
+
+def test_a_secret_that_has_gone_is_no_defect_and_nothing_was_sent() -> None:
+    with contextlib.closing(Hosts({"es1": failing(ConfigError("is empty", key="hosts.sudo"))})) as hosts:
+        assert hosts.observe(["es1"], rights=True)["es1"] == Unknown(
+            reason="host of es1: hosts.sudo: is empty"
+        )
+        assert hosts.perform(StopNode(node="es1")) == Refused(reason="hosts.sudo: is empty")
+
+
+def test_an_interrupt_is_not_held_back() -> None:
+    settings = here("es1", sudo=Sudo.PASSWORD, sudo_password=Secret(KeyboardInterrupt()))
+    with contextlib.closing(Hosts({"es1": settings})) as hosts, pytest.raises(KeyboardInterrupt):
+        hosts.perform(StopNode(node="es1"))
