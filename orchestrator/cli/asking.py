@@ -18,7 +18,7 @@ def show_plan(plan: Plan, around: Surroundings) -> ExitCode:
     """Print the plan; HELD when something holds it already."""
     code = ExitCode.HELD if plan.holds else ExitCode.DONE
     if around.output is Output.TEXT:
-        around.out.write(plan_text(plan) + "\n")
+        around.say(plan_text(plan))
         return code
     around.say_json(plan_object(plan))
     return around.end(code, holds=[hold_object(hold) for hold in plan.holds])

@@ -53,7 +53,7 @@ def demo(
     around = surroundings(output)
 
     def progress(line: str) -> None:
-        around.err.write(f"demo: {line}\n")
+        around.note(f"demo: {line}")
 
     with (
         TemporaryDirectory(prefix="orchestrate-demo-") as folder,
@@ -121,5 +121,5 @@ def _show(
         for key in sorted({*getattr(before, level), *getattr(after, level)})
     ]
     lines += table(("LEVEL", "SETTING", "BEFORE", "AFTER"), rows)
-    stream = around.out if around.output is opt.Output.TEXT else around.err
-    stream.write("\n".join(lines) + "\n")
+    write = around.say if around.output is opt.Output.TEXT else around.note
+    write("\n".join(lines))

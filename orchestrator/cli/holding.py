@@ -163,9 +163,9 @@ def acquire(lease: Lease, around: Surroundings) -> Taken:
         mark = (record.run, int(left // 15))
         if mark not in said:
             said.append(mark)
-            around.err.write(
+            around.note(
                 f"waiting for the lease of run {record.run} of {record.owner}: "
-                f"if it shows no sign of life, it runs out in {left:.0f} s\n"
+                f"if it shows no sign of life, it runs out in {left:.0f} s"
             )
 
     return lease.acquire(replace(Watcher(), watching=watching))

@@ -69,7 +69,7 @@ def _show(
         if around.output is opt.Output.JSON:
             around.say_json(status_object(state, records, now=now, alive=alive), run=entry.run)
         else:
-            around.out.write(status_text(state, records, now=now, alive=alive))
+            around.say(status_text(state, records, now=now, alive=alive).rstrip("\n"))
         around.out.flush()
     return records[-1].sequence, state.phase is not Phase.ENDED and not gone
 
@@ -89,5 +89,5 @@ def history(
         for line in history_object(runs):
             around.say_json(line)
     else:
-        around.out.write(history_text(runs))
+        around.say(history_text(runs).rstrip("\n"))
     return int(around.end(ExitCode.DONE, runs=len(runs)))

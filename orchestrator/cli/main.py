@@ -14,6 +14,7 @@ import typer
 from orchestrator.cli import demo, later, look, plans, recover, requests, restart, validate
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.view.jsonlines import json_line
+from orchestrator.view.outlet import shown
 from orchestrator.view.summary import refusal_object
 
 PROGRAM: Final = "orchestrate"
@@ -71,7 +72,7 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
-    sys.stderr.write(f"orchestrate: {message}\n")
+    sys.stderr.write(shown(f"orchestrate: {message}", sys.stderr) + "\n")
     if wants_json(arguments):
         sys.stdout.write(json_line(refusal_object(message, code), at=time(), run=None) + "\n")
     return int(code)

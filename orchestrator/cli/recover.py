@@ -29,6 +29,7 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.runs import Wanted, find_run
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 from orchestrator.runtime.taking import LeaseUnreachable, Taken
+from orchestrator.view.units import visible
 
 Skip = Annotated[
     list[str] | None, typer.Option("--skip", help="Do without this node (repeatable).", metavar="NODE")
@@ -71,7 +72,7 @@ def resume(
         if failed and not retry_failed:
             around.warn(f"{', '.join(failed)} failed: --retry-failed starts them again, --skip gives them up")
         if not yes:
-            typer.confirm(f"Resume run {entry.run} on {entry.cluster}?", abort=True)
+            typer.confirm(f"Resume run {entry.run} on {visible(entry.cluster)}?", abort=True)
         event = RunResumed(
             operator=operator_name(around.environment),
             host=host_name(),
@@ -205,7 +206,7 @@ def _from_cluster(file: ClusterFile, store: StateStore, around: Surroundings) ->
             for trouble in claimed.made.lease.release():
                 around.warn(trouble)
             message = f"nothing is owed to {started.cluster}: no run has left a record there"
-            around.err.write(f"{message}\n")
+            around.note(message)
             return around.end(ExitCode.DONE, cluster=started.cluster, left=[], message=message)
         return put_back(store, claimed, started, around)
 

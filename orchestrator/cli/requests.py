@@ -64,5 +64,5 @@ def _ask(
         f"`orchestrate status {entry.run}` shows it"
     )
     if around.output is opt.Output.TEXT:
-        around.out.write(f"{message}\n")
+        around.say(message)
     return int(around.end(ExitCode.DONE, run=entry.run, cluster=entry.cluster, message=message))

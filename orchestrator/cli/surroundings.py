@@ -16,6 +16,7 @@ from orchestrator.config.playbook import Playbook, load_playbook
 from orchestrator.errors import ExitCode
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.view.jsonlines import json_line
+from orchestrator.view.outlet import shown
 
 _OUTCOMES: Final = {ExitCode.DONE: "done", ExitCode.HELD: "held", ExitCode.DEFECT: "failed"}
 """Exit codes of commands that drive no run, as the summary's `outcome`."""
@@ -46,7 +47,15 @@ class Surroundings:
 
     def warn(self, message: str) -> None:
         """Say something that does not stop the command; never on standard output."""
-        self.err.write(f"warning: {message}\n")
+        self.note(f"warning: {message}")
+
+    def say(self, text: str) -> None:
+        """Write lines of results; foreign characters in them cannot drive the terminal."""
+        self.out.write(shown(text, self.out) + "\n")
+
+    def note(self, text: str) -> None:
+        """Write a line that is no result; never on standard output."""
+        self.err.write(shown(text, self.err) + "\n")
 
     def say_json(self, payload: Mapping[str, object], *, run: str | None = None) -> None:
         """Write one line of `--output json`."""

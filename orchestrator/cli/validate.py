@@ -58,7 +58,7 @@ def validate(
     finally:
         world.close()
     if around.output is opt.Output.TEXT:
-        around.out.write(f"{bad} of these must be put right before a restart\n" if bad else "all is well\n")
+        around.say(f"{bad} of these must be put right before a restart" if bad else "all is well")
     return int(around.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
 
 
@@ -108,4 +108,4 @@ def _say(check: Check, around: Surroundings) -> None:
         around.say_json(line)
     else:
         mark = {True: "ok  ", False: "BAD ", None: "-   "}[check.good]
-        around.out.write(f"{mark} {check.subject:<12} {check.point:<12} {check.message}\n")
+        around.say(f"{mark} {check.subject:<12} {check.point:<12} {check.message}")

@@ -11,7 +11,7 @@ from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStar
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.table import table
-from orchestrator.view.units import counted, duration, one_line, stamp, stamp_seconds
+from orchestrator.view.units import counted, duration, one_line, stamp, stamp_seconds, visible
 
 _COLUMNS = 6
 """So many runs side by side in the table of nodes."""
@@ -103,7 +103,7 @@ def history_text(runs: Sequence[PastRun]) -> str:
     for cluster in sorted({one.cluster for one in runs}):
         own = sorted((one for one in runs if one.cluster == cluster), key=lambda one: one.started)
         parts = [cluster, *_runs(own), "", *_per_node(own), *trend(own)]
-        sections.append("\n".join(parts))
+        sections.append("\n".join(map(visible, parts)))
     return "\n\n".join(sections) + "\n"
 
 

@@ -22,8 +22,9 @@ Encode = Callable[[Event], Mapping[str, object]]
 
 
 def json_line(payload: Mapping[str, object], *, at: Instant, run: str | None) -> str:
-    """Any object as a line of the contract: `ts` and `run` first, then the payload. ASCII only."""
-    return json.dumps({"ts": stamp(at), "run": run, **payload}, separators=(", ", ": "), allow_nan=False)
+    """Any object as a line of the contract: `ts` and `run` first, then the payload. Printable ASCII only."""
+    line = json.dumps({"ts": stamp(at), "run": run, **payload}, separators=(", ", ": "), allow_nan=False)
+    return line.replace("\x7f", "\\u007f")  # the one control character that JSON lets stand
 
 
 def waiting_object(state: RunState, wait: Wait, now: Instant) -> dict[str, object]:

@@ -20,9 +20,10 @@ from io import TextIOWrapper
 from types import TracebackType
 from typing import Self, TextIO
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.control import Control
 from rich.live import Live
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -52,7 +53,7 @@ from orchestrator.view.listen import NOTHING_SEEN, Seen
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
 from orchestrator.view.summary import summary, summary_lines
-from orchestrator.view.units import clock_time
+from orchestrator.view.units import clock_time, visible
 from orchestrator.view.words import sentence
 
 FRAME: Seconds = 0.25
@@ -120,6 +121,20 @@ class _Line:
     style: str
 
 
+class _Visible:
+    """A picture whose foreign characters, as in a node's name, cannot drive the terminal; no line grows."""
+
+    def __init__(self, picture: RenderableType) -> None:
+        self._picture = picture
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self._picture, options, pad=False):
+            clean = [Segment(visible(part.text), part.style) for part in line]
+            width = min(Segment.get_line_length(clean), options.max_width)
+            yield from Segment.adjust_line_length(clean, width, pad=False)
+            yield Segment.line()
+
+
 class LiveReporter:
     """A `Reporter` that draws. Use it as a context manager around the run.
 
@@ -173,7 +188,7 @@ class LiveReporter:
         # One new tuple rather than an append: the painter may be reading the old one.
         self._events = (*self._events, *(record.event for record in records))
         self._to_scroll.extend(
-            _Line(time=clock_time(record.at), text=sentence(record.event), style=tone(record.event))
+            _Line(time=clock_time(record.at), text=visible(sentence(record.event)), style=tone(record.event))
             for record in records
             if scrolls(record.event)
         )
@@ -192,7 +207,7 @@ class LiveReporter:
             return
         try:
             for line in summary_lines(summary(state, outcome, self._events, self._now())):
-                self._console.print(Text(line), soft_wrap=True)
+                self._console.print(Text(visible(line)), soft_wrap=True)
         except (OSError, ValueError) as error:
             self.lost = f"{type(error).__name__}: {error}"
 
@@ -242,7 +257,7 @@ class LiveReporter:
         # cursor rests on an empty line below: there the terminal's own `^C` does not wrap, which would leave
         # the panel a line off from where it is erased.
         below = panel(screen, width - 1, height=height, glyphs=self._glyphs)
-        live.update(Group(below, Text("")), refresh=True)
+        live.update(Group(_Visible(below), Text("")), refresh=True)
 
     def _scroll(self) -> None:
         while self._to_scroll:

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from orchestrator.view.units import visible
+
+
+def shown(text: str, stream: TextIO) -> str:
+    """A text as it may go to a stream: newlines are ours, all else that is foreign in it is made visible.
+
+    What the stream's encoding lacks is escaped as well.
+    """
+    lines = "\n".join(visible(line) for line in text.split("\n"))
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return lines.encode(encoding, "backslashreplace").decode(encoding)
+
 
 class Outlet:
     """Writes whole lines to a text stream and flushes each.
@@ -20,13 +32,11 @@ class Outlet:
         self.lost: str | None = None
 
     def line(self, text: str) -> None:
-        """Write one line; what the stream's encoding lacks is escaped."""
+        """Write one line; a newline inside it is made visible too."""
         if self.lost is not None:
             return
-        encoding = getattr(self._stream, "encoding", None) or "utf-8"
-        safe = text.encode(encoding, "backslashreplace").decode(encoding)
         try:
-            self._stream.write(safe + "\n")
+            self._stream.write(shown(visible(text), self._stream) + "\n")
             self._stream.flush()
         except (OSError, ValueError) as error:  # ValueError: the stream was closed under us
             self.lost = f"{type(error).__name__}: {error}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.model.plan import Plan, Prediction, Step
 from orchestrator.view.summary import hold_object
 from orchestrator.view.table import table
-from orchestrator.view.units import counted, duration, listed, one_line, setting
+from orchestrator.view.units import counted, duration, listed, one_line, setting, visible
 from orchestrator.view.words import hold_sentence, product
 
 
@@ -78,7 +78,7 @@ def plan_text(plan: Plan) -> str:
         lines += ["", *_settings(plan)]
     if plan.steps:
         lines += ["", *_steps(plan)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(visible, lines)) + "\n"
 
 
 def _predicted(prediction: Prediction) -> str:

@@ -13,7 +13,7 @@ from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
 from orchestrator.view.lines import record_line
 from orchestrator.view.summary import hold_object, not_put_back
-from orchestrator.view.units import counted, duration, listed, one_line, stamp, stamp_seconds
+from orchestrator.view.units import counted, duration, listed, one_line, stamp, stamp_seconds, visible
 from orchestrator.view.waits import wait_of
 from orchestrator.view.words import OUTCOMES, hold_sentence
 
@@ -55,7 +55,7 @@ def status_text(
     lines += _advice(state, alive)
     if records:
         lines += ["", "last events:", *(f"  {record_line(one)}" for one in records[-LAST_RECORDS:])]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(visible, lines)) + "\n"
 
 
 def status_object(

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from orchestrator.view.units import visible
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> list[str]:
     """The lines of a table; the columns in `numbers` are set to the right, the last column is not padded."""
+    rows = [[visible(text) for text in row] for row in rows]
     widths = [max(cell_len(row[place]) for row in (head, *rows)) for place in range(len(head))]
     return [
         "  ".join(

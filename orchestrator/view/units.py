@@ -10,6 +10,8 @@ from orchestrator.model.observation import SettingValue
 from orchestrator.model.reading import Instant, Seconds
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_SPELT_OUT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode's categories of control, format and surrogate characters, and of line and paragraph separators."""
 _BRIEF_SECONDS = 10
 """Below this a tenth of a second still tells something."""
 
@@ -78,13 +80,21 @@ def setting(value: SettingValue | None) -> str:
             return f"[{', '.join(value)}]"
 
 
-def one_line(text: str, limit: int = 300) -> str:
-    """Foreign text on one line, bounded, without control characters.
+def visible(text: str) -> str:
+    r"""Foreign text with its control and direction characters spelt out: `\x1b`, `\n`, `\u202e`.
 
-    What a command printed may hold escape sequences that would move the cursor or colour the terminal.
+    The name of a node or what a command printed may hold escape sequences that would drive the terminal, and
+    characters that make a line read as another one.
     """
-    joined = " | ".join(part.strip() for part in text.splitlines() if part.strip())
-    clean = "".join(
-        character if unicodedata.category(character) not in {"Cc", "Cf"} else " " for character in joined
+    if text.isprintable():
+        return text
+    return "".join(
+        one.encode("unicode_escape").decode() if unicodedata.category(one) in _SPELT_OUT else one
+        for one in text
     )
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Foreign text on one line, bounded, made `visible`."""
+    clean = visible(" | ".join(part.strip() for part in text.splitlines() if part.strip()))
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."

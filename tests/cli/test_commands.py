@@ -224,6 +224,11 @@ def test_a_state_file_that_cannot_be_read_is_told_once(
     assert "no SQLite database" in line
 
 
+def test_a_message_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "--cluster", "/\x1b[2J\u202e.yml"]) == 2
+    assert capsys.readouterr().err == "orchestrate: /\\x1b[2J\\u202e.yml: there is no such cluster file\n"
+
+
 def test_no_colour_where_none_is_wanted(console: Console) -> None:
     coloured = Console(home=console.home, folder=console.folder, environment={"NO_COLOR": "1"})
     for said in (coloured.run("--help"), coloured.run("plan", "--cluster", "nope"), console.run("--help")):

@@ -101,6 +101,19 @@ def test_a_plan(ends: Ends, cluster: SmallCluster, console: Console) -> None:
     assert [line["event"] for line in lines] == ["plan", "summary"]
 
 
+def test_a_plan_for_people_cannot_drive_the_terminal(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SmallCluster((*NODES, "es4\x1b[2J")) as server:
+        file = server.write_file(console.folder, expect={"nodes": 4})
+        state = f"sqlite:///{console.state}"
+        assert run(["plan", "--cluster", file, "--state", state]) == ExitCode.DONE
+        assert run(["validate", "--cluster", file]) == ExitCode.DONE
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert said.count(r"es4\x1b[2J") > 4
+
+
 def test_a_dry_run_that_is_held(ends: Ends, cluster: SmallCluster, console: Console) -> None:
     console.state.touch()
     file = cluster.write_file(console.folder, expect={"nodes": 4})

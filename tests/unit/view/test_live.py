@@ -6,11 +6,13 @@ import io
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, TextIO
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from orchestrator.engine.decision import Decision
 from orchestrator.model.action import ActionResult, ClusterAction, Refused
@@ -215,6 +217,24 @@ def test_events_scroll_and_the_end_is_written_below(samples: Any) -> None:
     assert "es1: back with all its copies after 1m 10s" in out.getvalue()
     assert out.getvalue().rstrip().splitlines()[-2].startswith("  3 of 3 nodes restarted")
     assert out.getvalue().count("\x1b[?25l") <= out.getvalue().count("\x1b[?25h")
+
+
+def test_a_name_cannot_drive_the_terminal(samples: Any) -> None:
+    name = "prod\x1b]0;owned\x9b2J" + 70 * "x"
+    state = replace(samples.run_state(), cluster=name)
+    out = io.StringIO()
+    with LiveReporter(console_on(out), lambda: samples.t0 + 120) as reporter:
+        reporter.events(samples.records([NodeRecovered(node=NodeName("es1\x1b[2J"), seconds=70.0)]))
+        reporter.waiting(state, WAITS)
+        assert until(lambda: "es2 to come up" in out.getvalue())
+        reporter.finished(state, Outcome.DONE)
+    said = out.getvalue()
+    assert "\x1b]0;" not in said
+    assert "\x9b" not in said
+    assert r"es1\x1b[2J: back" in said
+    assert said.count(r"prod\x1b]0;owned\x9b2J") >= 2, "in the picture, and at the end"
+    drawn = [line for line in said.splitlines() if "\\x9b2J" in line and "xx" in line]
+    assert cell_len(Text.from_ansi(drawn[0]).plain) <= 80, "no line grows over the edge of the terminal"
 
 
 def test_a_decision_that_only_looks_again_leaves_the_wait_in_sight(samples: Any) -> None:

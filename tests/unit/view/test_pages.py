@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.engine.state import NodeProgress
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunStarted
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.plan import Step
 from orchestrator.view.history import PastRun, history_object, history_text, past_run
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
@@ -31,6 +33,32 @@ def test_a_plan_that_is_held_says_so_before_anything_else(samples: Any, golden: 
 def test_a_plan_of_nothing(samples: Any) -> None:
     text = plan_text(samples.plan(waves=(), steps=(), settings_changed={}))
     assert "no node is selected" in text
+
+
+def test_a_name_cannot_drive_the_terminal_from_any_page(samples: Any) -> None:
+    name = "es1\x1b[2J\nforged"
+    step = Step(wave=0, order=1, target=name, action="stop", detail=name)
+    wave = replace(samples.plan().waves[0], nodes=(NodeName(name),))
+    past = PastRun(
+        run="run-1",
+        cluster=name,
+        version="9.1.0",
+        strategy="node",
+        started=0.0,
+        seconds=1.0,
+        outcome=None,
+        exit_code=None,
+        selected=1,
+        node_seconds={NodeName(name): 70.0},
+        reason="",
+    )
+    for text in (
+        plan_text(samples.plan(cluster=name, steps=(step,), waves=(wave,))),
+        status_text(replace(samples.run_state(), cluster=name), (), now=samples.t0),
+        history_text([past]),
+    ):
+        assert r"es1\x1b[2J\nforged" in text
+        assert all(line.isprintable() and not line.startswith("forged") for line in text.splitlines())
 
 
 def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:

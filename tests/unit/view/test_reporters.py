@@ -148,6 +148,27 @@ def test_a_name_that_the_stream_cannot_write_is_escaped(samples: Any, clock: Tim
     assert b"caf\\xe9" in raw.getvalue()
 
 
+def test_a_name_cannot_drive_the_terminal_nor_forge_a_line(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    reporter = LineReporter(out, clock)
+    name = NodeName("es1\x1b[2J\n2026 forged \x9b\u202e")
+    reporter.events(samples.records([NodeRecovered(node=name, seconds=70.0)]))
+    (line,) = out.getvalue().splitlines()
+    assert r" es1\x1b[2J\n2026 forged \x9b\u202e: back" in line
+
+
+def test_json_holds_no_control_character(samples: Any, clock: Time) -> None:
+    out = io.StringIO()
+    name = "es1\x1b\x7f\x9b\u202e"
+    JsonReporter(out, clock, samples.encode).events(
+        samples.records([NodeRecovered(node=NodeName(name), seconds=70.0)])
+    )
+    (line,) = out.getvalue().splitlines()
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["node"] == name
+
+
 def parsed(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
