@@ -48,6 +48,16 @@ _SIMPLE_COMMAND: Final = re.compile(r"^[\w@%+:,./' =-]+$")
 """A line that sudo can take as it is; one with operators of the shell needs a shell behind sudo."""
 _LSB_RUNNING, _LSB_DEAD_PID, _LSB_DEAD_LOCK, _LSB_STOPPED = 0, 1, 2, 3
 """Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions"."""
+_QUOTES: Final = re.compile(r"""['"\\`$#<\n]""")
+"""What makes it possible that a placeholder does not stand bare in a command line."""
+_PIECES: Final = re.compile(r"\{node\}|\\[^{]|.", re.DOTALL)
+_VARIABLE: Final = "orchestrate_node"
+_REFERENCES: Final = {
+    "": f'"${{{_VARIABLE}}}"',
+    '"': f"${{{_VARIABLE}}}",
+    "'": f"""'"${{{_VARIABLE}}}"'""",
+}
+"""By the quotes around the placeholder."""
 _ENDED_WELL: Final = frozenset({0, 130, 143})
 """A container ended by SIGINT or SIGTERM was asked to: the JVM exits with 128 and the signal's number."""
 _DETAIL_CHARACTERS: Final = 300
@@ -77,8 +87,35 @@ class ServiceReading:
 
 
 def for_node(text: str, node: str) -> str:
-    """A command line with `{node}` replaced by the node's name, quoted for the shell."""
-    return text.replace("{node}", shlex.quote(node))
+    """A command line with `{node}` replaced by the node's name, so that the shell never executes the name.
+
+    Where the placeholder stands in quotes, quotes of our own would end those. There the name becomes the
+    value of a variable, for what a variable holds is never read as a command, wherever it is expanded.
+    """
+    if "{node}" not in text or shlex.quote(node) == node:
+        return text.replace("{node}", node)
+    if not _QUOTES.search(text):
+        return text.replace("{node}", shlex.quote(node))
+    return f"{_VARIABLE}={shlex.quote(node)}; {_by_reference(text)}"
+
+
+def _by_reference(text: str) -> str:
+    """The text with a reference to the variable in place of `{node}`, as each kind of quotes needs it.
+
+    Where this reads the quotes otherwise than the shell (in a comment, a here-document or a substitution
+    within quotes) the name may fall apart into words, but still is not executed.
+    """
+    written, quote = [], ""
+    for piece in _PIECES.findall(text):
+        if piece == "{node}":
+            written.append(_REFERENCES[quote])
+            continue
+        if quote == "'":
+            quote = "" if piece.endswith("'") else quote  # a backslash before it means nothing here
+        elif piece in ("'", '"') and quote in ("", piece):
+            quote = "" if quote else piece
+        written.append(piece)
+    return "".join(written)
 
 
 def unit(settings: HostSettings) -> str:
@@ -104,10 +141,14 @@ def plain_command(settings: HostSettings, verb: Verb) -> str:
             grace = f"-t {round(service.grace)} " if verb is Verb.STOP else ""
             return f"{program} {verb.value} {grace}{name}"
         case Manager.COMMAND:
-            line = for_node((service.stop if verb is Verb.STOP else service.start) or "", settings.node)
-            if settings.sudo is Sudo.OFF or _SIMPLE_COMMAND.match(line):
-                return line
-            return f"/bin/sh -c {shlex.quote(line)}"
+            line = (service.stop if verb is Verb.STOP else service.start) or ""
+            return _for_sudo(settings, for_node(line, settings.node))
+
+
+def _for_sudo(settings: HostSettings, line: str) -> str:
+    if settings.sudo is Sudo.OFF or _SIMPLE_COMMAND.match(line):
+        return line
+    return f"/bin/sh -c {shlex.quote(line)}"
 
 
 def command(settings: HostSettings, verb: Verb) -> str:
@@ -118,7 +159,7 @@ def command(settings: HostSettings, verb: Verb) -> str:
 def plain_reboot(settings: HostSettings) -> str:
     """The command line of a reboot without sudo."""
     service = settings.service
-    return for_node(service.reboot or REBOOTS[service.manager], settings.node)
+    return _for_sudo(settings, for_node(service.reboot or REBOOTS[service.manager], settings.node))
 
 
 def reboot_command(settings: HostSettings) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -249,3 +251,83 @@ def test_settings_refuse_what_cannot_work() -> None:
     with pytest.raises(ConfigError, match=r"hosts\.sudo"):
         HostSettings(node="n", address="n", sudo=Sudo.PASSWORD)
     assert "secret" not in repr(host(Manager.SYSTEMD, mode=Sudo.PASSWORD))
+
+
+NASTY = (
+    "es $(touch x)",
+    "es `touch x`",
+    "'; touch x; '",
+    '"; touch x; "',
+    "es\n touch x",
+    "\\",
+    "$HOME",
+    "a  *",
+)
+"""Names that a node may have; some would make a file called `x`."""
+
+
+@pytest.mark.parametrize("node", NASTY)
+@pytest.mark.parametrize(
+    ("line", "printed"),
+    [
+        ("printf %s {node}", "{}"),
+        ("printf %s pre-{node}.post", "pre-{}.post"),
+        ('printf %s "the {node} \\" \\\\{node}"', 'the {} " \\{}'),
+        ("printf %s 'the {node} \\'{node}", "the {} \\{}"),
+        ("""printf %s '{"node": "{node}"}'""", '{{"node": "{}"}}'),
+        ("""printf %s "it's "{node}' "'{node}'" '""", """it's {} "{}" """),
+        ("printf %s \\'{node}\\\\{node}", "'{}\\{}"),
+    ],
+)
+def test_a_name_stands_in_any_quotes_as_it_is(tmp_path: Path, node: str, line: str, printed: str) -> None:
+    assert shell(services.for_node(line, node), tmp_path) == printed.format(node, node)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("node", NASTY)
+@pytest.mark.parametrize(
+    "line",
+    [
+        'echo "$(echo {node})" "$(echo "{node}")" "$(echo \'{node}\')"',
+        "echo \"`echo {node}` `echo '{node}'`\"",
+        "echo `echo {node}` $((1)) ${x:-{node}}",
+        "# don't\necho {node}",
+        "cat <<end\n{node} '{node}' it's \"{node}\"\nend\n",
+        "cat <<'end'\n{node} '{node}' it's\nend\n",
+        "echo \\{node} \\'{node}",
+        'echo "{node} \\{node}"',
+    ],
+)
+def test_no_way_of_writing_a_line_executes_a_name(tmp_path: Path, node: str, line: str) -> None:
+    shell(services.for_node(line, node), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("node", NASTY)
+def test_a_command_manager_executes_no_name_either(tmp_path: Path, node: str) -> None:
+    settings = host(
+        Manager.COMMAND,
+        node=node,
+        stop='printf %s "{node}"',
+        start="printf %s '{node}'",
+        status='echo "{node}"',
+    )
+    assert shell(services.command(settings, Verb.STOP), tmp_path) == node
+    assert shell(services.command(settings, Verb.START), tmp_path) == node
+    behind_sudo = replace(settings, sudo=Sudo.PASSWORDLESS)
+    assert shell(services.plain_command(behind_sudo, Verb.STOP), tmp_path) == node
+    assert services.plain_command(behind_sudo, Verb.STOP).startswith("/bin/sh -c ")
+    shell(services.status_command(settings), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plain_name_leaves_a_line_as_it_was_written() -> None:
+    assert services.for_node("""x '{node}' "{node}" {node}""", "es-1.example") == (
+        """x 'es-1.example' "es-1.example" es-1.example"""
+    )
+
+
+def shell(line: str, folder: Path) -> str:
+    """What a line prints under `sh`, run in a folder of its own; it may fail."""
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  (the lines of these tests)
+    return done.stdout
