@@ -96,7 +96,7 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedPlan:
-    """What `apply` takes from `plan.json`.
+    """What `apply` takes from `plan.json`; see `cli.saved`.
 
     Attributes:
         fingerprint: of what the plan stands on.
@@ -178,7 +178,10 @@ def _differences(saved: SavedPlan, now: Plan) -> str:
         return f"{', '.join(new)} came into the selection since"
     if tuple(nodes) != saved.nodes:
         return f"it takes {', '.join(saved.nodes)} in this order, and now it would be {', '.join(nodes)}"
-    return "another cluster of that name, or its members, their ids, roles or attributes are others by now"
+    return (
+        "another cluster of that name, or its members, their ids, roles or attributes are others by now; "
+        "or the file was edited"
+    )
 
 
 @contextmanager

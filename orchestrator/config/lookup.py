@@ -84,7 +84,7 @@ def find(wanted: Wanted, name: str, places: Places) -> Path:
     """
     what = wanted.name.lower()
     if is_path(name):
-        trouble = _trouble(Path(name))
+        trouble = trouble_with(Path(name))
         if trouble is not None:
             raise ConfigError(f"there is no such {what} file" if trouble == _ABSENT else trouble, file=name)
         return Path(name)
@@ -93,14 +93,14 @@ def find(wanted: Wanted, name: str, places: Places) -> Path:
     candidates = [folder / f"{name}{SUFFIX}" for folder in places.of(wanted)]
     looked: dict[Path, str] = {}
     for candidate in candidates:
-        trouble = _trouble(candidate)
+        trouble = trouble_with(candidate)
         if trouble is None:
             return candidate
         looked[candidate] = trouble
     raise ConfigError(_nowhere(wanted, name, looked, places))
 
 
-def _trouble(path: Path) -> str | None:
+def trouble_with(path: Path) -> str | None:
     """Why this is no file to be read; None when it is one. Never raises: the next place may have the name."""
     try:
         kind = path.stat().st_mode

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum, IntEnum
 from functools import cache
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
@@ -134,7 +134,7 @@ def decode_policy(data: Mapping[str, object]) -> Policy:
     Raises:
         JournalError: a field is missing or wrong.
     """
-    return cast("Policy", _read(Policy, data, "policy"))
+    return cast("Policy", _read(Policy, data, "policy", holder="the saved plan"))
 
 
 def check_schema(found: object, *, where: str) -> None:
@@ -217,22 +217,22 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _read(cls: type, data: Mapping[str, object], what: str) -> object:
+def _read(cls: type, data: Mapping[str, object], what: str, *, holder: str = "the journal") -> object:
     """One dataclass from JSON data, its fields read each by its own adapter."""
     read: dict[str, object] = {}
+    needed = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
     for name, shown, adapter in _readers(cls):
         if shown not in data:
-            continue  # a default stands in for it, or the constructor below says that it is missing
+            if name in needed:
+                raise JournalError(f"{holder} is damaged: {what}, {shown}: is missing")
+            continue
         try:
             read[name] = adapter.validate_python(data[shown])
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             at = ".".join(str(part) for part in (shown, *first["loc"]))
-            raise JournalError(f"the journal is damaged: {what}, {at}: {first['msg']}") from error
-    try:
-        return cls(**read)
-    except TypeError as error:
-        raise JournalError(f"the journal is damaged: {what}: {error}") from error
+            raise JournalError(f"{holder} is damaged: {what}, {at}: {first['msg']}") from error
+    return cls(**read)
 
 
 @cache
