@@ -26,17 +26,19 @@ class World:
         cluster: it as a port.
         lease: the lease in it.
         resolver: where secrets come from.
-        redact: takes secrets out of what is shown or journalled.
+        redact: takes every secret that was resolved out of what is shown or journalled.
     """
 
     def __init__(self, file: ClusterFile, around: Surroundings) -> None:
         self.file = file
+        self.redact = Redactor()
         self.resolver = SecretResolver(
-            environment=around.environment, folder=file.path.parent, home=around.home
+            environment=around.environment,
+            folder=file.path.parent,
+            home=around.home,
+            learn=self.redact.learn,
         )
-        access = _access(file, self.resolver)
-        self.redact = Redactor(tuple(secret for secret in (access.api_key, access.password) if secret))
-        self.client = ElasticsearchClient(access, clock=around.clock)
+        self.client = ElasticsearchClient(_access(file, self.resolver), clock=around.clock)
         self.cluster = ElasticsearchCluster(self.client)
         self.lease = ElasticsearchLease(self.client)
         self._hosts: Hosts | None = None

@@ -8,11 +8,14 @@ it can reach neither the journal nor a report. No message here holds a value, no
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import selectors
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Final, NoReturn
@@ -121,14 +124,45 @@ Keyring = Callable[[str, str], str | None]
 def run_command(words: Sequence[str]) -> bytes:
     """Run a command without a shell and without a terminal's input, within `COMMAND_SECONDS`.
 
+    Once it has printed more than any secret has, it is killed, and what was read comes back.
+
     Raises:
         OSError: it cannot be run.
         subprocess.SubprocessError: it failed or did not end in time.
     """
-    done = subprocess.run(  # noqa: S603  (the command line is the operator's own, from the file that the run obeys)
-        list(words), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=COMMAND_SECONDS
-    )
-    return done.stdout
+    deadline = time.monotonic() + COMMAND_SECONDS
+    with subprocess.Popen(  # noqa: S603  (the command line is the operator's own, from the file that the run obeys)
+        list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            printed = _read(process, deadline)
+            if len(printed) > MAX_SECRET_BYTES:
+                return printed
+            code = process.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            process.kill()  # does nothing to one that has ended
+    if code:
+        raise subprocess.CalledProcessError(code, list(words))
+    return printed
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """What a process prints until it closes its output, or one byte more than a secret may have.
+
+    Raises:
+        subprocess.TimeoutExpired: it did neither by the deadline, in monotonic seconds.
+    """
+    printed = b""
+    with selectors.DefaultSelector() as selector:
+        if process.stdout is None:
+            return printed
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, deadline - time.monotonic())):
+            data = os.read(process.stdout.fileno(), MAX_SECRET_BYTES + 1 - len(printed))
+            printed += data
+            if not data or len(printed) > MAX_SECRET_BYTES:
+                return printed
+    raise subprocess.TimeoutExpired(process.args, COMMAND_SECONDS)
 
 
 def look_up_keyring(service: str, user: str) -> str | None:
@@ -151,6 +185,7 @@ class SecretResolver:
         environment: the process's variables.
         folder: what relative paths of `file:` start from: the folder of the file that holds the reference.
         home: what `~` stands for.
+        learn: told every value that is resolved, so that it can be taken out of what is shown.
     """
 
     environment: Mapping[str, str]
@@ -158,6 +193,7 @@ class SecretResolver:
     home: Path
     command: Command = run_command
     keyring: Keyring = look_up_keyring
+    learn: Callable[[str], object] = field(default=lambda _value: None, repr=False)
 
     def resolve(self, reference: SecretReference) -> Secret:
         """Fetch the secret.
@@ -171,6 +207,7 @@ class SecretResolver:
         if not value.isprintable():
             # A line break in a header or a sudo password would not fail where it is set but where it is used.
             raise _fail(reference, "is not one line of printable text")
+        self.learn(value)
         return Secret(value, origin=str(reference))
 
     def _fetch(self, reference: SecretReference) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final, assert_never
 
 from orchestrator.errors import ConfigError
@@ -30,7 +31,7 @@ from orchestrator.hosts.connections import Connections
 from orchestrator.hosts.parallel import in_parallel
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.services import Verb
-from orchestrator.hosts.settings import Connect, HostSettings
+from orchestrator.hosts.settings import Connect, HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
 from orchestrator.hosts.watcher import Watcher
 from orchestrator.model.action import (
@@ -81,6 +82,7 @@ class Hosts:
         self._lock = threading.Lock()
         self._marks: dict[NodeName, str | None] = {}
         self._away: set[NodeName] = set()
+        self._asks_nothing: set[tuple[NodeName, str]] = set()
         self._watcher = Watcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring)
 
@@ -193,6 +195,8 @@ class Hosts:
         with self._lock:
             self._marks[node] = survey.mark
             self._away.discard(node)
+            self._asks_nothing -= {(node, right.what) for right in survey.rights}
+            self._asks_nothing |= {(node, right.what) for right in survey.rights if right.asks_nothing}
         if isinstance(survey.view, Unknown):
             said = f" ({outcome.stderr.strip()[:300]})" if outcome.stderr.strip() else ""
             return Unknown(reason=self._redact(f"host of {node}: {survey.view.reason}{said}"))
@@ -218,6 +222,7 @@ class Hosts:
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(found.reason))
         settings, connection = found
+        settings = self._without_needless_password(settings, verb)
         line, stdin = services.command(settings, verb), sudo.stdin(settings)
         if services.is_queued(settings):
             outcome = connection.run(script.shell(line), timeout=settings.limits.command, stdin=stdin)
@@ -235,6 +240,17 @@ class Hosts:
             return self._result(settings, job)
         end = job.wait(QUICK_SECONDS)
         return Done(output=self._redact(job.output())) if end is None else self._result(settings, end)
+
+    def _without_needless_password(self, settings: HostSettings, verb: Verb) -> HostSettings:
+        """Keep the password back where sudo would not read it: the command itself would find it on its input.
+
+        What the last look at the rights told counts for one attempt: if sudo asks after all and that one is
+        refused, the next has the password.
+        """
+        with self._lock:
+            known = (settings.node, verb.value) in self._asks_nothing
+            self._asks_nothing.discard((settings.node, verb.value))
+        return replace(settings, sudo=Sudo.PASSWORDLESS) if known else settings
 
     def _reboot(self, node: NodeName) -> ActionResult:
         found = self._connection(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Collection
 from typing import Final
 
@@ -45,8 +46,16 @@ class Redactor:
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
-        known = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
-        self._secrets = sorted(known, key=len, reverse=True)
+        self._lock = threading.Lock()
+        self._secrets: tuple[str, ...] = ()
+        for secret in secrets:
+            self.learn(secret)
+
+    def learn(self, secret: str) -> None:
+        """Take this one out too from now on. Thread-safe."""
+        with self._lock:
+            if len(secret) >= SHORTEST_SECRET and secret not in self._secrets:
+                self._secrets = tuple(sorted((*self._secrets, secret), key=len, reverse=True))
 
     def __call__(self, text: str) -> str:
         """The same text with every secret replaced by `[redacted]`."""

@@ -64,6 +64,11 @@ PASSWORDLESS_CHECK: Final = "sudo -n -v"
 """Succeeds when no rule of the user's needs a password."""
 
 
+def needs_no_password(code: int, output: str) -> bool:
+    """Whether the answer to `probe` shows a rule with NOPASSWD: sudo 1.9.13 and later show it."""
+    return code == 0 and "Matched:" in output and "!authenticate" in output
+
+
 def allows(sudo: Sudo, code: int, output: str, *, never_asks: bool) -> bool:
     """Read the answer to `probe`.
 

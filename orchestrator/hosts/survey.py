@@ -32,12 +32,14 @@ class Right:
         what: `stop`, `start` or `reboot`.
         command: the line that would be run, without sudo.
         said: what the host answered; empty when it allowed it without a word.
+        asks_nothing: sudo has told that the rule has NOPASSWD, and so reads no password.
     """
 
     what: str
     command: str
     allowed: bool
     said: str
+    asks_nothing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,13 +159,22 @@ def _read_rights(
     rights = []
     for name, command, _ in _right_parts(settings, reboot=reboot):
         answer = answers.get(name)
-        allowed, said = False, "no answer"
+        allowed, said, asks_nothing = False, "no answer", False
         if answer is not None:
             said = sudo.refusal(answer.text) or answer.text.strip().partition("\n")[0]
             allowed = answer.exit == 0
             if settings.sudo is not Sudo.OFF:
                 allowed = sudo.allows(settings.sudo, answer.exit, answer.text, never_asks=never_asks)
-        rights.append(Right(what=name.removeprefix("may-"), command=command, allowed=allowed, said=said))
+                asks_nothing = sudo.needs_no_password(answer.exit, answer.text)
+        rights.append(
+            Right(
+                what=name.removeprefix("may-"),
+                command=command,
+                allowed=allowed,
+                said=said,
+                asks_nothing=asks_nothing,
+            )
+        )
     return tuple(rights)
 
 
