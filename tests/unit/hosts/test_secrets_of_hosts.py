@@ -1,0 +1,140 @@
+"""Secrets on their way to hosts: what is resolved is never shown, and nobody but sudo reads the password."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.options import Output
+from orchestrator.cli.surroundings import Surroundings
+from orchestrator.cli.world import World
+from orchestrator.config.cluster import load_cluster
+from orchestrator.config.secrets import MAX_SECRET_BYTES, SecretResolver, parse_reference, run_command
+from orchestrator.errors import ConfigError
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.model.action import Done, Refused, StartNode, StopNode
+from orchestrator.model.cluster import NodeName
+from orchestrator.runtime.clock import SystemClock
+
+PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
+NODE = NodeName("es1")
+_SUDO = """#!/bin/sh
+# As sudo 1.9.13: under NOPASSWD it reads nothing; without it, one line under -S, and -n is refused.
+folder=${0%/*}; feeds=; probe=
+while [ $# -gt 0 ]; do case $1 in
+  -n|-k) shift ;;  -S) feeds=1; shift ;;  -p) shift 2 ;;  -ll) probe=1; shift ;;  *) break ;;
+esac; done
+[ -z "$probe" ] || { printf 'Sudoers entry: x\\n%sMatched: %s\\n' "$(cat "$folder/options")" "$*"; exit; }
+[ -e "$folder/open" ] || [ -n "$feeds" ] || { echo "sudo: a password is required" >&2; exit 1; }
+[ -e "$folder/open" ] || { read -r given; [ "$given" = "correct horse" ] || exit 1; }
+exec "$@"
+"""
+
+
+@pytest.fixture
+def sudo(tmp_path: Path) -> Path:
+    """A folder with a stand-in for sudo; `open`: the rule has NOPASSWD; `options`: what it tells of that."""
+    (tmp_path / "sudo").write_text(_SUDO)
+    (tmp_path / "sudo").chmod(0o755)
+    (tmp_path / "options").write_text("")
+    (tmp_path / "prints-its-input").write_text('#!/bin/sh\necho input: "$(cat)"\n')
+    (tmp_path / "prints-its-input").chmod(0o755)
+    return tmp_path
+
+
+def hosts_with(sudo: Path, redact: Redactor) -> Hosts:
+    line = str(sudo / "prints-its-input")
+    settings = HostSettings(
+        node=NODE,
+        address="localhost",
+        connect=Connect.LOCAL,
+        sudo=Sudo.PASSWORD,
+        sudo_password=lambda: PASSWORD,
+        service=ServiceSettings(manager=Manager.COMMAND, stop=line, start=line, status="true"),
+        environment={"PATH": f"{sudo}:/usr/bin:/bin"},
+    )
+    return Hosts({NODE: settings}, redact=redact)
+
+
+def test_a_command_that_sudo_asks_nothing_for_does_not_get_the_password(sudo: Path) -> None:
+    (sudo / "open").touch()
+    (sudo / "options").write_text("Options: !authenticate\n")
+    with contextlib.closing(hosts_with(sudo, Redactor())) as hosts:
+        hosts.observe([NODE], rights=True)
+        assert hosts.perform(StopNode(node=NODE)) == Done(output="input:")
+        assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
+
+
+def test_where_sudo_asks_it_alone_reads_the_password(sudo: Path) -> None:
+    with contextlib.closing(hosts_with(sudo, Redactor())) as hosts:
+        hosts.observe([NODE], rights=True)
+        assert hosts.perform(StopNode(node=NODE)) == Done(output="input:")
+
+
+def test_a_rule_that_has_changed_costs_one_attempt(sudo: Path) -> None:
+    (sudo / "options").write_text("Options: !authenticate\n")
+    with contextlib.closing(hosts_with(sudo, Redactor())) as hosts:
+        hosts.observe([NODE], rights=True)
+        assert isinstance(hosts.perform(StartNode(node=NODE)), Refused)
+        assert hosts.perform(StartNode(node=NODE)) == Done(output="input:")
+
+
+def test_a_password_that_reached_a_command_all_the_same_is_taken_out(sudo: Path) -> None:
+    (sudo / "open").touch()  # and this sudo does not tell, as those before 1.9.13
+    redact = Redactor()
+    redact.learn(PASSWORD)
+    with contextlib.closing(hosts_with(sudo, redact)) as hosts:
+        hosts.observe([NODE], rights=True)
+        assert hosts.perform(StopNode(node=NODE)) == Done(output="input: [redacted]")
+
+
+def test_a_redactor_learns_and_takes_the_longest_out_first() -> None:
+    redact = Redactor(["horse"])
+    for secret in ("correct horse", "cat", "horse"):
+        redact.learn(secret)
+    assert redact("the correct horse, a horse, a cat") == "the [redacted], a [redacted], a cat"
+
+
+CLUSTER = """
+kind: elasticsearch
+name: prod
+endpoints: [https://127.0.0.1:9200]
+auth: {basic: {username: op, password: env:ES_PASSWORD}}
+hosts:
+  sudo: {password: env:SUDO_PASSWORD}
+"""
+
+
+def world(folder: Path, text: str) -> World:
+    path = folder / "prod.yml"
+    path.write_text(text)
+    around = Surroundings(
+        environment={"ES_PASSWORD": "es-s3cret", "SUDO_PASSWORD": "sudo-s3cret"},
+        home=folder,
+        clock=SystemClock(),
+        output=Output.TEXT,
+        out=io.StringIO(),
+        err=io.StringIO(),
+    )
+    return World(load_cluster(path, home=folder), around)
+
+
+def test_every_secret_that_is_resolved_is_taken_out_of_what_is_shown(tmp_path: Path) -> None:
+    made = world(tmp_path, CLUSTER)
+    with contextlib.closing(made):
+        reference = made.file.host("es1").sudo_password
+        assert reference is not None
+        made.resolver.resolve(reference)
+        assert made.redact("es-s3cret, sudo-s3cret") == "[redacted], [redacted]"
+
+
+def test_a_command_that_prints_without_end_is_refused_and_ended(tmp_path: Path) -> None:
+    assert len(run_command(["yes"])) == MAX_SECRET_BYTES + 1
+    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path)
+    with pytest.raises(ConfigError, match="secret command:yes: holds more than 64 KiB"):
+        resolver.resolve(parse_reference("command:yes"))
