@@ -216,6 +216,8 @@ def _fresh(
         host=host_name(),
         cluster_file=str(world.file.path.resolve()),
     )
+    for warning in world.file.overrides_without_node(started.addresses):
+        around.warn(warning)
     return Fresh(around=around, world=world, view=view, started=started, state_url=state_url)
 
 

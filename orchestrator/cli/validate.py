@@ -52,7 +52,7 @@ def validate(
     world = World(file, around)
     bad = 0
     try:
-        for check in _checks(world, reboot=reboot):
+        for check in _checks(world, around, reboot=reboot):
             bad += check.good is False
             _say(check, around)
     finally:
@@ -62,7 +62,7 @@ def validate(
     return int(around.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
 
 
-def _checks(world: World, *, reboot: bool) -> Iterator[Check]:
+def _checks(world: World, around: Surroundings, *, reboot: bool) -> Iterator[Check]:
     yield Check(
         subject="config", point="files", good=True, message=f"{world.file.path} and its playbook are sound"
     )
@@ -79,7 +79,10 @@ def _checks(world: World, *, reboot: bool) -> Iterator[Check]:
             good=good,
             message=part.reason if isinstance(part, Unknown) else "readable",
         )
-    settings = host_settings(world.file, {n.name: n.address for n in view.nodes}, world.resolver)
+    addresses = {node.name: node.address for node in view.nodes}
+    for warning in world.file.overrides_without_node(addresses):
+        around.warn(warning)
+    settings = host_settings(world.file, addresses, world.resolver)
     connections = Connections()
     try:
         for node, found in check_hosts(

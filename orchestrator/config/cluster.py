@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
@@ -19,6 +21,7 @@ from orchestrator.config.hosts import (
     merge_service,
     settings_of,
     settle_service,
+    without_node,
 )
 from orchestrator.config.secrets import SecretReference, expand
 from orchestrator.config.spec import (
@@ -197,8 +200,15 @@ class ClusterFile:
         found += [sudo.password for sudo in sudoers if sudo is not None and not isinstance(sudo, bool)]
         return tuple(dict.fromkeys(found))
 
+    def overrides_without_node(self, nodes: Collection[str]) -> tuple[str, ...]:
+        """Warnings of overrides that match none of the cluster's nodes: they may be meant for one of them."""
+        return tuple(
+            str(self.document.error(("hosts", "overrides", pattern), "no node of the cluster is called so"))
+            for pattern in without_node(self.spec.hosts.overrides, nodes)
+        )
+
     def check_files(self) -> None:
-        """Check that the certificates and keys that the file names can be read.
+        """Check that the certificates and keys that the file names can be used.
 
         Raises:
             ConfigError: one cannot; file, line and key are named.
@@ -214,6 +224,25 @@ class ClusterFile:
             if override.identity is not None:
                 self._check_file(faults, ("hosts", "overrides", pattern, "identity"), override.identity)
         faults.raise_any()
+        self._check_certificates(faults)
+        faults.raise_any()
+
+    def _check_certificates(self, faults: Faults) -> None:
+        tls = self.spec.tls
+        context = ssl.create_default_context()
+        if tls.ca is not None:
+            try:
+                context.load_verify_locations(self.local_path(tls.ca))
+            except ssl.SSLError as error:
+                faults.add(("tls", "ca"), f"{self.local_path(tls.ca)} holds no certificate: {error.reason}")
+        if tls.client_cert is not None:
+            certificate = self.local_path(tls.client_cert)
+            key = self.local_path(tls.client_key) if tls.client_key else None
+            try:
+                context.load_cert_chain(certificate, key, password="")  # else a locked key is asked for
+            except ssl.SSLError as error:
+                message = "cannot be used; it and its key must be PEM, and the key without a passphrase"
+                faults.add(("tls", "client_cert"), f"{certificate} {message}: {error.reason}")
 
     def _check_file(self, faults: Faults, key: tuple[str, ...], written: str) -> None:
         path = self.local_path(written)

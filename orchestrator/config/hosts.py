@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -217,8 +217,17 @@ def settings_of(node: str, hosts: HostsSpec, *, folder: Path, home: Path) -> Hos
     )
 
 
+def without_node(overrides: Mapping[str, OverrideSpec], nodes: Collection[str]) -> list[str]:
+    """Names and globs that none of these nodes has."""
+    return [pattern for pattern in overrides if not any(_matches(node, pattern) for node in nodes)]
+
+
+def _matches(node: str, pattern: str) -> bool:
+    return node == pattern or fnmatchcase(node, pattern)
+
+
 def _matching(node: str, overrides: Mapping[str, OverrideSpec]) -> list[OverrideSpec]:
-    globs = [over for pattern, over in overrides.items() if pattern != node and fnmatchcase(node, pattern)]
+    globs = [over for pattern, over in overrides.items() if pattern != node and _matches(node, pattern)]
     return [*globs, *([overrides[node]] if node in overrides else [])]
 
 

@@ -5,12 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from orchestrator.config.cluster import ClusterFile, check_cluster, load_cluster
 from orchestrator.config.hosts import Connect, HostSettings, Manager, ServiceSettings
 from orchestrator.config.secrets import parse_reference
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
+from orchestrator.lab.security import Security, write_security
 from orchestrator.model.policy import Together
 
 HOME = Path("/home/op")
@@ -206,7 +213,35 @@ def test_files_that_are_not_there_are_named_by_line_and_key(tmp_path: Path) -> N
             f"prod.yml:10: hosts.overrides.es7.identity: {tmp_path}/id7 cannot be read: No such file or directory",
         ]
     )
-    _cluster("tls: {ca: ca.pem}\n", folder=tmp_path).check_files()
+
+
+def test_certificates_that_are_none_are_named_by_line_and_key(tmp_path: Path) -> None:
+    write_security(Security(users=()), ca=tmp_path / "ca.pem", configs=[tmp_path])
+    locked = load_pem_private_key((tmp_path / "node.key").read_bytes(), None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"hunter2")
+    )
+    (tmp_path / "locked.key").write_bytes(locked)
+    (tmp_path / "text.pem").write_text("x")
+    good = "tls: {ca: ca.pem, client_cert: node.crt, client_key: node.key}\n"
+    _cluster(good, folder=tmp_path).check_files()
+    with pytest.raises(ConfigError) as caught:
+        _cluster("tls:\n  ca: text.pem\n  client_cert: text.pem\n", folder=tmp_path).check_files()
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"prod.yml:5: tls.ca: {tmp_path}/text.pem holds no certificate: ")
+    assert second.startswith(f"prod.yml:6: tls.client_cert: {tmp_path}/text.pem cannot be used; ")
+    for key in ("locked.key", "text.pem"):
+        with pytest.raises(ConfigError, match=r"^prod\.yml:4: tls\.client_cert: .*without a passphrase"):
+            _cluster(good.replace("node.key", key), folder=tmp_path).check_files()
+
+
+def test_overrides_for_nodes_that_are_not_there_are_warned_of() -> None:
+    text = "hosts:\n  overrides:\n    es1: {port: 23}\n    'es[2-3]': {port: 24}\n    'es3*': {port: 25}\n    es7: {port: 26}\n"
+    file = _cluster(text)
+    assert file.overrides_without_node(["es1", "es2"]) == (
+        "prod.yml:8: hosts.overrides.es3*: no node of the cluster is called so",
+        "prod.yml:9: hosts.overrides.es7: no node of the cluster is called so",
+    )
+    assert file.overrides_without_node(["es1", "es2", "es33", "es7", "es8"]) == ()
 
 
 def test_a_file_is_read_from_disk(tmp_path: Path) -> None:
