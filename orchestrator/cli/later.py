@@ -12,12 +12,12 @@ COMMANDS: Final = ("post-bulk-index", "force-merge", "tune", "diagnose", "rehear
 
 
 def register(app: typer.Typer) -> None:
-    """Add each of them, hidden, with whatever arguments it is given."""
+    """Add each of them, hidden, with whatever arguments it is given; its help says that it is for later."""
     for name in COMMANDS:
         app.command(
             name,
             hidden=True,
-            add_help_option=False,
+            help="Not in this version: a later one brings it.",
             context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
         )(_refusal(name))
 

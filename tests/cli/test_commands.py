@@ -107,13 +107,24 @@ def test_a_wrong_command_line_is_told_in_one_line(
 
 
 @pytest.mark.parametrize("command", LATER)
-@pytest.mark.parametrize("arguments", ["", "--help", "--cluster prod --index 'x-*'", "check --cluster prod"])
+@pytest.mark.parametrize("arguments", ["", "--cluster prod --index 'x-*'", "check --cluster prod"])
 def test_commands_of_a_later_version_are_refused_as_such(
     command: str, arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([command, *arguments.split()]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"orchestrate: {command}: not in this version\n")
+
+
+@pytest.mark.parametrize("command", LATER)
+def test_commands_of_a_later_version_have_help_that_says_so(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"Usage: orchestrate {command} ")
+    assert "Not in this version" in said.out
+    assert said.err == ""
 
 
 def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[str, str]:
