@@ -24,10 +24,11 @@ def host_settings(
     Raises:
         ConfigError: overrides that match a node contradict each other.
     """
-    return {name: _one(file.host(name), name, at, resolver) for name, at in sorted(addresses.items())}
+    return {name: _one(file, name, at, resolver) for name, at in sorted(addresses.items())}
 
 
-def _one(host: written.HostSettings, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
+def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
+    host = file.host(name)
     password: Secret | None = None
     sudo = Sudo.PASSWORDLESS if host.sudo else Sudo.OFF
     reference = host.sudo_password
@@ -40,7 +41,7 @@ def _one(host: written.HostSettings, name: NodeName, address: str, resolver: Sec
         port=host.port,
         user=host.user,
         identities=(str(host.identity),) if host.identity else (),
-        known_hosts=(str(host.known_hosts),),
+        known_hosts=_known_hosts(file, host),
         sudo=sudo,
         sudo_password=password,
         service=ServiceSettings(
@@ -51,3 +52,10 @@ def _one(host: written.HostSettings, name: NodeName, address: str, resolver: Sec
             status=host.service.status,
         ),
     )
+
+
+def _known_hosts(file: ClusterFile, host: written.HostSettings) -> tuple[str, ...]:
+    """The file of host keys that the cluster file names; nothing = those that `ssh` would read."""
+    hosts = file.spec.hosts
+    said = "known_hosts" in hosts.model_fields_set or host.known_hosts != file.local_path(hosts.known_hosts)
+    return (str(host.known_hosts),) if said else ()

@@ -291,7 +291,8 @@ class Link:
                     Trouble.UNKNOWN_KEY,
                     f"the host key of {name} is in none of {files}{hint}. It shows {key.fingerprint}: compare"
                     " that with `ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` on the host's console, then"
-                    f" `ssh-keyscan -p {self.hop.port} {self.hop.host} >> {self.hop.known_hosts[0]}`",
+                    f" `ssh-keyscan -p {self.hop.port} {self.hop.host} >> {self.hop.known_hosts[0]}`;"
+                    " `hosts.known_hosts` names another file",
                 )
             case Verdict.CHANGED:
                 listed = ", ".join(
