@@ -13,7 +13,7 @@ from orchestrator.engine.evolve import evolve
 from orchestrator.engine.standdown import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError
-from orchestrator.model.event import Event, Record
+from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.reading import Seconds
 from orchestrator.ports import Reporter
@@ -50,6 +50,11 @@ class Attempt:
     first: tuple[Event, ...] = ()
     predicted: Seconds | None = field(default=None)
 
+    @property
+    def repairs(self) -> bool:
+        """Whether it puts back what another run left, which stands in the lease's record."""
+        return any(isinstance(event, RunStarted) and event.repairs is not None for event in self.first)
+
 
 def drive(attempt: Attempt, around: Surroundings) -> RunState:
     """Go on until the run has ended, for now or for good; the state that it ended in.
@@ -63,8 +68,10 @@ def drive(attempt: Attempt, around: Surroundings) -> RunState:
         try:
             records = attempt.journal.append(attempt.first, around.clock.now())
         except JournalError:
-            if not attempt.past:
-                attempt.lease.release()  # nothing was changed, so nobody needs the record
+            if attempt.past or attempt.repairs:
+                attempt.lease.leave()  # the record says what is owed: whoever repairs it needs it
+            else:
+                attempt.lease.release()
             raise
         for record in records:
             attempt.state = evolve(attempt.state, record)

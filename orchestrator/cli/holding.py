@@ -19,6 +19,7 @@ from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Seconds
 from orchestrator.runtime.identity import current_process, new_run_id
 from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.signals import LastWords, Signals, last_words
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.runtime.taking import Claim, Place, Taken, Watcher
 
@@ -156,6 +157,7 @@ def acquire(lease: Lease, around: Surroundings) -> Taken:
 
     Raises:
         LeaseError: a live run holds it.
+        WatchInterrupted: a signal came while it was waited for.
     """
     said: list[tuple[str, int]] = []
 
@@ -168,7 +170,11 @@ def acquire(lease: Lease, around: Surroundings) -> Taken:
                 f"if it shows no sign of life, it runs out in {left:.0f} s"
             )
 
-    return lease.acquire(replace(Watcher(), watching=watching))
+    def nothing_to_tell() -> LastWords:
+        return LastWords(error=last_words(None, ()))
+
+    with Signals(around.clock.wake, nothing_to_tell) as signals:
+        return lease.acquire(replace(Watcher(), watching=watching, interrupted=signals.interrupted))
 
 
 def entry_of(run: str, started: RunStarted, around: Surroundings) -> RunEntry:

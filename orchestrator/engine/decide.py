@@ -24,7 +24,8 @@ _WATCHED_FOR_FAILURES = (Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
 _RED_PATIENCE_SECONDS = 60.0
 """After allocation is back a primary needs a moment to start from its own disk; an older red stays red."""
 
-_BETWEEN_WAVES = (Phase.GATED, Phase.SETTLED)
+_NOTHING_IN_HAND = (Phase.PREPARING, Phase.GATED)
+"""A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
 
 
 def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
@@ -87,7 +88,7 @@ def _urgent(situation: Situation) -> Decision | None:
             "cluster rebuilds elsewhere what the nodes that are down hold"
         )
         return stand_down(state, reason, Outcome.FAILED)
-    if state.phase in _BETWEEN_WAVES and not state.wave:
+    if state.phase in _NOTHING_IN_HAND or (state.phase is Phase.SETTLED and not state.wave):
         return _pause(situation)
     return None
 

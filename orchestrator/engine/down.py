@@ -30,6 +30,9 @@ _GONE = (ServiceState.STOPPED, ServiceState.FAILED)
 _START_TRIES = 2
 """A refused start is tried once more; a service that failed is left to the stand-down's one start."""
 
+_STOPS_FOR_A_REBOOT = 3
+"""Something that always starts the service again would have us stop it for ever."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
@@ -126,6 +129,8 @@ def _move(situation: Situation, node: NodeProgress) -> Move:
 def _stopping(situation: Situation, node: NodeProgress) -> Move:
     name, host, now = node.name, situation.seen.host(node.name), situation.now
     if situation.reborn(node):
+        if situation.stop_in_doubt(node):
+            return WAIT  # the stop may still be done, and would take the new life down unseen
         why = "came up before we started it"
         return Move(events=(node_phase(name, node.phase, NodePhase.STARTING, why=why),))
     if not isinstance(host, Unknown) and host.service in _GONE:
@@ -188,8 +193,8 @@ def starting(situation: Situation, node: NodeProgress) -> Move:
     if situation.policy.reboot and not situation.rebooted(node) and not node.rescued:
         return _rebooting(situation, node)
     running = not isinstance(host, Unknown) and host.service is ServiceState.RUNNING
-    if node.rescued and running and situation.never_stopped(node):
-        why = "rescued before its stop was done: still in the same life"
+    if (node.rescued or not node.starts) and running and situation.never_stopped(node):
+        why = "its stop was never done: still in the same life"
         return Move(events=(node_phase(name, node.phase, NodePhase.PENDING, why=why),))
     limit = situation.policy.deadlines.start
     gone = not isinstance(host, Unknown) and host.service in _GONE
@@ -240,7 +245,7 @@ def rejoined(situation: Situation) -> Decision:
     if not situation.fresh:
         return LOOK_AGAIN
     nodes = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
-    away = [node for node in nodes if not situation.reborn(node)]
+    away = [node for node in nodes if not situation.reborn(node) or situation.stop_in_doubt(node)]
     settled = not isinstance(situation.seen.health, Unknown) and situation.seen.health.settled
     if away or not settled:
         return _not_back(situation, away)
@@ -248,11 +253,18 @@ def rejoined(situation: Situation) -> Decision:
     if count < policy.settle_consecutive:
         progress = GoodReading(count=count)
         return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=(progress,))
+    back = [node for node in nodes if node.phase is NodePhase.STARTING]
+    due = [node for node in back if situation.reboot_due(node)]
     steps = [
-        node_phase(node.name, node.phase, NodePhase.REJOINED)
-        for node in nodes
-        if node.phase is NodePhase.STARTING
+        node_phase(node.name, node.phase, NodePhase.PENDING, why="back, and its reboot still due")
+        if node in due
+        else node_phase(node.name, node.phase, NodePhase.REJOINED)
+        for node in back
     ]
+    restless = [node.name for node in due if node.stops >= _STOPS_FOR_A_REBOOT]
+    if restless:
+        reason = f"{restless[0]} came up before its host could be rebooted, {_STOPS_FOR_A_REBOOT} times"
+        return stand_down(state, reason, Outcome.FAILED, *steps)
     return note(*steps, run_phase(state.phase, Phase.REASSIGNED))
 
 
@@ -263,7 +275,8 @@ def _not_back(situation: Situation, away: list[NodeProgress]) -> Decision:
         host = situation.seen.host(node.name)
         if isinstance(host, Unknown) or host.service not in _GONE or now - node.asked_at < GRACE_SECONDS:
             continue
-        if node.phase is NodePhase.STARTING and node.starts < _START_TRIES and not node.asked:
+        again = not node.asked or node.doubt_since is not None
+        if node.phase is NodePhase.STARTING and node.starts < _START_TRIES and again:
             return act(StartNode(node=node.name))
         return stand_down(state, f"{node.name} went down before it rejoined: {host.detail}", Outcome.FAILED)
     if now - state.phase_since > policy.deadlines.rejoin:

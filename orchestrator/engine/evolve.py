@@ -53,7 +53,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return _resumed(state, event, at)
         case ev.RestoreBegun():
             return _restoring(state, at)
-        case ev.LeaseTaken():
+        case ev.LeaseTaken() | ev.LeaseRegained():
             return replace(state, lease_lost=None)
         case ev.LeaseLost(reason=reason):
             return replace(state, lease_lost=reason)
@@ -111,7 +111,10 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.StoodDown():
             return state
         case ev.RunFinished(outcome=outcome, message=message):
-            paused = state.paused or outcome is Outcome.PAUSED
+            canary = state.policy.pause_after if state.policy else None
+            paused = state.paused or (
+                outcome is Outcome.PAUSED and canary is not None and state.recovered >= canary
+            )
             return replace(state, outcome=outcome, message=message, paused=paused)
         case _:
             assert_never(event)
@@ -136,7 +139,18 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
 
 def _in_doubt(state: RunState, at: Instant) -> RunState:
     """A new process takes over: what was under way is in doubt, and every timer begins anew."""
-    nodes = {name: replace(node, since=at, asked=False, asked_at=0.0) for name, node in state.nodes.items()}
+    flying = {action.node for action in state.in_flight if isinstance(action, StopNode)}
+    nodes = {
+        name: replace(
+            node,
+            since=at,
+            asked=False,
+            asked_at=0.0,
+            doubt_since=at if name in flying else node.doubt_since,
+            stops=0,
+        )
+        for name, node in state.nodes.items()
+    }
     return replace(
         state,
         started=at,
@@ -207,8 +221,10 @@ def _restoring(state: RunState, at: Instant) -> RunState:
 def _setting_changed(state: RunState, event: ev.SettingChanged, at: Instant) -> RunState:
     key = (event.level, event.key)
     owed = state.debts.get(key)
-    # What was found first is what is owed, however often we write the key afterwards.
-    found = owed.found if owed else event.found
+    # What was found first is what is owed, however often we write the key afterwards; unless somebody else
+    # has set another value since: then that is what was found.
+    known = owed is not None and event.found in (owed.found, owed.wanted)
+    found = owed.found if owed and known else event.found
     debt = SettingChange(level=event.level, key=event.key, found=found, wanted=event.wanted)
     withheld = state.withheld_since
     keys = state.withheld
@@ -234,6 +250,7 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
             before=event.incarnations.get(name) or at_start.get(name),
             boot_before=event.boots.get(name),
             stopped_at=None,
+            doubt_since=None,
             rebooted=False,
             rescued=False,
             starts=0,
@@ -290,7 +307,7 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
     state = replace(state, in_flight=(*state.in_flight, action), acted_at=at)
     match action:
         case StopNode(node=name):
-            return _with_node(state, name, asked_at=at)
+            return _with_node(state, name, asked_at=at, stops=state.nodes[name].stops + 1)
         case StartNode(node=name):
             return _with_node(state, name, asked_at=at, starts=state.nodes[name].starts + 1)
         case RebootHost(node=name):
@@ -313,7 +330,9 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
     still_failed = tuple(f for f in state.failed if f.action != action)
     state = replace(state, confirmed=(*state.confirmed, action), failed=still_failed)
     match action:
-        case StopNode(node=name) | StartNode(node=name) | RebootHost(node=name):
+        case StopNode(node=name):
+            return _with_node(state, name, asked=True, doubt_since=None)
+        case StartNode(node=name):
             return _with_node(state, name, asked=True)
         case RunHook(node=name, moment=moment, number=number):
             done = _hooks_done(state, name, moment, number)
@@ -339,6 +358,8 @@ def _hooks_done(state: RunState, name: NodeName, moment: Moment, number: int) ->
 def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
     state = _landed(state, event.action, at)
     state = replace(state, failed=(*(f for f in state.failed if f.action != event.action), event))
+    if isinstance(event.action, StopNode) and event.in_doubt:
+        return _with_node(state, event.action.node, doubt_since=at)
     if isinstance(event.action, ProbeSettings):
         return replace(state, probed=False)
     return state

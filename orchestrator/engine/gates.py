@@ -7,8 +7,8 @@ from typing import Final
 
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds.predicates import Predicate, Question, holds
-from orchestrator.engine.settle import put_back, restore_voting, retry_given_up
-from orchestrator.engine.state import NodeProgress
+from orchestrator.engine.settle import depooled, hooks_owed, put_back, restore_voting, retry_given_up
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import LOOK_AGAIN, RETRY_SECONDS, Situation, act, note, stand_down, wait
 from orchestrator.engine.waves import next_wave
 from orchestrator.model.action import (
@@ -89,6 +89,9 @@ def gated(situation: Situation) -> Decision:
     restarted = tuple(_restarted_by_others(situation))
     if restarted:
         return note(*restarted)
+    hook = next(hooks_owed(situation, _back_but_out_of_service(state)), None)
+    if hook is not None:
+        return act(hook)
     pending = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
     if not pending:
         return _nothing_left(situation)
@@ -104,6 +107,8 @@ def gated(situation: Situation) -> Decision:
         if retrying:
             return retrying
     if refusals or view is None or isinstance(situation.seen.settings, Unknown):
+        if state.excluded:
+            return restore_voting(situation) or LOOK_AGAIN  # nobody holds with a voter less
         return _failed_and_away(situation) or _held(situation, refusals)
     called_off = _called_off(situation)
     if called_off:
@@ -160,19 +165,26 @@ def _restarted_by_others(situation: Situation) -> Iterator[Event]:
         before, member = state.baseline.incarnations.get(node.name), situation.member(node.name)
         if before is None or member is None:
             continue
+        boots = (None, state.baseline.boots.get(node.name))
+        reboot_due = situation.policy.reboot and _boot(situation, node.name) in boots
         if node.phase is NodePhase.FAILED and member.incarnation.differs_from(node.before or before):
-            yield node_phase(node.name, NodePhase.FAILED, NodePhase.REJOINED, why="repaired by somebody else")
-            yield node_phase(node.name, NodePhase.REJOINED, NodePhase.RECOVERED)
-        if node.phase is not NodePhase.PENDING:
-            continue
-        if situation.policy.reboot and _boot(situation, node.name) in (
-            None,
-            state.baseline.boots.get(node.name),
-        ):
-            continue
-        if member.incarnation.differs_from(before):
+            why = "repaired by somebody else"
+            if reboot_due:
+                yield node_phase(node.name, NodePhase.FAILED, NodePhase.STARTING, why=why)
+                yield node_phase(node.name, NodePhase.STARTING, NodePhase.PENDING, why="its reboot is due")
+            else:
+                yield node_phase(node.name, NodePhase.FAILED, NodePhase.REJOINED, why=why)
+                yield node_phase(node.name, NodePhase.REJOINED, NodePhase.RECOVERED)
+        if node.phase is NodePhase.PENDING and not reboot_due and member.incarnation.differs_from(before):
             why = "restarted by somebody else during the run, which counts as its restart"
             yield node_phase(node.name, NodePhase.PENDING, NodePhase.RECOVERED, why=why)
+
+
+def _back_but_out_of_service(state: RunState) -> list[NodeProgress]:
+    """Taken out of service by us and then restarted by somebody else, so that no wave puts it back."""
+    wave = state.wave.nodes if state.wave else ()
+    recovered = [node for node in state.nodes.values() if node.phase is NodePhase.RECOVERED]
+    return [node for node in recovered if depooled(node) and node.name not in wave]
 
 
 def _boot(situation: Situation, name: NodeName) -> str | None:
@@ -200,7 +212,8 @@ def _held(situation: Situation, refusals: tuple[Hold, ...]) -> Decision:
         else "no reading"
     )
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
-    if state.untouched and any(hold.predicate in lasting for hold in refusals):
+    read = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
+    if read and state.untouched and any(hold.predicate in lasting for hold in refusals):
         return stand_down(state, f"held by {first}", Outcome.HELD, *news)
     if state.holding_since is not None and now - state.holding_since > policy.deadlines.hold:
         return stand_down(state, f"held for {policy.deadlines.hold:.0f} s by {first}", Outcome.HELD, *news)

@@ -20,7 +20,7 @@ from orchestrator.model.action import (
     StopNode,
     WriteSettings,
 )
-from orchestrator.model.event import ActionSent, Record, RunFinished, StoodDown
+from orchestrator.model.event import ActionSent, Record, RunFinished, SettingChanged, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Seconds
 
@@ -138,7 +138,9 @@ def _covered(state: RunState, change: SettingChange) -> bool:
 def _what_was_found_stays(step: Step) -> Iterator[str]:
     for key, debt in step.before.debts.items():
         later = step.after.debts.get(key)
-        if later is not None and later.found != debt.found:
+        event = step.record.event
+        foreign = isinstance(event, SettingChanged) and event.found not in (debt.found, debt.wanted)
+        if later is not None and later.found != debt.found and not foreign:
             yield f"{key[1]} was found as {debt.found}, and now as {later.found}"
 
 

@@ -247,7 +247,9 @@ def restore_voting(situation: Situation) -> Decision | None:
 
 
 def _restore_replicas(situation: Situation) -> Decision | None:
-    """An added replica goes away only while all its copies are started: it may be the only good one.
+    """An added replica goes away only while every primary of its index is started: it may be the good copy.
+
+    It may never have been copied itself, on an index too large for the time that a run holds.
 
     As with settings, what was found is written even where the reading shows it: the update that added the
     replica may be in doubt and still on its way. A number that is neither ours nor the found one was set by
@@ -263,10 +265,9 @@ def _restore_replicas(situation: Situation) -> Decision | None:
             return note(ReplicasRestored(index_uuid=uuid))
         if index.replicas == added.found and action in state.confirmed:
             return note(ReplicasRestored(index_uuid=uuid))
-        if index.replicas == added.wanted and not all(
-            c.started for c in view.copies if c.shard.index_uuid == uuid
-        ):
-            return wait(now, f"all copies of {added.index}, before its added replica goes away")
+        primaries = [c for c in view.copies if c.shard.index_uuid == uuid and c.primary]
+        if index.replicas == added.wanted and not all(copy.started for copy in primaries):
+            return wait(now, f"every primary of {added.index}, before its added replica goes away")
         tried = state.failure_of(action) or action in state.confirmed
         if tried and now - state.acted_at < RETRY_SECONDS:
             return wait(now, f"the replica of {added.index} to be taken away", seconds=RETRY_SECONDS)

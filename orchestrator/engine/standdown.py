@@ -12,7 +12,7 @@ from typing import Final
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.down import awaited_members
 from orchestrator.engine.settle import depooled, hooks_owed, owed, restore_all
-from orchestrator.engine.state import NodeProgress
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import (
     GRACE_SECONDS,
     LOOK_AGAIN,
@@ -23,7 +23,7 @@ from orchestrator.engine.steps import (
     wait,
 )
 from orchestrator.errors import ExitCode
-from orchestrator.model.action import Purpose, StartNode
+from orchestrator.model.action import Purpose, RunHook, StartNode
 from orchestrator.model.event import Event, RunFinished, StoodDown, node_phase, run_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -61,7 +61,7 @@ def standing_down(situation: Situation) -> Decision:
             now, f"{names} to be back", seconds=1.0, services=on_their_way, cluster=awaited_members(situation)
         )
     late = now - _restoring_since(situation) > policy.deadlines.rejoin
-    if situation.view is None:
+    if situation.view is None and _owes(state):
         if late:
             return _end(situation)
         return wait(now, "a master", seconds=1.0, cluster=MasterElected())
@@ -81,9 +81,9 @@ def _nodes(situation: Situation) -> tuple[list[Event], list[StartNode]]:
     events: list[Event] = []
     starts: list[StartNode] = []
     for node in situation.state.in_hand:
-        if situation.reborn(node):
+        if situation.reborn(node) and not situation.stop_in_doubt(node):
             if node.phase is not NodePhase.REJOINED:
-                events += _to_rejoined(node)
+                events += _back(node, reboot_due=situation.reboot_due(node))
         elif node.phase is NodePhase.STARTING:
             events += _starting(situation, node, starts)
         elif node.phase is NodePhase.FAILED:
@@ -94,13 +94,15 @@ def _nodes(situation: Situation) -> tuple[list[Event], list[StartNode]]:
     return events, starts
 
 
-def _to_rejoined(node: NodeProgress) -> list[Event]:
-    if node.phase in (NodePhase.STOPPED, NodePhase.TUNED):
-        return [
-            node_phase(node.name, node.phase, NodePhase.STARTING, why="came up by itself"),
-            node_phase(node.name, NodePhase.STARTING, NodePhase.REJOINED),
-        ]
-    return [node_phase(node.name, node.phase, NodePhase.REJOINED)]
+def _back(node: NodeProgress, *, reboot_due: bool) -> list[Event]:
+    """Back in another life; if its host was to be rebooted and was not, its turn comes again."""
+    back = NodePhase.PENDING if reboot_due else NodePhase.REJOINED
+    if node.phase in (NodePhase.STARTING, NodePhase.STOPPING):
+        return [node_phase(node.name, node.phase, back)]
+    return [
+        node_phase(node.name, node.phase, NodePhase.STARTING, why="came up by itself"),
+        node_phase(node.name, NodePhase.STARTING, back),
+    ]
 
 
 def _starting(situation: Situation, node: NodeProgress, starts: list[StartNode]) -> list[Event]:
@@ -116,7 +118,8 @@ def _starting(situation: Situation, node: NodeProgress, starts: list[StartNode])
         # The one more start: whatever was sent before the stand-down does not count.
         starts.append(StartNode(node=node.name))
         return []
-    limit = situation.policy.deadlines.start
+    deadlines = situation.policy.deadlines
+    limit = deadlines.reboot if situation.reboot_awaited(node) else deadlines.start
     if now - here_since > limit:
         return [
             node_phase(node.name, node.phase, NodePhase.FAILED, why=f"not back within {limit:.0f} s: {said}")
@@ -155,11 +158,18 @@ def _end(situation: Situation) -> Decision:
         outcome = Outcome.NOT_RESTORED
     elif failed:
         outcome = Outcome.FAILED
+    hooks = [
+        f"hook {f.action.moment.value} on {f.action.node}: {f.reason}"
+        for f in state.failed
+        if isinstance(f.action, RunHook)
+    ]
+    if hooks and outcome is not Outcome.NOT_RESTORED:
+        outcome = Outcome.FAILED
     reason = state.stand_down_reason or ""
     # The reason of a stand-down is often the failure of the very node: said once.
     unsaid = [node for node in failed if not (node.name in reason and (node.failure or "") in reason)]
     also = [f"{node.name}: {node.failure}" for node in unsaid]
-    message = "; ".join(text for text in (reason, *also) if text)
+    message = "; ".join(text for text in (reason, *also, *hooks) if text)
     return note(
         StoodDown(outcome=outcome, left=left),
         run_phase(state.phase, Phase.ENDED),
@@ -167,6 +177,10 @@ def _end(situation: Situation) -> Decision:
             outcome=outcome, exit_code=int(_EXIT[outcome]), seconds=now - state.started, message=message
         ),
     )
+
+
+def _owes(state: RunState) -> bool:
+    return bool(state.debts or state.replicas or state.excluded or state.in_hand)
 
 
 def _left(situation: Situation) -> tuple[str, ...]:

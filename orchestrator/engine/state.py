@@ -28,6 +28,8 @@ class NodeProgress:
         stopped_at: when its stop was first asked for in this wave.
         asked: the stop or start of its phase was accepted by its host; False after a crash or in doubt.
         asked_at: when it was last sent.
+        doubt_since: when a stop of it was left in doubt; None when none is.
+        stops: how often a stop was asked for in this attempt.
         rebooted: a reboot was asked for (it counts as the start).
         rescued: started at once because shards were left without a started copy.
         starts: how often a start was asked for in this wave.
@@ -43,6 +45,8 @@ class NodeProgress:
     stopped_at: Instant | None = None
     asked: bool = False
     asked_at: Instant = 0.0
+    doubt_since: Instant | None = None
+    stops: int = 0
     rebooted: bool = False
     rescued: bool = False
     starts: int = 0

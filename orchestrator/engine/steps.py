@@ -12,7 +12,7 @@ from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionSent, Event, Hold, StandingDown, run_phase
-from orchestrator.model.observation import ClusterView, Observation
+from orchestrator.model.observation import ClusterView, Observation, ServiceState
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds, Unknown
@@ -61,11 +61,33 @@ class Situation:
         return self.view.node(name) if self.view else None
 
     def reborn(self, node: NodeProgress) -> bool:
-        """Whether the node is in the cluster in another life than before its wave (for a reboot: boot)."""
+        """Whether the node is back: in the cluster in another life than before its wave.
+
+        While a reboot of its host is awaited, a life of the boot before it is none: it ends with that boot.
+        """
         member = self.member(node.name)
         if member is None or node.before is None or not member.incarnation.differs_from(node.before):
             return False
-        return not self.policy.reboot or self.rebooted(node)
+        return not self.reboot_awaited(node)
+
+    def reboot_awaited(self, node: NodeProgress) -> bool:
+        """Whether its host was told to reboot and has not provably done so; a rescued node has no time."""
+        return node.rebooted and not node.rescued and not self.rebooted(node)
+
+    def reboot_due(self, node: NodeProgress) -> bool:
+        """Whether the node's turn is not over though it is back: its host was to be rebooted, and was not."""
+        return self.policy.reboot and not self.rebooted(node)
+
+    def stop_in_doubt(self, node: NodeProgress) -> bool:
+        """Whether a stop whose connection was lost may still be done, or is being done now.
+
+        Until then a node is not back: it would be taken down with nobody looking.
+        """
+        if node.doubt_since is None:
+            return False
+        host = self.seen.host(node.name)
+        running = not isinstance(host, Unknown) and host.service is ServiceState.RUNNING
+        return not running or self.now - node.doubt_since <= DOUBT_SECONDS
 
     def rebooted(self, node: NodeProgress) -> bool:
         """Whether the node's host provably has another boot id than before its wave."""

@@ -34,7 +34,11 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         **started.addresses,
         **{node.node: node.address for node in record.in_hand if node.address},
     }
-    events: list[Event] = [replace(started, nodes=names, addresses=addresses, repairs=record.run)]
+    # A node in hand is to be started, whatever the new run was to do: the record knows of no boot.
+    policy = replace(started.policy, reboot=False)
+    events: list[Event] = [
+        replace(started, nodes=names, addresses=addresses, policy=policy, repairs=record.run)
+    ]
     for debt in record.debts:
         purpose = Purpose.WITHHOLD if debt.key == ALLOCATION else Purpose.RAISE_LIMITS
         events.append(

@@ -82,6 +82,14 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRegained:
+    """A lease that could not be refreshed for a while stands as ours again: stops are possible."""
+
+    holder: str
+    event: Literal["lease_regained"] = "lease_regained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRecorded:
     """How the cluster was before anything was changed."""
 
@@ -335,6 +343,7 @@ Event: TypeAlias = (
     RunStarted
     | LeaseTaken
     | LeaseLost
+    | LeaseRegained
     | BaselineRecorded
     | SettingChanged
     | SettingRestored

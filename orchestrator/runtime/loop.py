@@ -16,12 +16,21 @@ from orchestrator.engine.decision import Decision
 from orchestrator.engine.evolve import evolve
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
-from orchestrator.model.action import Action, Done, SetReplicas, StopNode, WriteSettings
+from orchestrator.model.action import (
+    Action,
+    Done,
+    ExcludeFromVoting,
+    Purpose,
+    SetReplicas,
+    StopNode,
+    WriteSettings,
+)
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionFailed,
     Event,
     LeaseLost,
+    LeaseRegained,
     Record,
     Requested,
     StandingDown,
@@ -78,13 +87,13 @@ class Loop:
             Exception: any other defect of the program.
         """
         defects: list[Exception] = []
-        while self.state.phase is not Phase.ENDED:
+        while not self._ended():
             try:
                 self._heed()
                 self.turn(self._observe())
             except Exception as defect:  # raised again below, once everything is put back
                 defects.append(defect)
-                if len(defects) > _DEFECTS_BORNE:
+                if len(defects) > _DEFECTS_BORNE or self._ended():
                     raise defects[0] from defect
                 self._stand_down_on(defect)
         if self.state.outcome is not None:
@@ -92,6 +101,9 @@ class Loop:
         if defects:
             raise defects[0]
         return self.state
+
+    def _ended(self) -> bool:
+        return self.state.phase is Phase.ENDED
 
     def _stand_down_on(self, defect: Exception) -> None:
         """Go over to putting everything back; what was under way may have been done."""
@@ -148,6 +160,8 @@ class Loop:
         lease = self._ports.lease.view()
         if not lease.held and self.state.lease_lost is None:
             news.append(LeaseLost(reason=f"the lease is lost to {lease.holder}"))
+        if lease.held and self.state.lease_lost is not None:
+            news.append(LeaseRegained(holder=lease.holder))
         if news:
             self._write(news)
 
@@ -209,8 +223,15 @@ class Loop:
                 return
         self._write(self._executor.perform(actions))
 
-    def _needs_record(self, action: Action) -> bool:
+    @staticmethod
+    def _needs_record(action: Action) -> bool:
         """What another bastion could not put back without the record. Starts and restores never wait."""
-        if self.state.phase in (Phase.STANDING_DOWN, Phase.FINISHING, Phase.REASSIGNED):
-            return False
-        return isinstance(action, StopNode | WriteSettings | SetReplicas)
+        match action:
+            case WriteSettings(purpose=purpose):
+                return purpose not in (Purpose.REASSIGN, Purpose.PUT_BACK)
+            case SetReplicas(found=found, wanted=wanted):
+                return wanted > found
+            case StopNode() | ExcludeFromVoting():
+                return True
+            case _:
+                return False

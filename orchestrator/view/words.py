@@ -33,6 +33,7 @@ from orchestrator.model.event import (
     Hold,
     HoldsCleared,
     LeaseLost,
+    LeaseRegained,
     LeaseTaken,
     MissingCopy,
     NodeRecovered,
@@ -66,6 +67,7 @@ _Frame: TypeAlias = (
     | RunFinished
     | LeaseTaken
     | LeaseLost
+    | LeaseRegained
     | Requested
     | StandingDown
     | StoodDown
@@ -99,6 +101,7 @@ def sentence(event: Event) -> str:
             | RunFinished()
             | LeaseTaken()
             | LeaseLost()
+            | LeaseRegained()
             | Requested()
             | StandingDown()
             | StoodDown()
@@ -211,6 +214,8 @@ def _frame(event: _Frame) -> str:
         case LeaseTaken(epoch=epoch, holder=holder, takeover=takeover):
             how = "taken over, the former holder's had run out" if takeover else "taken"
             return f"lease {how}: epoch {epoch}, holder {holder}"
+        case LeaseRegained(holder=holder):
+            return f"lease refreshed again, holder {holder}"
         case LeaseLost(reason=reason):
             return f"lease lost: {one_line(reason)}; no node is stopped any more, what is down is started"
         case Requested(request=request, by=by):

@@ -81,8 +81,11 @@ def cluster_is_the_one_named() -> Lapse:
 
 
 def lease_is_held() -> Lapse:
-    """Somebody takes the lease over before the first stop."""
-    return _held(cluster(3), plan=(Mishap(what=mishaps.LeaseTaken()),))
+    """Somebody takes the lease over before the first stop: nothing at all may be sent any more."""
+    simulation, state = run(cluster(3), plan=[Mishap(what=mishaps.LeaseTaken())], wanted=_wanted())
+    if simulation.cluster.sent or simulation.hosts.sent or state.outcome is not Outcome.HELD:
+        return f"{len(simulation.cluster.sent)} verbs were sent; ended as {state.outcome}"
+    return None
 
 
 def settings_are_writable() -> Lapse:

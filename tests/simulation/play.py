@@ -49,11 +49,10 @@ class Watcher:
     def follow(self) -> None:
         """Fold what the journal holds, one step at a time, and ask every invariant."""
         for record in self.simulation.journal.records[self.read :]:
-            after = evolve(self.followed, record)
-            wrong = broken(Step(before=self.followed, record=record, after=after))
+            before, self.followed = self.followed, evolve(self.followed, record)
+            self.read += 1
+            wrong = broken(Step(before=before, record=record, after=self.followed))
             assert not wrong, f"{wrong} at {record}"
-            self.followed = after
-        self.read = len(self.simulation.journal.records)
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         now = self.simulation.world.agenda.now

@@ -63,6 +63,7 @@ def examples() -> list[event.Event]:
         event.LeaseTaken(epoch=3, holder="ops@bastion1"),
         event.LeaseTaken(epoch=4, holder="ops@bastion2", takeover=True),
         event.LeaseLost(reason="epoch 4 stands, of ops@bastion2"),
+        event.LeaseRegained(holder="ops@bastion1"),
         event.BaselineRecorded(missing=(), incarnations={ES[0]: Incarnation()}),
         event.BaselineRecorded(missing=(missing,), incarnations={name: Incarnation() for name in ES}),
         event.SettingChanged(
