@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
@@ -52,6 +52,18 @@ def _wrong_type_in_playbook(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(), "--playbook", book)
 
 
+@case("a wrong type, of a file", code=2, says=("prod.yml: is a directory",))
+def _directory(stage: Stage) -> tuple[str, ...]:
+    (stage.folder / "prod.yml").mkdir()
+    return restart(str(stage.folder / "prod.yml"))
+
+
+@case("a wrong type, of a certificate", code=2, says=("prod.yml:", "tls.ca:", "ca.pem holds no certificate"))
+def _no_certificate(stage: Stage) -> tuple[str, ...]:
+    ca = stage.text("ca.pem", "kind: elasticsearch\n")
+    return restart(stage.file(endpoints=["https://127.0.0.1:1"], tls={"ca": ca}))
+
+
 @case("a missing secret", code=2, says=("prod.yml:", "auth.api_key:", "NOT_SET_ANYWHERE", "is not set"))
 def _missing_secret(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(auth={"api_key": "env:NOT_SET_ANYWHERE"}))
@@ -73,6 +85,20 @@ def _missing_secret_file(stage: Stage) -> tuple[str, ...]:
 )
 def _literal_secret(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(auth={"api_key": "aHVudGVyMjpodW50ZXIy"}))
+
+
+@case("a literal secret, in a state URL that is none", code=2, says=("--state: this is no SQLAlchemy URL",))
+def _secret_in_url(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(), "--state", "postgresql//ops:hunter2@db/state")
+
+
+@case(
+    "a literal secret, in a state URL with a port that is none",
+    code=2,
+    says=("--state: this is no SQLAlchemy",),
+)
+def _secret_in_port(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(), "--state", "postgresql://ops:p@ss:hunter2@db/state")
 
 
 @case("an endpoint's host that does not resolve", code=2, says=("prod.yml", f"{_NOWHERE}:9200", "resolve"))
@@ -188,6 +214,47 @@ def _other_plan(stage: Stage) -> tuple[str, ...]:
     return ("apply", str(saved), "--yes")
 
 
+@case("a plan that was edited", code=7, says=("the saved plan does not fit lab", "or the file was edited"))
+def _edited_plan(stage: Stage) -> tuple[str, ...]:
+    return _edited(stage, {"fingerprint": "sha256:" + 64 * "0"})
+
+
+@case(
+    "a plan without its policy",
+    code=2,
+    says=("plan.json: the saved plan is damaged: policy, kind: is missing",),
+)
+def _plan_without_policy(stage: Stage) -> tuple[str, ...]:
+    return _edited(stage, {"policy": {}})
+
+
+@case("a plan with waves of a wrong type", code=2, says=("plan.json: waves[0].nodes: must be a list",))
+def _plan_with_text(stage: Stage) -> tuple[str, ...]:
+    return _edited(stage, {"waves": [{"nodes": "es1"}]})
+
+
+def _edited(stage: Stage, keys: dict[str, Any]) -> tuple[str, ...]:
+    saved = stage.folder / "plan.json"
+    stage.console.run("plan", "--cluster", stage.file(), "--out", str(saved))
+    saved.write_text(json.dumps(json.loads(saved.read_text()) | keys))
+    return ("apply", str(saved), "--yes")
+
+
+@case(
+    "a plan that is nested without end",
+    code=2,
+    says=("plan.json: is no saved plan: it is nested too deeply",),
+)
+def _deep_plan(stage: Stage) -> tuple[str, ...]:
+    return ("apply", stage.text("plan.json", "[" * 100_000), "--yes")
+
+
+@case("a plan that is a device", code=2, says=("/dev/zero: is no regular file",))
+def _endless_plan(stage: Stage) -> tuple[str, ...]:
+    del stage
+    return ("apply", "/dev/zero", "--yes")
+
+
 @case("a plan that is none", code=2, says=("plan.json: is no saved plan",))
 def _no_plan(stage: Stage) -> tuple[str, ...]:
     return ("apply", stage.text("plan.json", "{}"), "--yes")
@@ -197,6 +264,36 @@ def _no_plan(stage: Stage) -> tuple[str, ...]:
 def _corrupt_state(stage: Stage) -> tuple[str, ...]:
     stage.console.state.write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
     return restart(stage.file())
+
+
+@case("a corrupt state file, restored from", code=2, says=("state.db", "no SQLite database"))
+def _corrupt_restored(stage: Stage) -> tuple[str, ...]:
+    stage.console.state.write_bytes(b"once upon a time there was a journal\n" * 100)
+    return ("restore",)
+
+
+@case("a corrupt state file, with a version that is none", code=2, says=("state.db has no schema version",))
+def _state_without_version(stage: Stage) -> tuple[str, ...]:
+    open_store(f"sqlite:///{stage.console.state}", {}, access=Access.WRITE).close()
+    with sqlite3.connect(stage.console.state) as state:
+        state.execute("update meta set schema = 'three'")
+    return restart(stage.file())
+
+
+@case("a state file that is not there, resumed from", code=2, says=("state.db: there is no such file",))
+def _missing_state(stage: Stage) -> tuple[str, ...]:
+    del stage
+    return ("resume", "--yes")
+
+
+@case("a state in memory", code=2, says=("--state: a database in memory is gone when the command ends",))
+def _state_in_memory(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(), "--state", "sqlite://")
+
+
+@case("a state file with options", code=2, says=("--state: a state file takes no options",))
+def _state_with_options(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(), "--state", f"sqlite:///{stage.console.state}?mode=ro")
 
 
 @case("a state file that is none", code=2, says=("state.db", "no SQLite database", "--state"))
