@@ -119,7 +119,7 @@ def _starting(situation: Situation, node: NodeProgress, starts: list[StartNode])
         starts.append(StartNode(node=node.name))
         return []
     deadlines = situation.policy.deadlines
-    limit = deadlines.reboot if situation.reboot_awaited(node) else deadlines.start
+    limit = deadlines.reboot if node.rebooted and not node.rescued else deadlines.start
     if now - here_since > limit:
         return [
             node_phase(node.name, node.phase, NodePhase.FAILED, why=f"not back within {limit:.0f} s: {said}")

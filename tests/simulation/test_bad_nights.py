@@ -1,0 +1,256 @@
+"""Nights on which several things go wrong at once, each found by somebody who tried to break the program."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.engine.takeover import from_record
+from orchestrator.model.action import Moment, SettingChange
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.event import LeaseTaken, RunStarted, SettingRestored, VotingExcluded, VotingRestored
+from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.observation import Level
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Hook, Hooks, ZeroReplicas
+from orchestrator.simulation import machines, mishaps
+from orchestrator.simulation.mishaps import How, Mishap, Trip
+from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.world import World
+from tests.simulation.play import cluster, killed, lives, play, policy, run
+
+ES2 = NodeName("es2")
+ALLOCATION = "cluster.routing.allocation.enable"
+HOOKS = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
+
+
+def boots(world: World) -> dict[str, int]:
+    """How often each machine has booted; 1 = as at the start."""
+    return {node.name: node.boot for node in world.nodes.values()}
+
+
+def all_up(world: World) -> bool:
+    """Whether every node is a member of the cluster."""
+    return all(node.joined for node in world.nodes.values())
+
+
+@pytest.mark.parametrize("late", [14.0, 20.0, 25.0, 29.0])
+@pytest.mark.parametrize("dies", [0.3, 1.0])
+def test_a_late_stop_never_takes_a_restarted_node_down_unseen(late: float, dies: float) -> None:
+    world = cluster(3)
+    died = Mishap(what=mishaps.NodeDies(node=ES2, back_after=0.5), verb="stop", after=dies)
+    simulation, state = run(world, plan=[died], trips=[Trip(verb="stop", how=How.LATE, late=late)])
+    assert world.violations == []
+    assert state.outcome in (Outcome.DONE, Outcome.FAILED), state.message
+    if state.outcome is Outcome.FAILED:
+        assert play(simulation, simulation.resume(retry_failed=True)).outcome is Outcome.DONE
+    assert all_up(world)
+    assert min(lives(world).values()) > 1
+
+
+def test_a_reboot_that_a_signal_came_before_is_done_after_the_resume() -> None:
+    world = cluster(3)
+    asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="stop", after=1.0)
+    simulation, state = run(world, plan=[asked], wanted=policy(reboot=True))
+    assert state.outcome is Outcome.INTERRUPTED, state.message
+    assert world.agenda.now - state.started < 60.0, "a node that was only started is not waited for"
+    assert boots(world)["es2"] == 1
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+def test_a_rescued_node_is_back_without_the_reboot_that_it_has_no_time_for() -> None:
+    world = cluster(3)
+    made = Mishap(what=mishaps.IndexMade(name="new", on=ES2, replicas=0), verb="stop")
+    simulation, _ = run(world, plan=[made], wanted=policy(reboot=True))
+    restored = next(r for r in simulation.journal.records if isinstance(r.event, SettingRestored))
+    assert restored.at - 1_000_000 < 60.0, "allocation goes back as soon as it is back"
+    assert boots(world)["es2"] == 1
+    assert all_up(world)
+
+
+def test_a_machine_that_boots_slowly_is_given_its_own_limit_in_a_stand_down() -> None:
+    world = cluster(3)
+    world.nodes[ES2].reboot_seconds = 900.0
+    asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="reboot", after=5.0)
+    _, state = run(world, plan=[asked], wanted=policy(reboot=True))
+    assert state.outcome is Outcome.INTERRUPTED, state.message
+    assert all_up(world)
+    assert boots(world)["es2"] == 2
+
+
+def test_a_service_that_no_boot_starts_is_started_after_the_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def booted(_: World, node: machines.SimNode, __: int) -> None:
+        node.boot += 1  # sshd answers, and nothing starts the service
+
+    monkeypatch.setattr(machines, "_booted", booted)
+    world = cluster(3)
+    _, state = run(world, wanted=policy(reboot=True))
+    assert state.outcome is Outcome.DONE, state.message
+    assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
+    assert all_up(world)
+
+
+@pytest.mark.parametrize("reboot", [False, True])
+def test_what_a_dead_run_had_in_hand_is_started_whatever_the_new_run_is_for(*, reboot: bool) -> None:
+    world = cluster(3)
+    before = Incarnation(ephemeral_id="es2-life-1", started_at_ms=1)
+    world.set(Level.PERSISTENT, ALLOCATION, "primaries")
+    machines.stop(world, world.nodes[ES2])
+    world.agenda.advance(60.0)
+    debt = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")
+    record = LeaseRecord(
+        epoch=1,
+        run="dead",
+        owner="ann@bastion",
+        process="p",
+        started="",
+        debts=(debt,),
+        in_hand=(NodeInHand(node=ES2, incarnation=before, address="es2"),),
+    )
+    simulation, began = Simulation(world), world.agenda.now
+    started = RunStarted(
+        cluster=world.name,
+        cluster_uuid=world.uuid,
+        version="9.1.0",
+        policy=policy(reboot=reboot),
+        nodes=tuple(world.nodes),
+        operator="ben",
+        host="bastion2",
+    )
+    first, *others = from_record(record, started)
+    taken = LeaseTaken(epoch=2, holder="ben@bastion2", takeover=True)
+    state = play(simulation, simulation.journalled(first, taken, *others))
+    assert state.outcome is Outcome.RESTORED, state.message
+    assert world.settings() == cluster(3).settings()
+    assert all_up(world)
+    assert world.agenda.now - began < 60.0
+
+
+def test_a_value_that_somebody_sets_during_the_run_stands_at_its_end() -> None:
+    world, key = cluster(3), "indices.recovery.max_bytes_per_sec"
+    meddled = Mishap(what=mishaps.SettingMeddled(key=key, value="20mb"), verb="start", nth=1)
+    _, state = run(world, plan=[meddled])
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.settings() == ({key: "20mb"}, {})
+
+
+def test_a_canary_pauses_though_somebody_paused_the_run_before() -> None:
+    world = cluster(6)
+    asked = Mishap(what=mishaps.Asked(request=Request.PAUSE), verb="start", nth=1)
+    simulation, state = run(world, plan=[asked], wanted=policy(pause_after=3))
+    assert (state.outcome, state.recovered) == (Outcome.PAUSED, 1)
+    state = play(simulation, simulation.resume())
+    assert (state.outcome, state.recovered) == (Outcome.PAUSED, 3)
+    state = play(simulation, simulation.resume())
+    assert (state.outcome, state.recovered) == (Outcome.DONE, 6)
+
+
+@pytest.mark.parametrize("verb", [None, "hook_before_stop"])
+def test_a_pause_is_heard_while_the_run_holds(verb: str | None) -> None:
+    world = cluster(3)
+    plan = [
+        Mishap(what=mishaps.Unreadable(seconds=100_000.0), verb=verb),
+        Mishap(what=mishaps.Asked(request=Request.PAUSE), after=10.0),
+    ]
+    trip = [Trip(verb="hook_after_recovery", how=How.REFUSED, times=0)]
+    _, state = run(world, plan=plan, trips=trip, wanted=policy(hooks=HOOKS))
+    assert state.outcome is Outcome.PAUSED, state.message
+    assert world.agenda.now - state.started < 1000.0
+
+
+def test_an_exclusion_from_voting_does_not_outlast_the_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = cluster(5)
+    simulation = Simulation(world)
+    perform = simulation.cluster.perform
+
+    def and_a_snapshot_begins(action: object) -> object:
+        result = perform(action)  # type: ignore[arg-type]  # passed on as it came
+        if type(action).__name__ == "ExcludeFromVoting":
+            world.snapshots = ("repo/nightly",)
+        return result
+
+    monkeypatch.setattr(type(simulation.cluster), "perform", lambda _, action: and_a_snapshot_begins(action))
+    play(simulation, simulation.begin(policy(master_step_down=True)))
+    at = {type(record.event): record.at for record in simulation.journal.records}
+    assert at[VotingRestored] - at[VotingExcluded] < 60.0
+    assert world.exclusions == []
+
+
+def test_a_reading_that_fails_at_the_beginning_is_waited_out() -> None:
+    for verb in (None, "probe_settings"):
+        world = cluster(3)
+        _, state = run(world, plan=[Mishap(what=mishaps.Unreadable(seconds=5.0), verb=verb)])
+        assert state.outcome is Outcome.DONE, f"{verb}: {state.message}"
+
+
+def test_a_run_that_owes_nothing_does_not_wait_for_a_master_to_end() -> None:
+    world = cluster(3)
+    plan = [
+        Mishap(what=mishaps.Unreadable(seconds=1e6)),
+        Mishap(what=mishaps.Asked(request=Request.STOP), after=10.0),
+    ]
+    _, state = run(world, plan=plan)
+    assert state.outcome is Outcome.INTERRUPTED
+    assert world.agenda.now - state.started < 60.0
+
+
+def test_a_node_that_never_stopped_is_seen_to_run_on_when_it_is_tried_again() -> None:
+    world = cluster(3)
+    cut_off = Mishap(what=mishaps.HostCutOff(node=ES2, seconds=2000.0), verb="stop")
+    simulation, state = run(world, plan=[cut_off], trips=[Trip(verb="stop", how=How.LOST)])
+    assert state.outcome is Outcome.FAILED
+    world.agenda.advance(2000.0)
+    began = world.agenda.now
+    assert play(simulation, simulation.resume(retry_failed=True)).outcome is Outcome.DONE
+    assert world.agenda.now - began < 200.0
+    assert lives(world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+def test_a_hook_that_fails_while_standing_down_is_said_and_is_a_failure() -> None:
+    asked = Mishap(what=mishaps.Asked(request=Request.STOP), verb="stop", after=1.0)
+    trips = [Trip(verb="hook_after_recovery", how=How.REFUSED, times=99)]
+    simulation, state = run(cluster(3), plan=[asked], trips=trips, wanted=policy(hooks=HOOKS))
+    assert state.outcome is Outcome.FAILED
+    assert "hook after_recovery on es2" in state.message
+    assert play(simulation, simulation.restore()).outcome is Outcome.FAILED
+
+
+def test_a_node_that_somebody_else_restarts_is_put_into_service_before_the_next_wave() -> None:
+    plan = [
+        Mishap(what=mishaps.Unreadable(seconds=30.0), verb="hook_before_stop"),
+        Mishap(what=mishaps.NodeDies(node=ES2, back_after=1.0), verb="hook_before_stop"),
+    ]
+    simulation, state = run(cluster(6), plan=plan, wanted=policy(hooks=HOOKS))
+    assert state.outcome is Outcome.DONE, state.message
+    back = simulation.hosts.hooks.index((ES2, Moment.AFTER_RECOVERY.value, 0))
+    others = [n for n, (node, moment, _) in enumerate(simulation.hosts.hooks) if node != ES2]
+    assert back < min(others)
+
+
+def test_an_added_replica_that_never_started_is_taken_away() -> None:
+    world = cluster(3)
+    world.add_index("big", replicas=0, places=["es2"], size=600 << 30)
+    _, state = run(world, wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA))
+    assert state.outcome is Outcome.HELD, state.message
+    assert next(index for index in world.indices.values() if index.name == "big").replicas == 0
+
+
+def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
+    undisturbed, _ = run(cluster(3))
+    point = next(n for n, p in enumerate(undisturbed.seams.passed, 1) if p.startswith("after set_allocation"))
+    world = cluster(3)
+    simulation = Simulation(world)
+    simulation.seams.crash_at = point
+    assert killed(simulation, simulation.begin(policy()))
+    simulation.seams.crash_at = None
+    assert world.settings()[0][ALLOCATION] == "primaries"
+    state = simulation.resume()
+    simulation.fate.lease_holder = "eve@elsewhere"
+    play(simulation, state)
+    restored = [
+        record.at
+        for record in simulation.journal.records
+        if isinstance(record.event, SettingRestored) and record.event.key == ALLOCATION
+    ]
+    assert restored[0] - state.started < 60.0
+    assert world.settings() == cluster(3).settings()
