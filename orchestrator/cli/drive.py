@@ -28,6 +28,7 @@ from orchestrator.view.jsonlines import JsonReporter, json_line
 from orchestrator.view.lines import LineReporter
 from orchestrator.view.listen import ListeningCluster
 from orchestrator.view.live import LiveReporter, live_console, wants_live
+from orchestrator.view.outlet import shown
 from orchestrator.view.summary import not_put_back, refusal_object
 
 
@@ -107,14 +108,15 @@ def _last_words(state: RunState, around: Surroundings) -> LastWords:
     """What is said when a second signal ends the program at once."""
     left = not_put_back(state)
     error = last_words(state.run, left)
+    words = shown(error, around.err)
     if around.output is Output.TEXT:
-        return LastWords(error=error)
+        return LastWords(error=words)
     summary = {
         **refusal_object(error.strip(), ExitCode.NOT_RESTORED),
         "outcome": "not_restored",
         "left": left,
     }
-    return LastWords(error=error, output=json_line(summary, at=around.clock.now(), run=state.run) + "\n")
+    return LastWords(error=words, output=json_line(summary, at=around.clock.now(), run=state.run) + "\n")
 
 
 def _let_go(attempt: Attempt, around: Surroundings) -> None:

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.cli.drive import _last_words
 from orchestrator.cli.main import run
+from orchestrator.cli.options import Output
+from orchestrator.cli.surroundings import surroundings
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
@@ -73,6 +78,16 @@ def under_way(console: Console) -> None:
     )
     store.create_run(entry).append([started], 1000.0)
     store.close()
+
+
+@pytest.mark.parametrize("output", Output)
+def test_the_last_words_of_a_second_signal(output: Output) -> None:
+    state = RunState(run=RUN, excluded=frozenset({NodeName("es1\x1b[2J")}))
+    words = _last_words(state, surroundings(output))
+    assert r"NOT PUT BACK: excluded from voting: es1\x1b[2J" in words.error
+    assert words.error.replace("\n", "").isprintable()
+    if output is Output.JSON:
+        assert json.loads(words.output)["exit_code"] == ExitCode.NOT_RESTORED
 
 
 @pytest.mark.parametrize("command", ["pause", "stop"])
