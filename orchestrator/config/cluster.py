@@ -233,16 +233,16 @@ class ClusterFile:
         if tls.ca is not None:
             try:
                 context.load_verify_locations(self.local_path(tls.ca))
-            except ssl.SSLError as error:
-                faults.add(("tls", "ca"), f"{self.local_path(tls.ca)} holds no certificate: {error.reason}")
+            except ssl.SSLError:
+                faults.add(("tls", "ca"), f"{self.local_path(tls.ca)} holds no certificate in PEM")
         if tls.client_cert is not None:
             certificate = self.local_path(tls.client_cert)
             key = self.local_path(tls.client_key) if tls.client_key else None
             try:
                 context.load_cert_chain(certificate, key, password="")  # else a locked key is asked for
-            except ssl.SSLError as error:
-                message = "cannot be used; it and its key must be PEM, and the key without a passphrase"
-                faults.add(("tls", "client_cert"), f"{certificate} {message}: {error.reason}")
+            except ssl.SSLError:
+                message = "cannot be used; it and its key must fit and be PEM, the key without a passphrase"
+                faults.add(("tls", "client_cert"), f"{certificate} {message}")
 
     def _check_file(self, faults: Faults, key: tuple[str, ...], written: str) -> None:
         path = self.local_path(written)

@@ -227,7 +227,7 @@ def test_certificates_that_are_none_are_named_by_line_and_key(tmp_path: Path) ->
     with pytest.raises(ConfigError) as caught:
         _cluster("tls:\n  ca: text.pem\n  client_cert: text.pem\n", folder=tmp_path).check_files()
     first, second = str(caught.value).splitlines()
-    assert first.startswith(f"prod.yml:5: tls.ca: {tmp_path}/text.pem holds no certificate: ")
+    assert first.startswith(f"prod.yml:5: tls.ca: {tmp_path}/text.pem holds no certificate in PEM")
     assert second.startswith(f"prod.yml:6: tls.client_cert: {tmp_path}/text.pem cannot be used; ")
     for key in ("locked.key", "text.pem"):
         with pytest.raises(ConfigError, match=r"^prod\.yml:4: tls\.client_cert: .*without a passphrase"):
