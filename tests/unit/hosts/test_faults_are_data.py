@@ -57,12 +57,13 @@ def server(talk: bytes | paramiko.PKey) -> Iterator[int]:
     def serve(connection: socket.socket) -> None:
         with connection:
             if isinstance(talk, bytes):
-                connection.sendall(talk)
+                with contextlib.suppress(OSError):  # the client has gone
+                    connection.sendall(talk)
                 ends.wait(10.0)
                 return
             transport = paramiko.Transport(connection)
             transport.add_server_key(talk)
-            with contextlib.suppress(paramiko.SSHException, EOFError):  # the client hangs up: it is to
+            with contextlib.suppress(paramiko.SSHException, OSError, EOFError):  # the client hangs up
                 transport.start_server(server=paramiko.ServerInterface())
             ends.wait(10.0)
             transport.close()
@@ -73,13 +74,17 @@ def server(talk: bytes | paramiko.PKey) -> Iterator[int]:
                 sessions.append(threading.Thread(target=serve, args=(listener.accept()[0],)))
                 sessions[-1].start()
 
+    acceptor = threading.Thread(target=accept)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=accept, daemon=True).start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-    ends.set()
-    for session in sessions:
-        session.join()
+        acceptor.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # ends `accept`
+            acceptor.join()
+            ends.set()
+            for session in sessions:
+                session.join()
 
 
 @pytest.mark.parametrize(
