@@ -110,14 +110,17 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, stand_down_reason=reason, stand_down_outcome=outcome)
         case ev.StoodDown():
             return state
-        case ev.RunFinished(outcome=outcome, message=message):
-            canary = state.policy.pause_after if state.policy else None
-            paused = state.paused or (
-                outcome is Outcome.PAUSED and canary is not None and state.recovered >= canary
-            )
-            return replace(state, outcome=outcome, message=message, paused=paused)
+        case ev.RunFinished():
+            return _finished(state, event)
         case _:
             assert_never(event)
+
+
+def _finished(state: RunState, event: ev.RunFinished) -> RunState:
+    """The attempt is over. A canary has been looked at once it paused the run; a pause by hand is none."""
+    canary = state.policy.pause_after if state.policy else None
+    looked_at = event.outcome is Outcome.PAUSED and canary is not None and state.recovered >= canary
+    return replace(state, outcome=event.outcome, message=event.message, paused=state.paused or looked_at)
 
 
 def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
