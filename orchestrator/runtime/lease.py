@@ -113,6 +113,9 @@ class Lease:
         Returns:
             The worst of the places' answers; `Refused` also when the lease is lost.
         """
+        holds = self._holds
+        if holds and all(hold.says(state) for hold in holds):
+            return Done()  # without waiting for a heartbeat under way: a start may stand behind this
         with self._writing:
             if not self._holds:
                 return Refused(reason=_NOT_TAKEN)
@@ -169,6 +172,11 @@ class _Hold:
         self.trouble: str | None = None
         self._claim, self._clock, self._terms = claim, clock, terms
         self._counter = taken.record.heartbeat
+
+    def says(self, state: RunState) -> bool:
+        """Whether the record that stands is that of this state."""
+        wanted = self.wanted
+        return self.lost is None and state.lease_record(wanted) == wanted == self.confirmed
 
     def publish(self, state: RunState) -> ActionResult:
         """Write the record of this state if another one stands there."""

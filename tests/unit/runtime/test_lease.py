@@ -389,3 +389,27 @@ def test_the_thread_keeps_it_and_leaving_ends_that() -> None:
     assert port.records[1].heartbeat == stood
     assert lease.release() == ()
     clock.close()
+
+
+def test_a_record_that_stands_already_is_not_waited_for_behind_a_heartbeat_that_hangs() -> None:
+    port = FakeLeasePort()
+    bench = Bench(port)
+    bench.lease.acquire(bench.watcher)
+    assert bench.lease.publish(IN_DEBT) == Done()
+    hanging, released = threading.Event(), threading.Event()
+
+    def hang(_record: LeaseRecord) -> None:
+        hanging.set()
+        assert released.wait(30)
+
+    port.on_write = hang
+    beat = threading.Thread(target=bench.lease.beat)
+    beat.start()
+    assert hanging.wait(30)
+    answers: list[object] = []
+    publishing = threading.Thread(target=lambda: answers.append(bench.lease.publish(IN_DEBT)))
+    publishing.start()
+    publishing.join(10)
+    assert answers == [Done()]
+    released.set()
+    beat.join(30)
