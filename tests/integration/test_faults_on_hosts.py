@@ -197,11 +197,11 @@ def test_the_master_dies_by_itself_while_another_node_is_down(
     cluster.exec(master, "systemctl", "start", cluster.unit, seconds=240)
     cluster.wait_ready(status="green")
     operator.write()
-    resumed_after_death(operator, cluster, born, was)
+    assert_restore_finds_nothing_left(operator, cluster, born, was)
 
 
-def resumed_after_death(operator: Operator, cluster: HostCluster, born: dict[str, str], was: object) -> None:
-    """The run goes on by the playbook that it began with, whose hook kills again: so by its `restore`."""
+def assert_restore_finds_nothing_left(operator: Operator, cluster: HostCluster, born: dict[str, str], was: object) -> None:
+    """`restore`, since a resume goes by the playbook that the run began with, whose hook would kill again."""
     run = operator.orchestrate("restore")
     assert run.returncode == 0, run.stdout + run.stderr
     assert settings(cluster) == was

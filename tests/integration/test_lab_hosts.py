@@ -113,7 +113,6 @@ def test_an_unknown_host_key_is_refused(host_cluster: HostClusterFactory) -> Non
     assert cluster.ssh("es1", "true").returncode == 0
 
 
-@pytest.mark.exhaustive  # not run again since its limits were changed
 def test_a_reboot_changes_the_boot_id_and_keeps_address_key_and_data(
     host_cluster: HostClusterFactory,
 ) -> None:
@@ -135,7 +134,6 @@ def test_a_reboot_changes_the_boot_id_and_keeps_address_key_and_data(
     client.close()
 
 
-@pytest.mark.exhaustive  # not run again since its limits were changed
 def test_a_host_whose_power_goes_stays_down_until_it_is_switched_on(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     boot = cluster.boot_id("es3")
@@ -147,7 +145,6 @@ def test_a_host_whose_power_goes_stays_down_until_it_is_switched_on(host_cluster
     assert cluster.boot_id("es3") != boot
 
 
-@pytest.mark.exhaustive  # not run again since its limits were changed
 def test_a_docker_restart_is_a_restart_of_the_node(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     boot, before = cluster.boot_id("es2"), incarnations(cluster)
@@ -158,7 +155,6 @@ def test_a_docker_restart_is_a_restart_of_the_node(host_cluster: HostClusterFact
     assert cluster.boot_id("es2") != boot
 
 
-@pytest.mark.exhaustive  # not run again since its limits were changed
 def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     client = LabClient(cluster.admin)
@@ -190,7 +186,6 @@ def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -
     client.close()
 
 
-@pytest.mark.exhaustive  # one more kind of host: minutes
 @pytest.mark.parametrize("flavour", ["sysv"])
 def test_a_sysv_host_stops_and_starts_its_service(host_cluster: HostClusterFactory, flavour: str) -> None:
     cluster = host_cluster(flavour, nodes=1)

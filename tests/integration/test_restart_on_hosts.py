@@ -20,8 +20,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]
 
 @pytest.mark.parametrize(
     "flavour",
-    # 9.1.0 has not been seen to pass on hosts yet (it did not form in time on a busy machine).
-    [pytest.param("9.1.0", marks=pytest.mark.exhaustive), "8.19.0", "opensearch-2.19.0"],
+    ["9.1.0", "8.19.0", "opensearch-2.19.0"],
 )
 def test_every_node_is_restarted_once_under_load_and_nothing_is_left_behind(
     host_cluster: HostClusterFactory, flavour: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
