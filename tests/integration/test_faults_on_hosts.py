@@ -200,7 +200,9 @@ def test_the_master_dies_by_itself_while_another_node_is_down(
     assert_restore_finds_nothing_left(operator, cluster, born, was)
 
 
-def assert_restore_finds_nothing_left(operator: Operator, cluster: HostCluster, born: dict[str, str], was: object) -> None:
+def assert_restore_finds_nothing_left(
+    operator: Operator, cluster: HostCluster, born: dict[str, str], was: object
+) -> None:
     """`restore`, since a resume goes by the playbook that the run began with, whose hook would kill again."""
     run = operator.orchestrate("restore")
     assert run.returncode == 0, run.stdout + run.stderr
