@@ -9,7 +9,7 @@ from orchestrator.model.action import Action, WriteSettings, action_name, action
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Instant
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import allocation, machines, mishaps, views
+from orchestrator.simulation import machines, mishaps, views
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
 
@@ -20,10 +20,10 @@ class Fate:
     Attributes:
         request: the strongest request that somebody has made of the program.
         lease_holder: who took our lease; None while it is ours.
+        unrefreshed: from when to when no write of our lease arrives.
         unreadable_until: reads of the cluster fail before this moment.
         stale_until: reads are answered with `frozen` before this moment.
         disk_full_until: the journal cannot be written before this moment.
-        meddled: settings that another operator has changed.
     """
 
     def __init__(self, world: World, *, plan: Sequence[Mishap] = (), trips: Sequence[Trip] = ()) -> None:
@@ -34,11 +34,11 @@ class Fate:
         self._seen_by_mishap = [0] * len(self._waiting)
         self.request = Request.NONE
         self.lease_holder: str | None = None
+        self.unrefreshed: tuple[Instant, Instant] = (0.0, 0.0)
         self.unreadable_until: Instant = 0.0
         self.stale_until: Instant = 0.0
         self.frozen: ClusterReadings | None = None
         self.disk_full_until: Instant = 0.0
-        self.meddled: set[str] = set()
         for mishap in plan:
             if mishap.verb is None:
                 world.agenda.after(mishap.after, lambda what=mishap.what: self.befall(what))  # type: ignore[misc]  # a default binds the loop's value
@@ -62,7 +62,7 @@ class Fate:
     def late(self, trip: Trip, action: WriteSettings) -> None:
         """A settings update takes effect later, and before whatever is written after it."""
         world = self._world
-        world.late_writes.append(action.changes)
+        world.late_writes.append((world.last_read, action.changes))
         world.agenda.after(trip.late, world.apply_late_writes)
 
     def befall(self, what: What) -> None:  # noqa: C901  (one arm a mishap)
@@ -80,15 +80,15 @@ class Fate:
             case mishaps.IndexMade(name=name, on=place, replicas=replicas):
                 world.create_index(name, on=place, replicas=replicas)
             case mishaps.SettingMeddled(key=key, value=value, level=level):
-                self.meddled.add(key)
-                world.set(level, key, value)
-                allocation.reroute(world)
+                world.meddle(level, key, value)
             case mishaps.Unreadable(seconds=seconds):
                 self.unreadable_until = now + seconds
             case mishaps.StaleReadings(seconds=seconds):
                 self.stale_until, self.frozen = now + seconds, views.readings(world, settled=False)
             case mishaps.LeaseTaken(holder=holder):
                 self.lease_holder = holder
+            case mishaps.LeaseUnrefreshed(seconds=seconds):
+                self.unrefreshed = (now, now + seconds)
             case mishaps.Asked(request=request):
                 self.request = max(self.request, request)
             case mishaps.SettingsRefused(reason=reason):

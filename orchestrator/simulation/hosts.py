@@ -21,7 +21,7 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView
-from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.simulation import machines, views
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
@@ -87,7 +87,8 @@ class SimulatedHosts:
         if how is How.LATE and trip is not None:
             if isinstance(action, StopNode):
                 self.world.judge_stop(node)
-            self.world.agenda.after(trip.late, lambda: self._do(action, node))
+            sent = self.world.agenda.now
+            self.world.agenda.after(trip.late, lambda: self._late(action, node, sent))
             self.world.agenda.advance(_VERB_SECONDS)
             return InDoubt(reason=f"ssh to {node.name}: connection lost")
         if isinstance(action, StopNode):
@@ -98,6 +99,11 @@ class SimulatedHosts:
             self.world.agenda.advance(_TIMEOUT_SECONDS)
             return InDoubt(reason=f"ssh to {node.name}: connection lost")
         return result
+
+    def _late(self, action: HostAction, node: SimNode, sent: Instant) -> None:
+        if isinstance(action, StopNode):
+            self.world.judge_late_stop(node, sent)
+        self._do(action, node)
 
     def _do(self, action: HostAction, node: SimNode) -> ActionResult:
         match action:

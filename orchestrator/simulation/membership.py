@@ -26,10 +26,15 @@ class Electorate(allocation.Ground, Protocol):
     exclusions: list[NodeName]
     detection_seconds: Seconds
 
+    def judge_down(self) -> None:
+        """A process ended: see who is down by the program."""
+        ...
+
 
 def process_ended(world: Electorate, node: SimNode, *, clean: bool) -> None:
     """The process of a node is gone; the master notices at once, or only after a while."""
     life, node.process = node.life, False
+    world.judge_down()
     if world.master == node.name:
         world.master = None
         world.changed(f"{node.name} was the master")

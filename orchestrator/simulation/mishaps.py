@@ -110,6 +110,13 @@ class LeaseTaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseUnrefreshed:
+    """No write of our lease arrives for a while; the record stays ours."""
+
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """Somebody asks the run to pause or to stop."""
 
@@ -170,6 +177,7 @@ What: TypeAlias = (
     | Unreadable
     | StaleReadings
     | LeaseTaken
+    | LeaseUnrefreshed
     | Asked
     | SettingsRefused
     | DiskFull

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
-from orchestrator.model.action import ActionResult, Done, Refused
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.event import Event, Record
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import LeaseView
@@ -97,9 +98,17 @@ class MemoryJournal:
         return self.fate.request
 
 
+_HEARTBEAT_SECONDS: Final = 15.0
+_LOST_AFTER_SECONDS: Final = 60.0
+"""As the real lease: without a refresh for so long it counts as lost, until one succeeds."""
+
+
 @dataclass(slots=True, kw_only=True)
 class SimulatedLease:
     """Our hold on the lease, and the record that stands in the simulated cluster.
+
+    Somebody may take it, for good, or no refresh may arrive for a while: then it is lost after a minute and
+    regained with the first refresh that arrives.
 
     Attributes:
         record: what another bastion would read.
@@ -114,15 +123,30 @@ class SimulatedLease:
     )
 
     def view(self) -> LeaseView:
-        """Ours, until somebody takes it."""
-        holder = self.fate.lease_holder
-        return LeaseView(held=holder is None, holder=holder or self.record.owner, refreshed=0.0)
+        """Ours, until somebody takes it or it was not refreshed for too long."""
+        age, holder = self._age(), self.fate.lease_holder
+        if holder is None and age > _LOST_AFTER_SECONDS:
+            holder = f"nobody that is known: not refreshed for {age:.0f} s"
+        return LeaseView(held=holder is None, holder=holder or self.record.owner, refreshed=age)
+
+    def _age(self) -> Seconds:
+        """Of the last heartbeat that arrived; the first after an interruption arrives as it ends."""
+        now, (began, until) = self.world.agenda.now, self.fate.unrefreshed
+        if began <= now < until:
+            return now - began + began % _HEARTBEAT_SECONDS
+        beat = now - now % _HEARTBEAT_SECONDS
+        return now - max(beat, until)
 
     def publish(self, state: RunState) -> ActionResult:
-        """Bring the record up to the state; refused without a master."""
+        """Bring the record up to the state; refused without a master, and when the lease is lost."""
+        if self.fate.lease_holder is not None:
+            return Refused(reason=f"the lease in the cluster is lost to {self.fate.lease_holder}")
         record = state.lease_record(self.record)
         if record == self.record:
             return Done()
+        began, until = self.fate.unrefreshed
+        if began <= self.world.agenda.now < until:
+            return InDoubt(reason="read timed out")
         if self.world.master is None:
             return Refused(reason="503 master_not_discovered_exception")
         self.record = record

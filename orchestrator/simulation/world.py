@@ -28,6 +28,9 @@ DEFAULTS: dict[str, SettingValue] = {
 }
 """Built-in defaults of the settings that a run asks for."""
 
+_IN_DOUBT: Seconds = 30.0
+"""A host that is reached at all does within it what it was asked."""
+
 
 class World:
     """One cluster with its machines.
@@ -61,7 +64,8 @@ class World:
         self.stale_read = False
         self.story: list[tuple[Instant, str]] = []
         self.violations: list[str] = []
-        self.late_writes: list[tuple[SettingChange, ...]] = []
+        self.late_writes: list[tuple[Instant, tuple[SettingChange, ...]]] = []
+        self.meddled: dict[tuple[Level, str], tuple[Instant, SettingValue | None]] = {}
         self.last_read: Instant = 0.0
         self.exempt_indices: set[str] = set()
         self._ids = 0
@@ -155,19 +159,31 @@ class World:
     def write(self, changes: Sequence[SettingChange]) -> None:
         """Apply a settings update; what waited in the master's queue goes before it."""
         self.apply_late_writes()
-        for change in changes:
-            self.set(change.level, change.key, change.wanted)
+        self._apply(changes, self.last_read)
         allocation.reroute(self)
 
     def apply_late_writes(self) -> None:
         """The master works its queue off, first come first served."""
         late, self.late_writes = self.late_writes, []
-        for changes in late:
-            for change in changes:
-                self.set(change.level, change.key, change.wanted)
+        for read, changes in late:
+            self._apply(changes, read)
         if late:
             self.changed("a late settings update takes effect")
             allocation.reroute(self)
+
+    def _apply(self, changes: Sequence[SettingChange], read: Instant) -> None:
+        for change in changes:
+            at, _ = self.meddled.get((change.level, change.key), (0.0, None))
+            if at >= read:
+                # Overwritten on a reading from before it: no check closes that race, and nobody is blamed.
+                self.meddled.pop((change.level, change.key), None)
+            self.set(change.level, change.key, change.wanted)
+
+    def meddle(self, level: Level, key: str, value: SettingValue | None) -> None:
+        """Another operator changes a setting, and it is to stand from then on."""
+        self.meddled[level, key] = (self.agenda.now, value)
+        self.set(level, key, value)
+        allocation.reroute(self)
 
     def set(self, level: Level, key: str, value: SettingValue | None) -> None:
         """One setting at one level; None takes it away."""
@@ -207,6 +223,25 @@ class World:
         for index, shard in shards_of(self):
             self._judge_shard(index, shard, node)
         node.stopped_by_us = True
+
+    def judge_late_stop(self, node: SimNode, sent: Instant) -> None:
+        """Write down what the program did while a stop of its own could still be done.
+
+        What others did meanwhile is no fault of it, and after half a minute of silence a stop may be taken as
+        lost. That no more nodes than allowed are down is judged all the same, as at every moment.
+        """
+        if not node.process:
+            return
+        node.stopped_by_us = True
+        others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(self.story[-200:]))
+        if self.effective(ALLOCATION) == "all" and self.agenda.now - sent < _IN_DOUBT and not others_failed:
+            self._violated(f"a late stop of {node.name} meets allocation on")
+
+    def judge_down(self) -> None:
+        """The standing check: no more nodes are down by the program than it may have down."""
+        down = [node.name for node in self.nodes.values() if node.stopped_by_us and not node.process]
+        if len(down) > self.allowed_down:
+            self._violated(f"{', '.join(down)} are down by us at once")
 
     def _judge_shard(self, index: SimIndex, shard: SimShard, node: SimNode) -> None:
         moving = {c.node for c in shard.copies if c.relocating_to} | {c.relocating_to for c in shard.copies}

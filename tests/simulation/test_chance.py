@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import pytest
 
 from orchestrator.engine.state import RunState
-from orchestrator.model.event import SettingRestored, StoodDown
-from orchestrator.model.observation import ServiceState, SettingValue
+from orchestrator.model.event import StoodDown
+from orchestrator.model.observation import Level, ServiceState, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import Crash, SettingMeddled
@@ -78,8 +78,8 @@ def _live(simulation: Simulation, drawn: Chance, world: World) -> None:
 
 def _repair(simulation: Simulation) -> None:
     """What only people can do: undo a change that bars the run, start a node that died by itself."""
-    for key in sorted(simulation.fate.meddled & {ALLOCATION}):
-        simulation.fate.befall(SettingMeddled(key=key, value=None))
+    if (Level.PERSISTENT, ALLOCATION) in simulation.world.meddled:
+        simulation.fate.befall(SettingMeddled(key=ALLOCATION, value=None))
     for node in simulation.world.nodes.values():
         if node.service is ServiceState.FAILED and not node.stopped_by_us:
             node.starts_that_fail = 0
@@ -94,21 +94,17 @@ def _judge_end(
 ) -> None:
     world = simulation.world
     assert state.phase is Phase.ENDED
-    meddled = simulation.fate.meddled
-    noted = {
-        r.event.key
-        for r in simulation.journal.records
-        if isinstance(r.event, SettingRestored) and r.event.note
-    }
     left = next(
         (r.event.left for r in reversed(simulation.journal.records) if isinstance(r.event, StoodDown)), ()
     )
     not_restored = state.outcome is Outcome.NOT_RESTORED
-    for before, now in zip(found, world.settings(), strict=True):
+    for level, before, now in zip((Level.PERSISTENT, Level.TRANSIENT), found, world.settings(), strict=True):
         for key in {*before, *now}:
-            if before.get(key) != now.get(key) and key not in meddled | noted:
-                assert not_restored, f"{key} is {now.get(key)}, was {before.get(key)}: {state.outcome}"
-                assert any(key in line for line in left), f"{key} is not listed in {left}"
+            _, wanted = world.meddled.get((level, key), (0.0, before.get(key)))
+            if now.get(key) != wanted:
+                said = f"{key} ({level.value}) is {now.get(key)} and should be {wanted}: {state.outcome}"
+                assert not_restored, said
+                assert any(key in line for line in left), f"{said}, and is not listed in {left}"
     for index in world.indices.values():
         if index.name in replicas and index.replicas != replicas[index.name]:
             assert not_restored, f"{index.name} has {index.replicas} replicas"

@@ -1,0 +1,123 @@
+"""The world's own judge: what it must notice, with no program at work but the verbs themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.model.action import Done, Purpose, SettingChange, StartNode, StopNode, WriteSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import SettingChanged
+from orchestrator.model.observation import EVERYTHING, Level
+from orchestrator.simulation import mishaps
+from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip
+from orchestrator.simulation.run import Simulation
+from tests.simulation.chance import ALLOCATION
+from tests.simulation.play import cluster, policy
+
+ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
+WITHHELD = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")
+
+
+def _withheld(*trips: Trip) -> Simulation:
+    """Allocation is off, and everything was read a moment ago."""
+    simulation = Simulation(cluster(3), trips=trips)
+    simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
+    simulation.cluster.observe(EVERYTHING)
+    return simulation
+
+
+def _bring_back(simulation: Simulation, node: NodeName) -> None:
+    """Somebody else restarts the node."""
+    simulation.fate.befall(mishaps.NodeDies(node=node, back_after=0.5))
+    simulation.world.agenda.advance(12.0)
+    simulation.cluster.observe(EVERYTHING)
+
+
+def test_one_stop_after_the_other_is_right() -> None:
+    simulation = _withheld()
+    for node in (ES2, ES3):
+        simulation.hosts.perform(StopNode(node=node))
+        simulation.world.agenda.advance(5.0)
+        simulation.hosts.perform(StartNode(node=node))
+        simulation.cluster.perform(WriteSettings(changes=(WITHHELD.undone(),), purpose=Purpose.REASSIGN))
+        simulation.world.agenda.advance(60.0)
+        simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
+        simulation.cluster.observe(EVERYTHING)
+    assert simulation.world.violations == []
+
+
+def test_a_late_stop_that_takes_a_second_node_of_ours_down_is_noticed() -> None:
+    """It was sent when all was well; the node came up by itself, and only then is the stop done."""
+    simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=20.0))
+    simulation.hosts.perform(StopNode(node=ES2))
+    _bring_back(simulation, ES2)
+    simulation.hosts.perform(StopNode(node=ES3))
+    assert not [said for said in simulation.world.violations if "at once" in said]
+    simulation.world.agenda.advance(15.0)
+    assert [said for said in simulation.world.violations if "es2, es3 are down by us at once" in said]
+
+
+def test_a_late_stop_that_meets_allocation_on_is_noticed() -> None:
+    simulation = _withheld(Trip(verb="stop", how=How.LATE, late=20.0))
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.cluster.perform(WriteSettings(changes=(WITHHELD.undone(),), purpose=Purpose.REASSIGN))
+    assert simulation.world.violations == []
+    simulation.world.agenda.advance(20.0)
+    assert "a late stop of es2 meets allocation on" in simulation.world.violations[0]
+
+
+def test_what_others_take_down_is_no_fault_of_the_program() -> None:
+    simulation = _withheld()
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.fate.befall(mishaps.NodeDies(node=ES3))
+    simulation.world.agenda.advance(20.0)
+    assert simulation.world.violations == []
+
+
+def test_what_another_operator_leaves_is_to_stand_unless_nobody_could_know_of_it() -> None:
+    simulation = _withheld()
+    meddled = mishaps.SettingMeddled(key=ALLOCATION, value="none")
+    simulation.fate.befall(meddled)
+    assert simulation.world.meddled[Level.PERSISTENT, ALLOCATION][1] == "none"
+    simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
+    assert simulation.world.meddled == {}, "written on a reading from before it"
+    simulation.fate.befall(meddled)
+    simulation.world.agenda.advance(1.0)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
+    assert simulation.world.meddled[Level.PERSISTENT, ALLOCATION][1] == "none", "it was there to be read"
+
+
+def test_a_lease_that_is_not_refreshed_is_lost_after_a_minute_and_regained() -> None:
+    simulation = Simulation(cluster(3))
+    agenda, lease = simulation.world.agenda, simulation.lease
+    ages = []
+    for _ in range(8):
+        agenda.advance(4.0)
+        ages.append(lease.view().refreshed)
+    assert max(ages) < 15.0
+    assert min(ages) < 4.0
+    simulation.fate.befall(LeaseUnrefreshed(seconds=70.0))
+    agenda.advance(40.0)
+    assert lease.view().held
+    agenda.advance(29.0)
+    assert not lease.view().held
+    assert lease.view().refreshed > 60.0
+    agenda.advance(1.0)
+    assert lease.view().held
+    assert lease.view().refreshed == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("what", [mishaps.LeaseTaken(), LeaseUnrefreshed(seconds=10.0)], ids=str)
+def test_no_record_is_written_over_a_lease_that_is_not_ours_to_write(what: mishaps.What) -> None:
+    simulation = Simulation(cluster(3))
+    simulation.begin(policy())
+    owing = simulation.journalled(
+        SettingChanged(
+            level=WITHHELD.level, key=ALLOCATION, found=None, wanted="primaries", purpose=Purpose.WITHHOLD
+        )
+    )
+    simulation.fate.befall(what)
+    published = simulation.lease.publish(owing)
+    assert not isinstance(published, Done)
+    assert simulation.lease.record.debts == ()
