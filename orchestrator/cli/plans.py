@@ -59,10 +59,10 @@ def apply(
         require_terminal(around)
     loaded = _load(saved)
     file = around.cluster(loaded.cluster_file)
-    with prepare_saved(file, around, saved=loaded, state_url=state) as fresh:
+    with prepare_saved(file, around, saved=loaded, state_url=state) as (fresh, made):
         if not yes:
-            confirm(fresh.plan(), around)
-        return int(fresh.run())
+            confirm(made, around)
+        return int(fresh.run(made))
 
 
 def _save(path: Path, made: Plan, policy: Policy, cluster: Path) -> None:

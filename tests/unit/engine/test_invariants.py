@@ -11,7 +11,7 @@ from orchestrator.engine.invariants import INVARIANTS, Step
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose, SettingChange, StartNode, StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, Event, Record, RunFinished, StoodDown
+from orchestrator.model.event import ActionSent, Event, Record, RunFinished, StoodDown, WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave
@@ -58,6 +58,9 @@ BREAKS: dict[str, Callable[[], Step]] = {
     "stops_are_sent_from_down_alone": lambda: _step(_state(Phase.GATED), STOP),
     "only_the_wave_is_stopped": lambda: _step(_state(wave=Wave(number=1, nodes=(ES2,))), STOP),
     "budget": lambda: _step(_with(_state(), ES2, NodePhase.STARTING), STOP),
+    "no_wider_than_planned": lambda: _step(
+        _state(planned=((ES1,), (ES2,))), WaveStarted(wave=Wave(number=1, nodes=(ES1, ES2)), incarnations={})
+    ),
     "nobody_stops_without_the_lease": lambda: _step(_state(lease_lost="to eve"), STOP),
     "a_finished_node_is_not_stopped": lambda: _step(
         _state(es1=NodePhase.RECOVERED), STOP, _state(es1=NodePhase.STOPPING)
@@ -100,6 +103,13 @@ def test_it_notices(rule: object) -> None:
 def test_it_is_silent_about_a_step_as_it_should_be(rule: object) -> None:
     invariant = next(one for one in INVARIANTS if one is rule)
     assert list(invariant.check(_step(_state(), STOP))) == []
+
+
+@pytest.mark.parametrize("nodes", [(ES1,), (ES2,), (ES1, ES2), (ES1, NodeName("es3"))])
+def test_a_part_of_a_planned_wave_is_not_wider(nodes: tuple[NodeName, ...]) -> None:
+    wave = WaveStarted(wave=Wave(number=1, nodes=nodes), incarnations={})
+    step = _step(_state(planned=((ES1, ES2),)), wave)
+    assert [wrong for rule in INVARIANTS for wrong in rule.check(step)] == []
 
 
 def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:
