@@ -235,11 +235,12 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask) -> Wave | None:
     if set(wave.nodes) <= planned:
         return wave
     within = tuple(name for name in choice.pending if name in planned)
-    return strategy(replace(choice, pending=within))
+    bounded = strategy(replace(choice, pending=within))
+    return replace(bounded, why=f"{bounded.why}; no wider than planned")
 
 
 def _planned_with(state: RunState, wave: Wave) -> frozenset[NodeName]:
-    """The planned wave of a wave's first node; without one, what was planned for nobody bounds nothing."""
+    """What may go with a wave's first node: its planned wave, or whatever no planned wave names."""
     first, known = wave.nodes[0], {name for group in state.planned for name in group}
     group = next((group for group in state.planned if first in group), None)
     return frozenset(group) if group is not None else frozenset(state.nodes) - known

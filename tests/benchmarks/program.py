@@ -24,7 +24,7 @@ def main(cluster: str, state: str, result: str) -> int:
     url = f"sqlite:///{state}"
     began = around.clock.now()
     with prepare(around.cluster(cluster), around, playbook=None, overrides=overrides, state_url=url) as fresh:
-        code = fresh.run()
+        code = fresh.run(None)
         traffic = fresh.world.client.traffic
     own = resource.getrusage(resource.RUSAGE_SELF)
     figures = {
