@@ -121,11 +121,12 @@ def _judge_end(
 
 
 def _judge_done(simulation: Simulation, world: World) -> None:
-    # Once the last wave has recovered, a node that dies by itself is no matter of the run.
+    # A node that dies by itself, and is missed only when the last wave has recovered, is no matter of the run.
     entered = [r for r in simulation.journal.records if isinstance(r.event, PhaseEntered)]
     recovered = max((r.at for r in entered if r.event.to == Phase.SETTLED.value), default=0.0)
+    unnoticed = recovered - world.detection_seconds
     died = {
-        what.removesuffix(" dies") for at, what in world.story if at >= recovered and what.endswith(" dies")
+        what.removesuffix(" dies") for at, what in world.story if at >= unnoticed and what.endswith(" dies")
     }
     for node in world.nodes.values():
         assert node.joined or node.name in died, f"{node.name} is away at the end"
