@@ -121,7 +121,7 @@ def _judge_end(
 
 
 def _judge_done(simulation: Simulation, world: World) -> None:
-    # A node that dies by itself, and is missed only when the last wave has recovered, is no matter of the run.
+    # A node that dies by itself, and is missed only when the last wave has recovered, is none of the run.
     entered = [r for r in simulation.journal.records if isinstance(r.event, PhaseEntered)]
     recovered = max((r.at for r in entered if r.event.to == Phase.SETTLED.value), default=0.0)
     unnoticed = recovered - world.detection_seconds
