@@ -38,7 +38,7 @@ NODE_STEPS: Final[Mapping[NodePhase, frozenset[NodePhase]]] = {
     ),
     NodePhase.STOPPED: frozenset({NodePhase.TUNED, NodePhase.STARTING, NodePhase.FAILED}),
     NodePhase.TUNED: frozenset({NodePhase.STARTING, NodePhase.FAILED}),
-    # PENDING: the stop in doubt never happened: still the same life; or it is back without its reboot.
+    # PENDING: the stop in doubt never happened: still the same life.
     NodePhase.STARTING: frozenset({NodePhase.REJOINED, NodePhase.FAILED, NodePhase.PENDING}),
     NodePhase.REJOINED: frozenset({NodePhase.RECOVERED, NodePhase.STARTING, NodePhase.FAILED}),
     # A FAILED node may be started again (`--retry-failed`), come back by itself, or be given up.

@@ -114,10 +114,6 @@ def _starting(situation: Situation, node: NodeProgress, starts: list[StartNode])
     gone = not isinstance(host, Unknown) and host.service in (ServiceState.STOPPED, ServiceState.FAILED)
     if running and situation.never_stopped(node):
         return [node_phase(node.name, node.phase, NodePhase.PENDING, why="its stop never happened")]
-    if situation.policy.reboot and not node.rebooted and situation.another_life(node):
-        # It is up, which is what a stand-down wants; its reboot is for the next attempt.
-        why = "back without the reboot that it was stopped for"
-        return [node_phase(node.name, node.phase, NodePhase.PENDING, why=why)]
     if node.asked_at < state.phase_since and not running:
         # The one more start: whatever was sent before the stand-down does not count.
         starts.append(StartNode(node=node.name))

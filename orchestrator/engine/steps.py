@@ -62,12 +62,10 @@ class Situation:
 
     def reborn(self, node: NodeProgress) -> bool:
         """Whether the node is in the cluster in another life than before its wave (for a reboot: boot)."""
-        return self.another_life(node) and (not self.policy.reboot or self.rebooted(node))
-
-    def another_life(self, node: NodeProgress) -> bool:
-        """Whether the node is in the cluster in another life than before its wave."""
         member = self.member(node.name)
-        return member is not None and node.before is not None and member.incarnation.differs_from(node.before)
+        if member is None or node.before is None or not member.incarnation.differs_from(node.before):
+            return False
+        return not self.policy.reboot or self.rebooted(node)
 
     def rebooted(self, node: NodeProgress) -> bool:
         """Whether the node's host provably has another boot id than before its wave."""

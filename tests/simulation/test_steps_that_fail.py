@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 
-import pytest
-
 from orchestrator.model.action import ClearVotingExclusions, RetryFailed, SetReplicas, StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Outcome, Request
@@ -215,21 +213,6 @@ def test_a_stop_that_is_sent_again_has_its_own_time() -> None:
     assert state.outcome is Outcome.DONE, state.message
     assert set(lives(world).values()) == {2}
     assert sum(isinstance(a, StopNode) for a in simulation.hosts.sent) == 4
-
-
-@pytest.mark.parametrize("after", [0.0, 1.0, 4.2, 4.5, 6.0, 70.0])
-def test_a_node_that_is_back_without_its_reboot_is_up_and_has_it_still_to_come(after: float) -> None:
-    asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="stop", after=after)
-    world = cluster(3)
-    simulation, state = run(world, plan=[asked], wanted=policy(reboot=True, hooks=HOOKS))
-    assert state.outcome is Outcome.INTERRUPTED, state.message
-    assert world.agenda.now - simulation.journal.records[0].at < 120.0, "an interrupt is no long wait"
-    assert all(node.joined for node in world.nodes.values())
-    assert world.settings() == cluster(3).settings()
-    state = play(simulation, simulation.resume())
-    assert state.outcome is Outcome.DONE, state.message
-    assert {node.boot for node in world.nodes.values()} == {2}
-    assert world.violations == []
 
 
 def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_says_why_once() -> None:
