@@ -100,6 +100,9 @@ unknown is a refusal, never a pass.
 that is recorded in the journal. A refusal that does not pass with time ends a run that has changed nothing
 yet at once (exit code 3); every other is waited for, at most `deadlines.hold`.
 
+A rule about the nodes of a wave together makes a wave of `--strategy zone` smaller before it holds it:
+[zones](../explanation/zones.md).
+
 One name in the journal is not in this list: `allocation_is_withheld`. The last reading before a stop did not
 show the setting that had been written.
 """
@@ -140,10 +143,11 @@ def predicates() -> str:
             f"`{rule.name}`",
             "yes" if rule.may_be_disabled else "**no**",
             "yes" if rule.passes_with_time else "no",
+            "yes" if rule.of_the_set else "no",
         )
         for number, rule in enumerate(PREDICATES, 1)
     ]
-    overview = _table(("", "predicate", "may be disabled", "passes with time"), rows)
+    overview = _table(("", "predicate", "may be disabled", "passes with time", "makes a wave smaller"), rows)
     rules = "\n".join(f"## {rule.name}\n\n{_rule(rule)}\n\n*Why:* {rule.why}\n" for rule in PREDICATES)
     return _page("Predicates", "orchestrator/engine/kinds/elasticsearch/catalogue.py", head, overview, rules)
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from orchestrator.config.policy import PredicateNames
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
 from orchestrator.engine.waves import selected, unmatched
 from orchestrator.errors import UsageError
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import Policy, Strategy
 from orchestrator.model.reading import Reading, Unknown
 
 PREDICATE_NAMES = PredicateNames(
@@ -36,11 +36,36 @@ def require_cluster(read: Reading[ClusterView], name: str, file: str) -> Cluster
     return read
 
 
-def awareness_attribute(settings: Reading[SettingsView]) -> str | None:
-    """The cluster's own allocation awareness attribute; the first, if there are several."""
-    value = None if isinstance(settings, Unknown) else settings.effective(AWARENESS)
-    first = value[0] if isinstance(value, tuple) and value else value
-    return first.split(",")[0].strip() or None if isinstance(first, str) else None
+def require_zones(view: ClusterView, settings: Reading[SettingsView], policy: Policy, file: str) -> None:
+    """Refuse `zone` on a cluster in which no node is in a zone; other strategies need none.
+
+    Args:
+        view: the first reading of the cluster.
+        settings: the first reading of its settings.
+        policy: as the run would have it.
+        file: path of the cluster file, for the message.
+
+    Raises:
+        UsageError: no attribute names the zones, or no node has it.
+    """
+    if policy.strategy is not Strategy.ZONE:
+        return
+    what_to_do = f"set `zone_attribute` in {file}, or `{AWARENESS}` in the cluster"
+    if policy.zone_attribute is None and isinstance(settings, Unknown):
+        raise UsageError(
+            f"strategy zone: the cluster's settings cannot be read ({settings.reason}), so its zones are not "
+            f"known: set `zone_attribute` in {file}"
+        )
+    if policy.zone_attribute is None:
+        raise UsageError(
+            f"strategy zone: the cluster has no awareness attribute that names zones: {what_to_do}"
+        )
+    if all(node.zone(policy.zone_attribute) is None for node in view.nodes):
+        known = ", ".join(sorted({name for node in view.nodes for name in node.attributes})) or "none"
+        raise UsageError(
+            f"strategy zone: no node has the attribute {policy.zone_attribute!r}; attributes of the nodes: "
+            f"{known}; {what_to_do}"
+        )
 
 
 def start_of(
@@ -57,8 +82,10 @@ def start_of(
     Raises:
         UsageError: the selection names a node that is not there, or selects none.
     """
-    attribute = policy.zone_attribute or awareness_attribute(settings)
-    policy = replace(policy, zone_attribute=attribute)
+    if not isinstance(settings, Unknown):
+        attribute, awareness = awareness_of(settings, policy.zone_attribute)
+        policy = replace(policy, zone_attribute=attribute, awareness=awareness)
+    attribute = policy.zone_attribute
     missing = unmatched(view, policy.selection)
     names = ", ".join(sorted(node.name for node in view.nodes))
     if missing:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from orchestrator.cli.begin import PREDICATE_NAMES, require_cluster, start_of
+from orchestrator.cli.begin import PREDICATE_NAMES, require_cluster, require_zones, start_of
 from orchestrator.cli.drive import drive, exit_code
 from orchestrator.cli.holding import begin
 from orchestrator.cli.surroundings import Surroundings
@@ -71,8 +71,11 @@ class Fresh:
         except StateMissing:
             return {}
 
-    def run(self) -> ExitCode:
+    def run(self, plan: Plan | None) -> ExitCode:
         """Take the lease, put back what a dead run left behind, and go.
+
+        Args:
+            plan: what was shown, saved or agreed to, which no wave exceeds; None when there was none.
 
         Raises:
             LeaseError: another run holds the cluster.
@@ -80,7 +83,8 @@ class Fresh:
         """
         around = self.around
         with self._store(Access.WRITE) as store:
-            begun = begin(self.world, store, self.started, around)
+            planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
+            begun = begin(self.world, store, replace(self.started, planned=planned), around)
             if isinstance(begun, ExitCode):
                 return begun
             return exit_code(drive(begun, around))
@@ -122,8 +126,17 @@ def prepare(
     """Look at the cluster for the first time, and work out what is wanted.
 
     Raises:
-        OrchestratorError: anything wrong with files, flags, secrets, cluster or selection.
+        OrchestratorError: anything wrong with files, flags, secrets, cluster, zones or selection.
     """
+    with _prepared(file, around, playbook, overrides, state_url) as (fresh, settings):
+        require_zones(fresh.view, settings, fresh.started.policy, str(file.path))
+        yield fresh
+
+
+@contextmanager
+def _prepared(
+    file: ClusterFile, around: Surroundings, playbook: str | None, overrides: Overrides, state_url: str | None
+) -> Iterator[tuple[Fresh, Reading[SettingsView]]]:
     book = around.playbook(playbook or file.spec.playbook)
 
     def policy(nodes: int) -> Policy:
@@ -135,7 +148,7 @@ def prepare(
     world = World(file, around)
     try:
         view, settings = _first_look(world)
-        yield _fresh(around, world, view, settings, policy(len(view.nodes)), state_url)
+        yield _fresh(around, world, view, settings, policy(len(view.nodes)), state_url), settings
     finally:
         world.close()
 
@@ -143,8 +156,8 @@ def prepare(
 @contextmanager
 def prepare_saved(
     file: ClusterFile, around: Surroundings, *, saved: SavedPlan, state_url: str | None
-) -> Iterator[Fresh]:
-    """The same for a saved plan, whose policy is fixed.
+) -> Iterator[tuple[Fresh, Plan]]:
+    """The same for a saved plan, whose policy is fixed; and the plan, as it was found to be still the same.
 
     Raises:
         PlanMismatch: the plan that would be made now is another one.
@@ -159,7 +172,7 @@ def prepare_saved(
         now = fresh.plan()
         if now.fingerprint != saved.fingerprint:
             raise _mismatch(view.name, _differences(saved, now))
-        yield fresh
+        yield fresh, now
     finally:
         world.close()
 
@@ -186,12 +199,12 @@ def _differences(saved: SavedPlan, now: Plan) -> str:
 
 @contextmanager
 def prepare_restore(file: ClusterFile, around: Surroundings) -> Iterator[tuple[World, RunStarted]]:
-    """What putting back needs: the cluster, and how a run on it would begin.
+    """What putting back needs: the cluster, and how a run on it would begin. Zones are no part of that.
 
     Raises:
         UsageError: the cluster cannot be read.
     """
-    with prepare(file, around, playbook=None, overrides=Overrides(), state_url=None) as fresh:
+    with _prepared(file, around, None, Overrides(), None) as (fresh, _):
         yield fresh.world, fresh.started
 
 

@@ -53,7 +53,7 @@ Playbook = Annotated[
 ]
 Strategy = Annotated[
     str | None,
-    typer.Option("--strategy", help="How waves are cut; this version has `node`: one node at a time."),
+    typer.Option("--strategy", help="How waves are cut: `node` (one node at a time) or `zone` (one zone)."),
 ]
 MaxUnavailable = Annotated[
     str | None, typer.Option("--max-unavailable", help="Nodes that may be away at once.", metavar="N|N%")

@@ -53,7 +53,7 @@ def apply(
         require_terminal(around)
     loaded = load(saved)
     file = around.cluster(loaded.cluster_file)
-    with prepare_saved(file, around, saved=loaded, state_url=state) as fresh:
+    with prepare_saved(file, around, saved=loaded, state_url=state) as (fresh, made):
         if not yes:
-            confirm(fresh.plan(), around)
-        return int(fresh.run())
+            confirm(made, around)
+        return int(fresh.run(made))

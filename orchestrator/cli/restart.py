@@ -39,6 +39,8 @@ def restart(
     with prepare(file, around, playbook=playbook, overrides=overrides, state_url=state) as fresh:
         if dry_run:
             return int(show_plan(fresh.plan(), around))
-        if not yes:
-            confirm(fresh.plan(), around)
-        return int(fresh.run())
+        if yes:
+            return int(fresh.run(None))
+        plan = fresh.plan()
+        confirm(plan, around)
+        return int(fresh.run(plan))

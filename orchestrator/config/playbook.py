@@ -19,7 +19,6 @@ from pydantic import (
 
 from orchestrator.config.cluster import ClusterKind
 from orchestrator.config.faults import validate
-from orchestrator.config.quantities import Budget
 from orchestrator.config.spec import (
     MAPPING,
     NOT_EMPTY,
@@ -39,7 +38,7 @@ from orchestrator.config.spec import (
 from orchestrator.config.yaml import Document, read
 from orchestrator.model.policy import LeasePlace, Strategy
 
-LATER_STRATEGIES: Final = ("zone", "shard-safe")
+LATER_STRATEGIES: Final = ("shard-safe",)
 
 
 def _refuse_new_primaries(value: object) -> object:
@@ -152,11 +151,15 @@ class PlaybookSpec(Spec):
     strategy: Annotated[
         Strategy,
         later_choices(*LATER_STRATEGIES),
-        WithJsonSchema({"type": "string", "enum": ["node"]}),
-    ] = Field(default=Strategy.NODE, description="How waves are cut: one node at a time.")
-    max_unavailable: NodeBudget = Field(
-        default=Budget(count=1),
-        description="Nodes of one wave, a number or a percentage of all nodes (rounded down, at least 1).",
+        WithJsonSchema({"type": "string", "enum": ["node", "zone"]}),
+    ] = Field(
+        default=Strategy.NODE,
+        description="How waves are cut: one node at a time, or the nodes of one awareness zone.",
+    )
+    max_unavailable: Unset[NodeBudget] = Field(
+        default=None,
+        description="Nodes that may be away at once, a number or a percentage of all nodes (rounded down, at"
+        " least 1): 1 with `node`, the whole zone with `zone`, unless set.",
     )
     min_started_copies: Positive = Field(
         default=1, description="In-sync copies of every shard that stay started outside the wave."

@@ -40,6 +40,9 @@ WITHHELD: Final[Seconds] = 30 * 60.0
 WITHHELD_WITH_REBOOT: Final[Seconds] = 60 * 60.0
 """The same for `--reboot`: firmware alone takes servers ten minutes."""
 
+_USUAL_BUDGET: Final = {Strategy.NODE: 1, Strategy.ZONE: None}
+"""Nodes that may be away at once, unless playbook or flag say; None = a whole zone, whatever its size."""
+
 MAX_REASON: Final = 1000
 """Characters of `--reason`: it stands in every journal and in the lease's record."""
 
@@ -110,14 +113,15 @@ def build_policy(
     _check_reboot(cluster, overrides)
     if overrides.tune:
         raise NotInThisVersion("--tune")
-    budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable)
+    strategy = _strategy(overrides.strategy) or spec.strategy
+    budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
     zero_replicas, accepted = _zero_replicas(spec)
     return Policy(
         kind=cluster.spec.kind,
         cluster=cluster.spec.name,
         playbook=playbook.name,
-        strategy=_strategy(overrides.strategy) or spec.strategy,
-        max_unavailable=(budget or spec.max_unavailable).resolve(nodes),
+        strategy=strategy,
+        max_unavailable=budget.resolve(nodes) if budget else _USUAL_BUDGET[strategy],
         min_started_copies=spec.min_started_copies,
         min_capacity=spec.min_capacity,
         overlap_recovery=spec.overlap_recovery,

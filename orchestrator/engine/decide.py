@@ -14,7 +14,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.engine.steps import Situation, stand_down
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import SecondFailure
+from orchestrator.model.event import SecondFailure, node_phase
 from orchestrator.model.observation import EVERYTHING, Look, Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.reading import Instant
@@ -23,6 +23,8 @@ _WATCHED_FOR_FAILURES = (Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
 
 _RED_PATIENCE_SECONDS = 60.0
 """After allocation is back a primary needs a moment to start from its own disk; an older red stays red."""
+
+_PAST_DOWN = (Phase.REJOINED, Phase.REASSIGNED, Phase.SETTLED, Phase.GATED)
 
 _NOTHING_IN_HAND = (Phase.PREPARING, Phase.GATED)
 """A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
@@ -71,6 +73,9 @@ def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
 def _urgent(situation: Situation) -> Decision | None:
     """What goes before the phase in hand; None when nothing does."""
     state, policy, now = situation.state, situation.policy, situation.now
+    late = _gone_late(situation)
+    if late is not None:
+        return late
     failure = _second_failure(situation)
     if failure is not None:
         reason = f"a second failure: {failure}"
@@ -83,9 +88,10 @@ def _urgent(situation: Situation) -> Decision | None:
     if policy.timeout is not None and now - state.started > policy.timeout:
         return stand_down(state, f"--timeout of {policy.timeout:.0f} s ran out", Outcome.HELD)
     if state.withheld_since is not None and now - state.withheld_since > policy.deadlines.withheld:
+        rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
         reason = (
             f"allocation was withheld for {now - state.withheld_since:.0f} s: it goes back now, and the "
-            "cluster rebuilds elsewhere what the nodes that are down hold"
+            f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
         )
         return stand_down(state, reason, Outcome.FAILED)
     if state.phase in _NOTHING_IN_HAND or (state.phase is Phase.SETTLED and not state.wave):
@@ -107,12 +113,28 @@ def _pause(situation: Situation) -> Decision | None:
     return None
 
 
+def _gone_late(situation: Situation) -> Decision | None:
+    """A stop in doubt that was done when its node had been dropped from the wave: it is ours to start.
+
+    While others of the wave are down still, `down` takes it in again; afterwards the run stands down for it.
+    """
+    state = situation.state
+    late = [node for node in state.nodes.values() if situation.gone_late(node)]
+    if not late or state.phase not in _PAST_DOWN:
+        return None
+    why = "its stop was done late"
+    steps = [node_phase(node.name, node.phase, NodePhase.STOPPING, why=why) for node in late]
+    return stand_down(state, f"{late[0].name} is away: {why}", Outcome.FAILED, *steps)
+
+
 def _second_failure(situation: Situation) -> str | None:
     """Something outside the wave that failed while ours are down or recovering."""
     state, view = situation.state, situation.view
     if state.phase not in _WATCHED_FOR_FAILURES or view is None or state.baseline is None:
         return None
-    wave = set(state.wave.nodes) if state.wave else set()
+    # A node of the wave that was never asked to stop is none of ours to be away.
+    ours = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING or node.stopped_at]
+    wave = {node.name for node in ours}
     present = {node.name for node in view.nodes}
     known_away = {
         name for name, node in state.nodes.items() if node.phase in (NodePhase.FAILED, NodePhase.SKIPPED)

@@ -36,11 +36,17 @@ _STOPS_FOR_A_REBOOT = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What one node does next; all empty = it waits. `give_up` stands the run down, with the reason."""
+    """What one node does next; all empty = it waits.
+
+    Attributes:
+        give_up: stands the run down, with this reason.
+        overdue: it gives up because its time is over.
+    """
 
     events: tuple[Event, ...] = ()
     actions: tuple[HostAction, ...] = ()
     give_up: str | None = None
+    overdue: bool = False
 
 
 WAIT = Move()
@@ -54,12 +60,14 @@ def down(situation: Situation) -> Decision:
     rescue = _rescue(situation)
     if rescue is not None:
         return rescue
-    moves = [_move(situation, node) for node in state.wave_nodes]
-    reasons = [move.give_up for move in moves if move.give_up]
-    events = tuple(event for move in moves for event in move.events)
+    moves = {node.name: _move(situation, node) for node in state.wave_nodes}
+    reasons = [move.give_up for move in moves.values() if move.give_up]
+    events = tuple(event for move in moves.values() for event in move.events)
     if reasons:
-        return stand_down(state, reasons[0], Outcome.FAILED, *events)
-    actions = tuple(action for move in moves for action in move.actions)
+        # What the others were about to do is left out: standing down starts every one of them that is down.
+        overdue = [name for name, move in moves.items() if move.overdue]
+        return stand_down(state, "; ".join(reasons), Outcome.FAILED, *events, overdue=overdue)
+    actions = tuple(action for move in moves.values() for action in move.actions)
     if events or actions:
         return act(*actions, events=events)
     touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
@@ -114,6 +122,9 @@ def _rescue(situation: Situation) -> Decision | None:
 
 def _move(situation: Situation, node: NodeProgress) -> Move:
     match node.phase:
+        case NodePhase.PENDING if situation.gone_late(node):
+            why = "its stop was done late"
+            return Move(events=(node_phase(node.name, node.phase, NodePhase.STOPPING, why=why),))
         case NodePhase.STOPPING:
             return _stopping(situation, node)
         case NodePhase.STOPPED:
@@ -148,7 +159,8 @@ def _stopping(situation: Situation, node: NodeProgress) -> Move:
     if now - node.since > situation.policy.deadlines.stop:
         limit = f"{situation.policy.deadlines.stop:.0f} s"
         said = host.reason if isinstance(host, Unknown) else host.detail
-        return Move(give_up=f"{name} did not stop within {limit} ({said}): a start is queued behind its stop")
+        reason = f"{name} did not stop within {limit} ({said}): a start is queued behind its stop"
+        return Move(give_up=reason, overdue=True)
     return WAIT
 
 
@@ -201,7 +213,7 @@ def starting(situation: Situation, node: NodeProgress) -> Move:
     said = host.reason if isinstance(host, Unknown) else host.detail
     failure = situation.state.failure_of(StartNode(node=name))
     if now - node.since > limit:
-        return Move(give_up=f"{name} did not start within {limit:.0f} s: {said}")
+        return Move(give_up=f"{name} did not start within {limit:.0f} s: {said}", overdue=True)
     if node.asked:
         if gone and now - node.asked_at > GRACE_SECONDS:
             return Move(give_up=f"{name} failed to start: {said}")
@@ -219,7 +231,8 @@ def _rebooting(situation: Situation, node: NodeProgress) -> Move:
     if failure and not failure.in_doubt:
         return Move(give_up=f"the host of {node.name} could not be rebooted: {failure.reason}")
     if situation.now - node.since > limit:
-        return Move(give_up=f"the host of {node.name} is not back with another boot id after {limit:.0f} s")
+        reason = f"the host of {node.name} is not back with another boot id after {limit:.0f} s"
+        return Move(give_up=reason, overdue=True)
     if not node.rebooted:
         return Move(actions=(action,))
     return WAIT
@@ -281,7 +294,7 @@ def _not_back(situation: Situation, away: list[NodeProgress]) -> Decision:
         return stand_down(state, f"{node.name} went down before it rejoined: {host.detail}", Outcome.FAILED)
     if now - state.phase_since > policy.deadlines.rejoin:
         reason = f"{names}: not back in the cluster within {policy.deadlines.rejoin:.0f} s"
-        return stand_down(state, reason, Outcome.FAILED)
+        return stand_down(state, reason, Outcome.FAILED, overdue=[node.name for node in away])
     broken = (GoodReading(count=0, why=f"{names} not back"),) if state.good_readings else ()
     return wait(
         now,

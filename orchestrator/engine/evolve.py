@@ -106,8 +106,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, waves_finished=state.waves_finished + 1, wave=None, wave_since=None)
         case ev.Requested(request=request, by=by):
             return replace(state, request=max(state.request, request), requested_by=by)
-        case ev.StandingDown(reason=reason, outcome=outcome):
-            return replace(state, stand_down_reason=reason, stand_down_outcome=outcome)
+        case ev.StandingDown():
+            return _standing_down(state, event)
         case ev.StoodDown():
             return state
         case ev.RunFinished():
@@ -137,6 +137,7 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
         policy=event.policy,
         nodes=nodes,
         addresses=event.addresses,
+        planned=event.planned,
     )
 
 
@@ -175,6 +176,7 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
         requested_by="",
         stand_down_reason=None,
         stand_down_outcome=None,
+        overdue=frozenset(),
         second_failure=None,
         lease_lost=None,
         outcome=None,
@@ -319,6 +321,15 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return replace(state, retries=state.retries + 1, retried_at=at)
         case _:
             return state
+
+
+def _standing_down(state: RunState, event: ev.StandingDown) -> RunState:
+    return replace(
+        state,
+        stand_down_reason=event.reason,
+        stand_down_outcome=event.outcome,
+        overdue=frozenset(event.overdue),
+    )
 
 
 def _landed(state: RunState, action: Action, at: Instant) -> RunState:

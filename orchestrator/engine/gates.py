@@ -7,7 +7,16 @@ from typing import Final
 
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds.predicates import Predicate, Question, holds
-from orchestrator.engine.settle import depooled, hooks_owed, put_back, restore_voting, retry_given_up
+from orchestrator.engine.settle import (
+    at_once,
+    depooled,
+    failed_before,
+    given_up_nodes,
+    hooks_owed,
+    put_back,
+    restore_voting,
+    retry_given_up,
+)
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import LOOK_AGAIN, RETRY_SECONDS, Situation, act, note, stand_down, wait
 from orchestrator.engine.waves import next_wave
@@ -23,6 +32,7 @@ from orchestrator.model.action import (
     SetReplicas,
     StopNode,
     WriteSettings,
+    action_target,
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -60,7 +70,7 @@ def preparing(situation: Situation) -> Decision:
     if state.withheld:
         # Left by a process that was killed: nobody waits at a gate with allocation withheld.
         return put_back(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    wave = next_wave(state, situation.view) if situation.view else None
+    wave = _next_wave(situation)
     pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
     if situation.view and wave is None:
         return note(run_phase(state.phase, Phase.GATED))
@@ -68,7 +78,7 @@ def preparing(situation: Situation) -> Decision:
     fundamental = tuple(rule for rule in situation.kind.predicates if not rule.may_be_disabled)
     refusals = _holds(situation, fundamental, wave)
     if refusals:
-        return _failed_and_away(situation) or _held(situation, refusals)
+        return given_up_nodes(situation) or _held(situation, refusals)
     if state.baseline is None and situation.view:
         boots = {name: boot for name in pending if (boot := _boot(situation, name))}
         return note(situation.kind.baseline(situation.view, boots))
@@ -95,8 +105,7 @@ def gated(situation: Situation) -> Decision:
     pending = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
     if not pending:
         return _nothing_left(situation)
-    wave = state.wave or (next_wave(state, view) if view else None)
-    wave = wave or Wave(number=state.waves_finished + 1, nodes=(pending[0].name,))
+    wave = _chosen(situation) or Wave(number=state.waves_finished + 1, nodes=(pending[0].name,))
     refusals = _holds(situation, situation.kind.predicates, wave)
     if view and refusals and all(hold.predicate == "zero_replica_indices" for hold in refusals):
         added = _add_replicas(situation, view, wave)
@@ -109,7 +118,7 @@ def gated(situation: Situation) -> Decision:
     if refusals or view is None or isinstance(situation.seen.settings, Unknown):
         if state.excluded:
             return restore_voting(situation) or LOOK_AGAIN  # nobody holds with a voter less
-        return _failed_and_away(situation) or _held(situation, refusals)
+        return given_up_nodes(situation) or _held(situation, refusals)
     called_off = _called_off(situation)
     if called_off:
         return called_off
@@ -117,6 +126,27 @@ def gated(situation: Situation) -> Decision:
     if stepping:
         return stepping
     return _withhold(situation, wave)
+
+
+def _refused(situation: Situation, wave: Wave) -> tuple[Hold, ...]:
+    """What the rules about sets of nodes say against a wave: a smaller one may pass."""
+    return _holds(situation, tuple(rule for rule in situation.kind.predicates if rule.of_the_set), wave)
+
+
+def _next_wave(situation: Situation) -> Wave | None:
+    """The next wave by the run's strategy; None without a reading, and when no node is left."""
+    view = situation.view
+    return next_wave(situation.state, view, lambda wave: _refused(situation, wave)) if view else None
+
+
+def _chosen(situation: Situation) -> Wave | None:
+    """The wave in hand, or a smaller one out of it when the rules would not pass the whole by now."""
+    in_hand = situation.state.wave
+    if in_hand is not None:
+        whole = all(node.phase is NodePhase.PENDING for node in situation.state.wave_nodes)
+        if whole and not _refused(situation, in_hand):
+            return in_hand
+    return _next_wave(situation) or in_hand
 
 
 def _called_off(situation: Situation) -> Decision | None:
@@ -138,22 +168,7 @@ def _called_off(situation: Situation) -> Decision | None:
 def _nothing_left(situation: Situation) -> Decision:
     state = situation.state
     failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
-    return _given_up(situation, failed) or note(run_phase(state.phase, Phase.FINISHING))
-
-
-def _failed_and_away(situation: Situation) -> Decision | None:
-    """Give up at once on a hold that no waiting ends: a node that failed is away, and nobody starts it."""
-    if situation.view is None:
-        return None
-    failed = [node for node in situation.state.nodes.values() if node.phase is NodePhase.FAILED]
-    return _given_up(situation, [node for node in failed if situation.member(node.name) is None])
-
-
-def _given_up(situation: Situation, failed: list[NodeProgress]) -> Decision | None:
-    if not failed:
-        return None
-    reason = f"{failed[0].name} failed: {failed[0].failure}; repair it, then resume with --retry-failed"
-    return stand_down(situation.state, reason, Outcome.FAILED)
+    return failed_before(situation, failed) or note(run_phase(state.phase, Phase.FINISHING))
 
 
 def _restarted_by_others(situation: Situation) -> Iterator[Event]:
@@ -271,17 +286,18 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
 def _withhold(situation: Situation, wave: Wave) -> Decision:
     state, settings = situation.state, situation.seen.settings
     events: list[Event] = [HoldsCleared()] if state.holds else []
-    if state.wave is None:
+    if state.wave != wave:
         members = [node for name in wave.nodes if (node := situation.member(name))]
         lives = {node.name: node.incarnation for node in members}
         boots = {name: boot for name in wave.nodes if (boot := _boot(situation, name))}
         events.append(WaveStarted(wave=wave, incarnations=lives, boots=boots))
-    hook = next(_hooks_due(situation, wave), None)
-    if hook is not None:
-        failure = state.failure_of(hook)
-        if failure:
-            return stand_down(state, f"hook before_stop on {hook.node}: {failure.reason}", Outcome.FAILED)
-        return act(hook, events=events)
+    due = tuple(_hooks_due(situation, wave))
+    failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
+    if failure:
+        reason = f"hook before_stop on {action_target(failure.action)}: {failure.reason}"
+        return stand_down(state, reason, Outcome.FAILED)
+    if due:
+        return act(*at_once(due), events=events)
     if isinstance(settings, Unknown):
         return LOOK_AGAIN
     limits = situation.kind.raise_limits(settings, situation.policy)

@@ -20,7 +20,14 @@ from orchestrator.model.action import (
     StopNode,
     WriteSettings,
 )
-from orchestrator.model.event import ActionSent, Record, RunFinished, SettingChanged, StoodDown
+from orchestrator.model.event import (
+    ActionSent,
+    Record,
+    RunFinished,
+    SettingChanged,
+    StoodDown,
+    WaveStarted,
+)
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Seconds
 
@@ -101,9 +108,20 @@ def _budget(step: Step) -> Iterator[str]:
     state = step.after
     if state.policy is None or not isinstance(_sent(step), StopNode):
         return
+    allowed = state.policy.max_unavailable
     down = sorted(node.name for node in state.nodes.values() if node.phase in IN_HAND)
-    if len(down) > state.policy.max_unavailable:
-        yield f"{', '.join(down)} are in hand, {state.policy.max_unavailable} allowed"
+    if allowed is not None and len(down) > allowed:
+        yield f"{', '.join(down)} are in hand, {allowed} allowed"
+
+
+def _no_wider_than_planned(step: Step) -> Iterator[str]:
+    event, planned = step.record.event, step.after.planned
+    if not isinstance(event, WaveStarted) or not planned:
+        return
+    known = {name for wave in planned for name in wave}
+    nodes = set(event.wave.nodes) & known
+    if not any(nodes <= set(wave) for wave in planned):
+        yield f"{', '.join(event.wave.nodes)} were not planned as one wave"
 
 
 def _nobody_stops_without_the_lease(step: Step) -> Iterator[str]:
@@ -250,6 +268,11 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         check=_only_the_wave_is_stopped,
     ),
     Invariant(name="budget", why="The operator said how many nodes may be away at once.", check=_budget),
+    Invariant(
+        name="no_wider_than_planned",
+        why="The operator agreed to the plan that was shown.",
+        check=_no_wider_than_planned,
+    ),
     Invariant(
         name="nobody_stops_without_the_lease",
         why="Two runs would take two nodes down at once.",

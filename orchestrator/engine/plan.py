@@ -27,7 +27,7 @@ from orchestrator.model.event import (
     WaveStarted,
 )
 from orchestrator.model.observation import ClusterView, Observation, SettingValue
-from orchestrator.model.phase import Phase
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.plan import Plan, PlannedWave, Step
 from orchestrator.model.policy import DisabledPredicate, Policy, Wave
 from orchestrator.model.reading import Instant, Unknown
@@ -94,10 +94,14 @@ def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, tim
 
 
 def _refusals(decision: Decision) -> tuple[Hold, ...]:
-    """Holds of a decision, whether it waits on them or stands down because of them."""
-    if any(isinstance(event, StandingDown) for event in decision.events):
+    """Holds of a decision, whether it waits on them or stands down because of them.
+
+    A pause that was asked for is none: the plan goes on to what is put back at it.
+    """
+    down = next((event for event in decision.events if isinstance(event, StandingDown)), None)
+    if down is not None and down.outcome is not Outcome.PAUSED:
         said = tuple(event for event in decision.events if isinstance(event, Hold))
-        reason = next(e.reason for e in decision.events if isinstance(e, StandingDown))
+        reason = down.reason
         return said or (Hold(predicate="stand_down", subject="run", evidence=reason),)
     return decision.holds
 

@@ -29,7 +29,7 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
-from orchestrator.model.cluster import CopyState, ShardCopy
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
 from orchestrator.model.event import (
     Event,
     GoodReading,
@@ -128,6 +128,9 @@ def reassigned(situation: Situation) -> Decision:
             return note(run_phase(state.phase, Phase.SETTLED))
         progress = (GoodReading(count=count),)
         return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
+    failed = given_up_nodes(situation) if missing else None
+    if failed is not None:
+        return failed
     if late:
         names = (
             ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5]) or "the cluster cannot be read"
@@ -155,6 +158,22 @@ def _recovering(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> 
     return wait(now, what, cluster=CopiesActive(count=active + len(missing)), events=broken)
 
 
+def given_up_nodes(situation: Situation) -> Decision | None:
+    """Give up at once on a wait that no time ends: a node that failed is away, and nobody starts it."""
+    if situation.view is None:
+        return None
+    failed = [node for node in situation.state.nodes.values() if node.phase is NodePhase.FAILED]
+    return failed_before(situation, [node for node in failed if situation.member(node.name) is None])
+
+
+def failed_before(situation: Situation, failed: list[NodeProgress]) -> Decision | None:
+    """Stand down with what became of these nodes and what to do; None when there are none."""
+    if not failed:
+        return None
+    reason = f"{failed[0].name} failed: {failed[0].failure}; repair it, then resume with --retry-failed"
+    return stand_down(situation.state, reason, Outcome.FAILED)
+
+
 def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
     """Try copies again that the cluster has given up on, a few times a wave and far apart; None = not now."""
     state = situation.state
@@ -179,6 +198,15 @@ def hooks_owed(situation: Situation, nodes: Iterable[NodeProgress]) -> Iterator[
                 yield action
 
 
+def at_once(hooks: Iterable[RunHook]) -> tuple[RunHook, ...]:
+    """The next hook of each node, hosts in parallel; hooks that run on this machine go one by one."""
+    first: dict[NodeName, RunHook] = {}
+    for hook in hooks:
+        first.setdefault(hook.node, hook)
+    on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
+    return on_hosts or tuple(first.values())[:1]
+
+
 def depooled(node: NodeProgress) -> bool:
     """Its `before_stop` ran and it is not down: what took it out of service is to be undone."""
     ran = any(moment == Moment.BEFORE_STOP.value for moment, _ in node.hooks_done)
@@ -189,9 +217,9 @@ def settled(situation: Situation) -> Decision:
     """The wave is back: its hooks, its figures, and on to the next or to the end."""
     state, now = situation.state, situation.now
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
-    hook = next(hooks_owed(situation, nodes), None)
-    if hook is not None:
-        return act(hook)
+    hooks = at_once(hooks_owed(situation, nodes))
+    if hooks:
+        return act(*hooks)
     events: list[Event] = []
     for node in nodes:
         events.append(_figures(situation, node))
@@ -283,9 +311,9 @@ def finishing(situation: Situation) -> Decision:
         if now - state.phase_since > situation.policy.deadlines.rejoin:
             return stand_down(state, "settings could not be put back yet", Outcome.FAILED)
         return restoring
-    hook = next(hooks_owed(situation, [n for n in state.nodes.values() if depooled(n)]), None)
-    if hook is not None:
-        return act(hook)
+    hooks = at_once(hooks_owed(situation, [n for n in state.nodes.values() if depooled(n)]))
+    if hooks:
+        return act(*hooks)
     hook_failure = next((f for f in state.failed if isinstance(f.action, RunHook)), None)
     if hook_failure:
         return stand_down(state, f"hook after_recovery: {hook_failure.reason}", Outcome.FAILED)

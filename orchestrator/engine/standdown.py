@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.down import awaited_members
-from orchestrator.engine.settle import depooled, hooks_owed, owed, restore_all
+from orchestrator.engine.settle import at_once, depooled, hooks_owed, owed, restore_all
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import (
     GRACE_SECONDS,
@@ -24,6 +24,7 @@ from orchestrator.engine.steps import (
 )
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Purpose, RunHook, StartNode
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, RunFinished, StoodDown, node_phase, run_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -54,11 +55,12 @@ def standing_down(situation: Situation) -> Decision:
         return act(*starts, events=events)
     on_their_way = [n.name for n in state.in_hand if n.phase is NodePhase.STARTING]
     overdue = _overdue(situation)
-    if on_their_way and state.second_failure is None and not overdue:
+    awaited = _awaited(situation)
+    if awaited and state.second_failure is None and not overdue:
         # Back before allocation is: copies that return need not be rebuilt elsewhere.
-        names = ", ".join(on_their_way)
+        names = ", ".join(awaited)
         return wait(
-            now, f"{names} to be back", seconds=1.0, services=on_their_way, cluster=awaited_members(situation)
+            now, f"{names} to be back", seconds=1.0, services=awaited, cluster=awaited_members(situation)
         )
     late = now - _restoring_since(situation) > policy.deadlines.rejoin
     if situation.view is None and _owes(state):
@@ -70,9 +72,9 @@ def standing_down(situation: Situation) -> Decision:
         return restoring
     if on_their_way and restoring is None and not overdue:
         return wait(now, f"{', '.join(on_their_way)} to be back", seconds=1.0, services=on_their_way)
-    hook = next(hooks_owed(situation, [n for n in state.nodes.values() if depooled(n)]), None)
-    if hook is not None:
-        return act(hook)
+    hooks = at_once(hooks_owed(situation, [n for n in state.nodes.values() if depooled(n)]))
+    if hooks:
+        return act(*hooks)
     return _end(situation)
 
 
@@ -134,6 +136,14 @@ def _starting(situation: Situation, node: NodeProgress, starts: list[StartNode])
     if not node.asked and not running and now - node.asked_at > RETRY_SECONDS:
         starts.append(StartNode(node=node.name))
     return []
+
+
+def _awaited(situation: Situation) -> list[NodeName]:
+    """Nodes on their way for which allocation waits: those that are back wait for none that had its time."""
+    nodes = situation.state.in_hand
+    back = any(node.phase is NodePhase.REJOINED for node in nodes)
+    passed_over = situation.state.overdue if back else frozenset()
+    return [n.name for n in nodes if n.phase is NodePhase.STARTING and n.name not in passed_over]
 
 
 def _overdue(situation: Situation) -> bool:

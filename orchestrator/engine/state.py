@@ -65,6 +65,7 @@ class RunState:
         called_off_since: since when every wave was called off at its last reading; None once one stops.
         nodes: every selected node, in the order of the run.
         addresses: of the nodes' hosts, as they were when the run began.
+        planned: the waves as planned, which bound those of the run; empty without a plan.
         wave: the wave in hand.
         debts: settings changed and not yet put back, by level and key, with what was found first.
         in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
@@ -76,6 +77,7 @@ class RunState:
         withheld_since: when allocation was first withheld without having been put back since.
         good_readings: in a row.
         retries: `retry_failed` calls of this wave; `retried_at` the last of them.
+        overdue: nodes that had used up their time when the run stood down.
         paused: the run has paused before: a canary is looked at once, and then the run goes on to its end.
         restoring: only a stand-down is wanted (`restore`, takeover).
         repairs: the other run whose leftovers this one puts back.
@@ -97,6 +99,7 @@ class RunState:
     baseline: BaselineRecorded | None = None
     nodes: Mapping[NodeName, NodeProgress] = field(default_factory=dict)
     addresses: Mapping[NodeName, str] = field(default_factory=dict)
+    planned: tuple[tuple[NodeName, ...], ...] = ()
     wave: Wave | None = None
     wave_since: Instant | None = None
     waves_finished: int = 0
@@ -117,6 +120,7 @@ class RunState:
     requested_by: str = ""
     stand_down_reason: str | None = None
     stand_down_outcome: Outcome | None = None
+    overdue: frozenset[NodeName] = frozenset()
     second_failure: str | None = None
     lease_lost: str | None = None
     paused: bool = False

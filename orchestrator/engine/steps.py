@@ -13,7 +13,7 @@ from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionSent, Event, Hold, StandingDown, run_phase
 from orchestrator.model.observation import ClusterView, Observation, ServiceState
-from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.model.watch import ClusterWatch, Watch
@@ -107,6 +107,16 @@ class Situation:
         """Whether a stop in doubt can be taken as not done: the same life, long after it was asked for."""
         return self.now - node.since > DOUBT_SECONDS and self.same_life(node)
 
+    def gone_late(self, node: NodeProgress) -> bool:
+        """Whether a node whose stop was taken as not done is away after all: then it is ours to start.
+
+        Only within a stop's own time: who is away later was taken down by somebody else.
+        """
+        if node.phase is not NodePhase.PENDING or node.stopped_at is None or self.view is None:
+            return False
+        late = self.now - node.stopped_at <= self.policy.deadlines.stop
+        return late and self.member(node.name) is None
+
 
 def act(*actions: Action, events: Iterable[Event] = ()) -> Decision:
     """Commit these events, then do these things."""
@@ -138,10 +148,12 @@ def wait(
     return Decision(events=events, holds=holds, watch=watch)
 
 
-def stand_down(state: RunState, reason: str, outcome: Outcome, *events: Event) -> Decision:
+def stand_down(
+    state: RunState, reason: str, outcome: Outcome, *events: Event, overdue: Iterable[NodeName] = ()
+) -> Decision:
     """Give up for now: everything is put back as it was found, and the run can be resumed."""
     return note(
         *events,
-        StandingDown(reason=reason, outcome=outcome),
+        StandingDown(reason=reason, outcome=outcome, overdue=tuple(overdue)),
         run_phase(state.phase, Phase.STANDING_DOWN, why=reason),
     )

@@ -1,15 +1,22 @@
-"""Which nodes next. The plan fixes the order; execution may shrink or delay a wave, never widen it."""
+"""Which nodes next. The plan fixes the order; execution may shrink or delay a wave, never widen it.
+
+A strategy is one function from a `Choice` to a `Wave`, by its name in a table. It asks only the rules that
+are about a set of nodes (`Predicate.of_the_set`): a smaller wave is no help against any other refusal.
+"""
 
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import Node, NodeName, Role
+from orchestrator.model.cluster import Node, NodeName, Role, Zone
+from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Selection, Wave
+from orchestrator.model.policy import Policy, Selection, Strategy, Wave
 
 _TIERS: Final = (
     Role.DATA_FROZEN,
@@ -20,6 +27,9 @@ _TIERS: Final = (
     Role.DATA,
 )
 """From the tier whose copies move least to the one that serves most; the generic `data` role last."""
+
+_AWAY: Final = 4
+"""The place of a node that is no member now, behind the elected master's."""
 
 
 def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
@@ -69,24 +79,175 @@ def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
     return tuple(glob for glob in wanted if not fnmatch.filter(names, glob))
 
 
-def next_wave(state: RunState, view: ClusterView) -> Wave | None:
-    """The next wave of `--strategy node`: one node; None when no node is left to restart.
+Ask = Callable[[Wave], tuple[Hold, ...]]
+"""What the rules about sets of nodes say against a wave; empty when they pass it."""
 
-    A node that is absent now keeps its place: the predicate about expected nodes says so.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a strategy chooses from.
+
+    Attributes:
+        pending: nodes that may be in this wave, in order: members, or absent ones when no member is left.
+        members: the cluster's, by name.
+        most: nodes that the wave may have for a reason of the run's own (a canary); None = as many as pass.
     """
-    pending = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
-    if not pending:
-        return None
-    members = {node.name: node for node in view.nodes}
-    present = [members[node.name] for node in pending if node.name in members]
-    name = in_order(tuple(present), view.master)[0].name if present else pending[0].name
-    attribute = state.policy.zone_attribute if state.policy else None
-    number = state.waves_finished + 1
-    if name == view.master:
+
+    number: int
+    pending: tuple[NodeName, ...]
+    members: Mapping[NodeName, Node]
+    master: NodeName | None
+    policy: Policy
+    most: int | None
+    ask: Ask
+
+    def zone(self, name: NodeName) -> Zone | None:
+        """The zone of a node; None when it has none, or is away."""
+        member = self.members.get(name)
+        return member.zone(self.policy.zone_attribute) if member else None
+
+    def rank(self, name: NodeName) -> tuple[int, int]:
+        """The place of a node without its name; one that is away goes after all others."""
+        member = self.members.get(name)
+        return rank(member, self.master)[:2] if member else (_AWAY, 0)
+
+
+def node_wave(choice: Choice) -> Wave:
+    """`--strategy node`: the first node in order, alone."""
+    name = choice.pending[0]
+    member = choice.members.get(name)
+    if name == choice.master:
         why = "the elected master goes last, so that mastership moves once"
-    elif name in members and not members[name].holds_data and not members[name].master_eligible:
+    elif member is not None and not member.holds_data and not member.master_eligible:
         why = "holds no data and has no vote"
     else:
         why = "one node at a time, in order"
-    zone = members[name].zone(attribute) if name in members else None
-    return Wave(number=number, nodes=(name,), zone=zone, why=why)
+    return Wave(number=choice.number, nodes=(name,), zone=choice.zone(name), why=why)
+
+
+def zone_wave(choice: Choice) -> Wave:
+    """`--strategy zone`: the nodes of one zone together, as many as the rules about sets let pass.
+
+    A zone goes when its last node would: zones without data and votes first, then tiers, then voters; the
+    zone of the elected master last, and zones of one place by name. A node without a zone is a zone of its
+    own. Within the zone nodes are taken in their order (dedicated masters with their zone): the first always,
+    each other one if the rules pass it together with those taken before. What is left over goes next. If
+    the rules refuse the first node alone, the wave is that node, and the run holds.
+    """
+    groups: dict[str, list[NodeName]] = {}
+    for name in choice.pending:
+        zone = choice.zone(name)
+        groups.setdefault(f"node {name}" if zone is None else f"zone {zone}", []).append(name)
+    title = min(groups, key=lambda group: (max(map(choice.rank, groups[group])), group))
+    candidates, zone = tuple(groups[title]), choice.zone(groups[title][0])
+    wave = Wave(number=choice.number, nodes=candidates[: choice.most], zone=zone)
+    refusals: dict[NodeName, Hold] = {}
+    if len(wave.nodes) > 1 and choice.ask(wave):
+        wave, refusals = _smaller(choice, wave)
+    return replace(wave, why=_why_zone(choice, candidates, wave, refusals))
+
+
+def _smaller(choice: Choice, whole: Wave) -> tuple[Wave, dict[NodeName, Hold]]:
+    """The nodes of a refused wave that pass together, taken in order, and what refuses each other one."""
+    wave, refusals = replace(whole, nodes=whole.nodes[:1]), {}
+    if choice.ask(wave):
+        return wave, {}
+    for name in whole.nodes[1:]:
+        wider = replace(wave, nodes=(*wave.nodes, name))
+        held = choice.ask(wider)
+        if held:
+            refusals[name] = held[0]
+        else:
+            wave = wider
+    return wave, refusals
+
+
+def _why_zone(
+    choice: Choice, candidates: tuple[NodeName, ...], wave: Wave, refusals: Mapping[NodeName, Hold]
+) -> str:
+    """One line: what made the wave smaller first, since that is what an operator has to know."""
+    attribute = choice.policy.zone_attribute
+    if wave.zone is None:
+        said = [f"goes alone: it has no node attribute {attribute}, so it may be in any zone"]
+    elif refusals:
+        said = [f"zone {wave.zone} without {_without(refusals)}"]
+    elif len(wave.nodes) == len(candidates):
+        whole = {name for name in choice.members if choice.zone(name) == wave.zone}
+        rest = "all" if set(wave.nodes) == whole else "what is left to restart"
+        said = [f"{rest} of zone {wave.zone}"]
+    elif len(wave.nodes) == choice.most:
+        said = [f"{len(wave.nodes)} of zone {wave.zone}, to pause after it as asked"]
+    else:
+        said = [f"the first of zone {wave.zone}: refused even alone"]
+    if choice.master in wave.nodes:
+        said.append("with the elected master, so it goes last")
+    if len(choice.policy.awareness.attributes) > 1:
+        spread = ", ".join(choice.policy.awareness.attributes)
+        said.append(f"awareness goes by {spread}: waves stay within one {attribute}")
+    if wave.zone in choice.policy.awareness.forced:
+        said.append("forced awareness: other zones take no more than their share of its copies")
+    return "; ".join(said)
+
+
+def _without(refusals: Mapping[NodeName, Hold]) -> str:
+    """Nodes that are left for later, with each rule and its subject once; evidence for the first."""
+    by_rule: dict[tuple[str, str], list[NodeName]] = {}
+    for name, hold in refusals.items():
+        by_rule.setdefault((hold.predicate, hold.subject), []).append(name)
+    evidence = next(iter(refusals.values())).evidence
+    parts = [f"{', '.join(names)} ({rule}: {subject}" for (rule, subject), names in by_rule.items()]
+    return ") and ".join([f"{parts[0]}: {evidence}", *parts[1:]]) + ")"
+
+
+STRATEGIES: Final[Mapping[Strategy, Callable[[Choice], Wave]]] = {
+    Strategy.NODE: node_wave,
+    Strategy.ZONE: zone_wave,
+}
+"""How each strategy cuts waves. A strategy chooses; whether the wave may stop, all predicates decide."""
+
+
+def next_wave(state: RunState, view: ClusterView, ask: Ask) -> Wave | None:
+    """The next wave by the run's strategy; None when no node is left to restart.
+
+    A wave that was chosen before (its hooks have run) and one that was planned may become smaller and never
+    wider. A node that is absent now keeps its place: the predicate about expected nodes says so.
+    """
+    policy = state.policy
+    pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
+    if state.wave is not None:
+        pending = tuple(name for name in pending if name in state.wave.nodes)
+    if not pending or policy is None:
+        return None
+    members = {node.name: node for node in view.nodes}
+    present = in_order(tuple(members[name] for name in pending if name in members), view.master)
+    choice = Choice(
+        number=state.waves_finished + 1,
+        pending=tuple(node.name for node in present) or pending[:1],
+        members=members,
+        master=view.master,
+        policy=policy,
+        most=_until_the_pause(state, policy),
+        ask=ask,
+    )
+    strategy = STRATEGIES[policy.strategy]
+    wave = strategy(choice)
+    planned = _planned_with(state, wave)
+    if set(wave.nodes) <= planned:
+        return wave
+    within = tuple(name for name in choice.pending if name in planned)
+    bounded = strategy(replace(choice, pending=within))
+    return replace(bounded, why=f"{bounded.why}; no wider than planned")
+
+
+def _planned_with(state: RunState, wave: Wave) -> frozenset[NodeName]:
+    """What may go with a wave's first node: its planned wave, or whatever no planned wave names."""
+    first, known = wave.nodes[0], {name for group in state.planned for name in group}
+    group = next((group for group in state.planned if first in group), None)
+    return frozenset(group) if group is not None else frozenset(state.nodes) - known
+
+
+def _until_the_pause(state: RunState, policy: Policy) -> int | None:
+    """Nodes that are left until a canary pauses: it is asked for in nodes, whatever a zone has."""
+    if policy.pause_after is None or state.paused:
+        return None
+    return max(1, policy.pause_after - state.recovered)

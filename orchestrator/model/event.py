@@ -47,6 +47,8 @@ class RunStarted:
         repairs: the run whose leftovers this one puts back, and nothing else; None for a restart.
         addresses: where their hosts were then: a node that is down tells nobody its address.
         cluster_file: path of the cluster file, from which `resume` reads endpoints and secrets again.
+        planned: the waves of the plan that was shown or saved; a wave may be a part of one of them, no more.
+            Empty when there was none.
     """
 
     cluster: str
@@ -60,6 +62,7 @@ class RunStarted:
     cluster_file: str = ""
     distribution: str = ""
     repairs: str | None = None
+    planned: tuple[tuple[NodeName, ...], ...] = ()
     event: Literal["run_started"] = "run_started"
 
 
@@ -292,10 +295,16 @@ class Requested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingDown:
-    """The run gives up for now: why, and how it will have ended when all is put back."""
+    """The run gives up for now: why, and how it will have ended when all is put back.
+
+    Attributes:
+        overdue: nodes that have used up their time to stop, start or rejoin: those that are back do not wait
+            for them any more.
+    """
 
     reason: str
     outcome: Outcome
+    overdue: tuple[NodeName, ...] = ()
     event: Literal["standing_down"] = "standing_down"
 
 

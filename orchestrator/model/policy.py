@@ -19,9 +19,10 @@ class Kind(Enum):
 
 
 class Strategy(Enum):
-    """How waves are cut. Zones and shard-safe sets come with a later version."""
+    """How waves are cut. Shard-safe sets come with a later version."""
 
     NODE = "node"
+    ZONE = "zone"
 
 
 class ZeroReplicas(Enum):
@@ -115,6 +116,20 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Awareness:
+    """The cluster's own allocation awareness, as it was when the run began.
+
+    Attributes:
+        attributes: node attributes that copies are spread over, in the cluster's order.
+        forced: zones of the attribute that waves go by which forced awareness names: while one is away, the
+            others take no more than their share of its copies, so that many stay unassigned.
+    """
+
+    attributes: tuple[str, ...] = ()
+    forced: tuple[Zone, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DisabledPredicate:
     """A predicate that the operator has switched off, wholly or for one subject."""
 
@@ -128,12 +143,14 @@ class Policy:
 
     Attributes:
         cluster: the name that the cluster must call itself.
-        max_unavailable: nodes of one wave, at least 1.
+        max_unavailable: nodes that may be away at once, at least 1; None = no bound of its own.
         min_started_copies: in-sync copies of every shard that stay started outside the wave.
         min_capacity: share of data nodes of each tier that stays up, 0 to 1.
         accept_red: indices that may be red already.
         zero_replicas_accepted: names or globs under the `accept` policy.
         settle_consecutive: good readings in a row after which a node counts as back.
+        zone_attribute: node attribute that names the zone; None without one.
+        awareness: what the cluster itself says of zones.
         timeout: seconds after which the whole run stands down; None without one.
         pause_after: nodes after which the run pauses (a canary); None without one.
     """
@@ -142,7 +159,7 @@ class Policy:
     cluster: str
     playbook: str = "elasticsearch-rolling-restart"
     strategy: Strategy = Strategy.NODE
-    max_unavailable: int = 1
+    max_unavailable: int | None = 1
     min_started_copies: int = 1
     min_capacity: float = 0.5
     overlap_recovery: bool = False
@@ -160,6 +177,7 @@ class Policy:
     deadlines: Deadlines = field(default_factory=Deadlines)
     hooks: Hooks = field(default_factory=Hooks)
     zone_attribute: str | None = None
+    awareness: Awareness = field(default_factory=Awareness)
     expect_nodes: int | None = None
     together: Together = Together.REBOOT
     selection: Selection = field(default_factory=Selection)

@@ -2,7 +2,8 @@
 
 Modelled: the enable decider at both levels and per index file default, same-shard, the limits of concurrent
 recoveries, delayed allocation after a node left, in-sync sets, re-use of what lies on a returning node's
-disk, recoveries as long as their bytes, five failed attempts. Not modelled: rebalancing, awareness, disk.
+disk, recoveries as long as their bytes, five failed attempts, awareness (forced too) where the cluster has
+one for replicas. Not modelled: rebalancing, disk.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from typing import Final, Protocol
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
     ALLOCATION,
+    AWARENESS,
     BANDWIDTH,
     CONCURRENT_RECOVERIES,
+    FORCED_AWARENESS,
     INITIAL_PRIMARIES,
     bytes_of,
+    listed,
 )
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import SettingValue
@@ -105,13 +109,17 @@ def _assign_replica(world: Ground, shard: SimShard, copy: SimCopy, enable: str) 
         return
     taken = {other.node for other in shard.copies}
     limit = _count(world, CONCURRENT_RECOVERIES, 2)
-    free = [n for n in world.nodes.values() if n.joined and n.holds_data and n.name not in taken]
+    free = [
+        n
+        for n in world.nodes.values()
+        if n.joined and n.holds_data and n.name not in taken and _zone_has_room(world, shard, n)
+    ]
     returning = [n.name for n in free if n.name in shard.on_disk]
     place = next((name for name in returning if _arriving(world, name) < limit), None)
     if place is None and not returning:
         if copy.left_at is not None and world.agenda.now < copy.left_at + _DELAYED_SECONDS:
             return  # `left` has put a reroute for the end of the delay on the agenda
-        candidate = _emptiest(world, shard)
+        candidate = _emptiest(world, shard, among={n.name for n in free})
         place = candidate if candidate and _arriving(world, candidate) < limit else None
     if place is None:
         return
@@ -121,10 +129,27 @@ def _assign_replica(world: Ground, shard: SimShard, copy: SimCopy, enable: str) 
     _begin(world, shard, copy, place, seconds=seconds, total=shard.size, reused=shard.size - copied)
 
 
-def _emptiest(world: Ground, shard: SimShard) -> NodeName | None:
+def _zone_has_room(world: Ground, shard: SimShard, node: SimNode) -> bool:
+    """Awareness: copies are spread over the zones that are there, and over those that are forced.
+
+    As `AwarenessAllocationDecider` counts: no zone has more than its share of the copies, rounded up.
+    """
+    if "zone" not in listed(world.effective(AWARENESS)):
+        return True
+    members = [n for n in world.nodes.values() if n.joined and n.holds_data]
+    zones = {n.zone for n in members} | set(listed(world.effective(f"{FORCED_AWARENESS}zone.values")))
+    here = sum(copy.node is not None and world.nodes[copy.node].zone == node.zone for copy in shard.copies)
+    return here + 1 <= -(-len(shard.copies) // len(zones))
+
+
+def _emptiest(world: Ground, shard: SimShard, *, among: set[NodeName] | None = None) -> NodeName | None:
     """The data node with the fewest copies that has none of this shard."""
     taken = {other.node for other in shard.copies}
-    load = {n.name: 0 for n in world.nodes.values() if n.joined and n.holds_data and n.name not in taken}
+    load = {
+        n.name: 0
+        for n in world.nodes.values()
+        if n.joined and n.holds_data and n.name not in taken and (among is None or n.name in among)
+    }
     for _, other in shards_of(world):
         for copy in other.copies:
             if copy.node in load:

@@ -46,8 +46,8 @@ class Simulation:
         self.lease = SimulatedLease(world=world, fate=self.fate)
         self.run = run
 
-    def begin(self, policy: Policy) -> RunState:
-        """Journal the beginning of a run over the nodes that the policy selects."""
+    def begin(self, policy: Policy, *, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunState:
+        """Journal the beginning of a run over the nodes that the policy selects, in planned waves if any."""
         view = views.cluster(self.world)
         nodes = selected(view, policy.selection, policy.zone_attribute)
         started = RunStarted(
@@ -60,6 +60,7 @@ class Simulation:
             operator="ann",
             host="bastion",
             addresses={node.name: node.address for node in nodes},
+            planned=planned,
         )
         return self.journalled(started, LeaseTaken(epoch=1, holder="ann@bastion"))
 

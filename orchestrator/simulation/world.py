@@ -6,7 +6,7 @@ faults looks in here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
@@ -32,12 +32,15 @@ _IN_DOUBT: Seconds = 30.0
 """A host that is reached at all does within it what it was asked."""
 
 
+_FEW_VOTERS = 2
+
+
 class World:
     """One cluster with its machines.
 
     Args:
         seed: of everything that is left to chance; the same seed gives the same world.
-        allowed_down: nodes that the program may have down at once, for the judge.
+        allowed_down: nodes that the program may have down at once, all of one zone, for the judge.
     """
 
     def __init__(self, *, seed: int = 0, name: str = "prod", allowed_down: int = 1) -> None:
@@ -211,9 +214,13 @@ class World:
         node.restarts_by_us += 1
         if self.stale_read:
             self._violated(f"{name} is stopped on a reading that says it may be old")
-        down = [n.name for n in self.nodes.values() if n.stopped_by_us and n.name != name]
+        others = [n for n in self.nodes.values() if n.stopped_by_us and n.name != name]
+        down = [n.name for n in others]
         if len(down) >= self.allowed_down:
             self._violated(f"{name} is stopped while {', '.join(down)} is down by us")
+        elif any(n.zone is None or n.zone != node.zone for n in others):
+            self._violated(f"{name} is stopped while {', '.join(down)} of another zone is down by us")
+        self._judge_quorum(node, others)
         if self.effective(ALLOCATION) == "all" and not self._news(ALLOCATION):
             self._violated(f"{name} is stopped with allocation on")
         away = [n.name for n in self.nodes.values() if not n.joined and n.name not in {*down, name}]
@@ -221,7 +228,7 @@ class World:
             if not self._news(other):
                 self._violated(f"{name} is stopped while {other} is away")
         for index, shard in shards_of(self):
-            self._judge_shard(index, shard, node)
+            self._judge_shard(index, shard, node, down)
         node.stopped_by_us = True
 
     def judge_late_stop(self, node: SimNode, sent: Instant) -> None:
@@ -243,7 +250,17 @@ class World:
         if len(down) > self.allowed_down:
             self._violated(f"{', '.join(down)} are down by us at once")
 
-    def _judge_shard(self, index: SimIndex, shard: SimShard, node: SimNode) -> None:
+    def _judge_quorum(self, node: SimNode, others: Sequence[SimNode]) -> None:
+        """With the nodes that are asked to stop already, a majority of the voters must be left."""
+        going = {node.name, *(other.name for other in others)}
+        left = self.voters - going
+        small = len(self.voters) <= _FEW_VOTERS  # their operator has accepted an outage, or a rule has failed
+        if others and node.name in self.voters and not small and 2 * len(left) <= len(self.voters):
+            self._violated(f"{node.name} is stopped with no majority left: {len(left)} of {len(self.voters)}")
+
+    def _judge_shard(
+        self, index: SimIndex, shard: SimShard, node: SimNode, down: Collection[NodeName]
+    ) -> None:
         moving = {c.node for c in shard.copies if c.relocating_to} | {c.relocating_to for c in shard.copies}
         if node.name in moving and not self._news(str(shard.id)):
             self._violated(f"{node.name} is stopped while {shard.id} moves from or to it")
@@ -251,7 +268,9 @@ class World:
         if not here or index.name in self.exempt_indices or index.made_at >= self.last_read:
             return
         # Copies on a node that died and that the master has not missed yet count: no reading can tell.
-        others = [c for c in shard.started if c.node != node.name and c.allocation_id in shard.in_sync]
+        others = [
+            c for c in shard.started if c.node not in {node.name, *down} and c.allocation_id in shard.in_sync
+        ]
         if not others and not any(self._news(str(n)) for n in [*shard.on_disk, shard.id]):
             self._violated(f"{node.name} is stopped with the last in-sync copy of {shard.id}")
 

@@ -103,7 +103,7 @@ def _waves(plan: Plan) -> list[str]:
             duration(wave.predicted.likely),
             f"{duration(wave.predicted.low)} - {duration(wave.predicted.high)}",
             listed(wave.nodes, 12),
-            one_line(wave.why, 120),
+            one_line(wave.why, 240),
         )
         for wave in plan.waves
     ]

@@ -2,7 +2,7 @@
 
 One cluster of six real nodes with the same data throughout, restarted whole, again and again: by a bare loop
 of the documented procedure with long polls (a), by the same loop with polls of 10 s (b), and by the program
-(c). Rounds go forth and back (a b c, c b a), so that none has the warmer machine. Figures, no assertions: a
+node by node (c) and zone by zone (d). Rounds go forth and back (a b c d, d c b a), so that none has the warmer machine. Figures, no assertions: a
 shared machine has no right or wrong here, and only figures of one run can be compared.
 """
 
@@ -35,17 +35,18 @@ NAMES: Final = {
     "a": "bare loop, long polls",
     "b": f"bare loop, polls of {POLL_SECONDS:.0f} s",
     "c": "orchestrate restart --strategy node",
+    "d": "orchestrate restart --strategy zone",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lap:
-    """One restart of the whole cluster, by one of the three.
+    """One restart of the whole cluster, by one of the ways.
 
     Attributes:
         seconds: from the call to its end, the start of the interpreter included.
         load: of the machine, one minute's average at the end.
-        cost: requests and bytes; of (c) also CPU seconds and memory.
+        cost: requests and bytes; of (c) and (d) also CPU seconds and memory.
     """
 
     way: str
@@ -74,7 +75,8 @@ def main() -> int:
         ways: dict[str, Callable[[int], Lap]] = {
             "a": lambda _lap: _bare(lab, "a", by_long_poll),
             "b": lambda _lap: _bare(lab, "b", by_polls(POLL_SECONDS)),
-            "c": lambda lap: _program(file, folder, lap),
+            "c": lambda lap: _program("c", "node", file, folder, lap),
+            "d": lambda lap: _program("d", "zone", file, folder, lap),
         }
         _say("one whole restart that does not count: files and caches are warm after it")
         restart_all(lab, by_long_poll)
@@ -90,7 +92,7 @@ def main() -> int:
 def _options() -> Any:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--version", default=DISTRIBUTIONS[0].version)
-    parser.add_argument("--order", default="abccba", help="laps, in order, by letter")
+    parser.add_argument("--order", default="abcddcba", help="laps, in order, by letter")
     parser.add_argument("--indices", type=int, default=20, help="of six shards and one replica each")
     parser.add_argument("--keep", help="a folder for the program's state and output")
     return parser.parse_args()
@@ -109,9 +111,9 @@ def _bare(lab: LabCluster, way: str, wait: Await) -> Lap:
     return Lap(way=way, seconds=seconds, load=os.getloadavg()[0], cost=cost)
 
 
-def _program(file: Path, folder: Path, lap: int) -> Lap:
+def _program(way: str, strategy: str, file: Path, folder: Path, lap: int) -> Lap:
     result = folder / f"result-{lap}.json"
-    command = [sys.executable, "-m", "tests.benchmarks.program", str(file)]
+    command = [sys.executable, "-m", "tests.benchmarks.program", strategy, str(file)]
     began = time.monotonic()
     with (folder / f"output-{lap}.txt").open("wb") as output:
         subprocess.run(  # noqa: S603  (the program under test)
@@ -119,7 +121,7 @@ def _program(file: Path, folder: Path, lap: int) -> Lap:
         )
     seconds = time.monotonic() - began
     cost = json.loads(result.read_text(encoding="utf-8"))
-    return Lap(way="c", seconds=seconds, load=os.getloadavg()[0], cost=cost)
+    return Lap(way=way, seconds=seconds, load=os.getloadavg()[0], cost=cost)
 
 
 def report(laps: Sequence[Lap], *, nodes: int, server: str) -> list[str]:
@@ -146,12 +148,12 @@ def report(laps: Sequence[Lap], *, nodes: int, server: str) -> list[str]:
     heads = ("WAY", "SECONDS", "A NODE", f"OF ({ways[0]})", "REQUESTS", "KB SENT", "KB READ", "LOAD")
     lines = [f"{nodes} nodes of {server}; requests and bytes are those of one node's restart", ""]
     lines += table(heads, rows)
-    if "c" in by_way:
-        own = by_way["c"]
+    for way in sorted({"c", "d"} & set(by_way)):
+        own = by_way[way]
         lines += [
             "",
             (
-                f"the program itself: {_mean(own, 'cpu_seconds'):.2f} s of CPU and "
+                f"the program itself, ({way}): {_mean(own, 'cpu_seconds'):.2f} s of CPU and "
                 f"{max(lap.cost['peak_mb'] for lap in own):.0f} MB at the most, for the whole run"
             ),
         ]

@@ -196,6 +196,15 @@ def _empty_zone(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(), "--zone", "z")
 
 
+@case(
+    "a zone attribute that no node has",
+    code=2,
+    says=("strategy zone: no node has the attribute 'rack'", "zone", "set `zone_attribute` in", "prod.yml"),
+)
+def _no_such_attribute(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(zone_attribute="rack"), "--strategy", "zone")
+
+
 @case("a node name that matches nothing", code=2, says=("no node is called es9", "es1, es2, es3"))
 def _no_such_node(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(), "--only", "es1", "--only", "es9")

@@ -8,11 +8,12 @@ from random import Random
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, ZeroReplicas
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Strategy, ZeroReplicas
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
 from tests.simulation.play import policy
+from tests.simulation.zones import ZONED
 
 ALLOCATION = "cluster.routing.allocation.enable"
 _VERBS = (
@@ -57,7 +58,9 @@ def chance(seed: int) -> Chance:
         while_stopped=(Hook(run="tune {node}"),),
         after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),
     )
+    by_zone = _strategy(seed)
     wanted = policy(
+        **by_zone,
         master_step_down=dice.random() < 0.5,
         zero_replicas=ZeroReplicas.ADD_REPLICA,
         hooks=hooks if dice.random() < 0.4 else Hooks(),
@@ -73,6 +76,14 @@ def chance(seed: int) -> Chance:
         crashes=tuple(dice.randint(2, 90) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
         restores=tuple(dice.random() < 0.3 for _ in range(20)),
     )
+
+
+def _strategy(seed: int) -> dict[str, object]:
+    """Zone by zone in every other run, with a budget and without."""
+    dice = Random(seed + 2)  # noqa: S311  (repeatable, and secret to nobody)
+    if dice.random() < 0.5:
+        return {}
+    return {**ZONED, "max_unavailable": dice.choice((None, None, 1, 2))}
 
 
 def _trip(dice: Random) -> Trip:
@@ -120,6 +131,8 @@ def world_of(drawn: Chance) -> World:
     """The world of a seed, as it is before the run."""
     dice = Random(drawn.seed + 1)  # noqa: S311  (repeatable, and secret to nobody)
     world = World(seed=drawn.seed)
+    if drawn.wanted.strategy is Strategy.ZONE:
+        world.allowed_down = drawn.wanted.max_unavailable or drawn.nodes
     world.detection_seconds = dice.choice((0.0, 0.0, 3.0, 30.0))
     for number in range(1, drawn.nodes + 1):
         world.add_node(f"es{number}", zone="abc"[(number - 1) % 3])

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.evolve import evolve
 from orchestrator.engine.invariants import Step, broken
+from orchestrator.engine.plan import make_plan
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Record
+from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome
+from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.loop import Loop, Ports
+from orchestrator.simulation import views
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
@@ -114,6 +118,24 @@ def run(
     """One attempt from its beginning to its end."""
     simulation = Simulation(world, plan=plan, trips=trips)
     return simulation, play(simulation, simulation.begin(wanted or policy()), limit=limit)
+
+
+def plan_of(world: World, wanted: Policy) -> Plan:
+    """What `plan` would show of this world now; nothing is done to it."""
+    simulation = Simulation(world)
+    simulation.begin(wanted)
+    started = next(r.event for r in simulation.journal.records if isinstance(r.event, RunStarted))
+    read = views.readings(world)
+    seen = Observation(
+        at=world.agenda.now,
+        cluster=read.cluster,
+        settings=read.settings,
+        health=read.health,
+        activity=read.activity,
+        disks=read.disks,
+        hosts={name: views.host(node, rights=True) for name, node in world.nodes.items()},
+    )
+    return make_plan(started, seen, describe=action_name, times={})
 
 
 def killed(simulation: Simulation, state: RunState) -> bool:

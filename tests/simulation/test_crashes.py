@@ -3,76 +3,116 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
+from orchestrator.engine.state import RunState
+from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.policy import Strategy
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, killed, lives, play, policy
+from tests.simulation.zones import by_zone, zoned
 
 
-def _world() -> World:
-    world = cluster(3)
+def _world(strategy: Strategy) -> World:
+    world = cluster(3) if strategy is Strategy.NODE else zoned(6)
     world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "all")
     world.set(Level.TRANSIENT, "indices.recovery.max_bytes_per_sec", "20mb")
     return world
 
 
-def _points() -> list[str]:
-    simulation = Simulation(_world())
-    play(simulation, simulation.begin(policy()))
-    return simulation.seams.passed
+def _begun(strategy: Strategy) -> tuple[Simulation, RunState]:
+    simulation = Simulation(_world(strategy))
+    return simulation, simulation.begin(policy() if strategy is Strategy.NODE else by_zone())
 
 
-POINTS = _points()
+@cache
+def _points(strategy: Strategy) -> tuple[str, ...]:
+    simulation, state = _begun(strategy)
+    play(simulation, state)
+    return tuple(simulation.seams.passed)
+
+
 _EVERY = 1 if os.environ.get("ORCHESTRATE_SEEDS") else 3
 """Every third point in the quick tests; the offsets of resume and restore differ."""
 
 
-def _killed_at(point: int) -> Simulation:
-    simulation = Simulation(_world())
-    state = simulation.begin(policy())
-    simulation.seams.crash_at = point
-    assert killed(simulation, state), f"point {point} is not passed"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """A point at which a run of that strategy is killed."""
+
+    strategy: Strategy
+    point: int
+
+    def __str__(self) -> str:
+        return f"{self.strategy.value}-{self.point}"
+
+    @property
+    def where(self) -> str:
+        return f"killed at point {self.point}, {_points(self.strategy)[self.point - 1]}"
+
+
+def _kills(first: int, every: int) -> list[Kill]:
+    return [
+        Kill(strategy=strategy, point=point)
+        for strategy in (Strategy.NODE, Strategy.ZONE)
+        for point in range(first, len(_points(strategy)) + 1, every)
+    ]
+
+
+def _killed_at(kill: Kill) -> Simulation:
+    simulation, state = _begun(kill.strategy)
+    simulation.seams.crash_at = kill.point
+    assert killed(simulation, state), f"point {kill.point} is not passed"
     return simulation
 
 
-@pytest.mark.parametrize("point", range(3, len(POINTS) + 1, _EVERY), ids=str)
-def test_resume_ends_like_an_undisturbed_run(point: int) -> None:
-    simulation = _killed_at(point)
-    found = _world().settings()
+def test_a_zone_goes_down_together() -> None:
+    simulation, state = _begun(Strategy.ZONE)
+    play(simulation, state)
+    waves = [r.event.wave.nodes for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
+    assert waves == [("es2", "es5"), ("es3", "es6"), ("es4", "es1")]
+
+
+@pytest.mark.parametrize("kill", _kills(3, _EVERY), ids=str)
+def test_resume_ends_like_an_undisturbed_run(kill: Kill) -> None:
+    simulation = _killed_at(kill)
+    found = _world(kill.strategy).settings()
     if simulation.journal.records[-1].event.event == "run_finished":
         assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
         return
     state = play(simulation, simulation.resume())
-    where = f"killed at point {point}, {POINTS[point - 1]}"
+    where = kill.where
     assert state.outcome is Outcome.DONE, f"{where}: {state.message}"
     assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2), where
     assert simulation.world.settings() == found, where
     assert simulation.world.violations == [], where
 
 
-@pytest.mark.parametrize("point", range(4, len(POINTS) + 1, _EVERY), ids=str)
-def test_restore_puts_everything_back(point: int) -> None:
-    simulation = _killed_at(point)
+@pytest.mark.parametrize("kill", _kills(4, _EVERY), ids=str)
+def test_restore_puts_everything_back(kill: Kill) -> None:
+    simulation = _killed_at(kill)
     state = play(simulation, simulation.restore())
-    where = f"killed at point {point}, {POINTS[point - 1]}"
+    where = kill.where
     assert state.outcome is Outcome.RESTORED, f"{where}: {state.message}"
-    assert simulation.world.settings() == _world().settings(), where
+    assert simulation.world.settings() == _world(kill.strategy).settings(), where
     assert all(node.joined for node in simulation.world.nodes.values()), where
     assert simulation.world.violations == [], where
     assert max(lives(simulation.world).values()) <= 2, where
 
 
-@pytest.mark.parametrize("point", range(5, len(POINTS) + 1, _EVERY * 3), ids=str)
-def test_restore_then_resume_ends_like_an_undisturbed_run(point: int) -> None:
-    simulation = _killed_at(point)
+@pytest.mark.parametrize("kill", _kills(5, _EVERY * 3), ids=str)
+def test_restore_then_resume_ends_like_an_undisturbed_run(kill: Kill) -> None:
+    simulation = _killed_at(kill)
     play(simulation, simulation.restore())
     state = play(simulation, simulation.resume())
     assert state.outcome is Outcome.DONE, state.message
     assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
     assert {node.phase for node in state.nodes.values()} == {NodePhase.RECOVERED}
-    assert simulation.world.settings() == _world().settings()
+    assert simulation.world.settings() == _world(kill.strategy).settings()
     assert simulation.world.violations == []

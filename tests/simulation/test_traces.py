@@ -9,22 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy
-from orchestrator.simulation import mishaps
+from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.mishaps import Mishap, Trip
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.narrate import narrate
 from tests.simulation.play import cluster, play, policy
+from tests.simulation.zones import by_zone, forced, lopsided, paired, zoned
 
 TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
 REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
 Told = tuple[Simulation, RunState]
-ES2, ES3 = NodeName("es2"), NodeName("es3")
+ES2, ES3, ES5 = NodeName("es2"), NodeName("es3"), NodeName("es5")
 
 
 def _run(world: World, *plan: Mishap, trips: tuple[Trip, ...] = (), wanted: Policy | None = None) -> Told:
@@ -78,6 +80,38 @@ def interrupted_in_wave() -> Told:
     return _resumed(_run(cluster(3), asked))
 
 
+def zones() -> Told:
+    return _run(zoned(), wanted=by_zone())
+
+
+def zone_with_both_copies() -> Told:
+    return _run(paired(), wanted=by_zone())
+
+
+def zone_of_three_beside_zones_of_one() -> Told:
+    return _run(lopsided(), wanted=by_zone())
+
+
+def zone_under_forced_awareness() -> Told:
+    """A whole zone fails to start: nothing of it is rebuilt elsewhere, and it comes back as it went."""
+    world = forced()
+    _, awareness = awareness_of(views.readings(world).settings, "zone")  # type: ignore[arg-type]  # a simulated reading is never unknown
+    fails = [Mishap(what=mishaps.StartsFail(node=name, times=2)) for name in (ES2, ES5)]
+    told = _run(world, *fails, wanted=by_zone(awareness=awareness))
+    return _resumed(told, retry_failed=True, after=600.0)
+
+
+def zone_with_a_node_that_fails_to_start() -> Told:
+    fails = Mishap(what=mishaps.StartsFail(node=ES2, times=2))
+    return _resumed(_run(zoned(), fails, wanted=by_zone()), retry_failed=True)
+
+
+def zone_with_a_host_that_hangs_in_stop() -> Told:
+    hangs = Mishap(what=mishaps.StopHangs(node=ES2, repaired_after=900.0))
+    wanted = by_zone(deadlines=replace(Deadlines(), stop=120.0, start=300.0))
+    return _resumed(_run(zoned(), hangs, wanted=wanted), retry_failed=True, after=900.0)
+
+
 SCENARIOS: tuple[Callable[[], Told], ...] = (
     undisturbed,
     start_fails,
@@ -87,6 +121,12 @@ SCENARIOS: tuple[Callable[[], Told], ...] = (
     hold_then_passes,
     canary,
     interrupted_in_wave,
+    zones,
+    zone_with_both_copies,
+    zone_of_three_beside_zones_of_one,
+    zone_under_forced_awareness,
+    zone_with_a_node_that_fails_to_start,
+    zone_with_a_host_that_hangs_in_stop,
 )
 
 

@@ -44,6 +44,7 @@ class Predicate:
         check: yields subject and evidence of each refusal; a reading that is `Unknown` is a refusal.
         may_be_disabled: False for the three on which every other one rests.
         passes_with_time: False when only the operator can mend it, so that waiting at the start is idle.
+        of_the_set: it is about the nodes of a wave together, so a smaller wave may pass where this does not.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Predicate:
     check: Callable[[Question], Iterator[Finding]]
     may_be_disabled: bool = True
     passes_with_time: bool = True
+    of_the_set: bool = False
 
 
 def holds(predicates: Iterable[Predicate], question: Question) -> tuple[Hold, ...]:

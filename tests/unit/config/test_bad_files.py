@@ -84,8 +84,9 @@ DURATION = "must be a duration with its unit, such as 90s, 10m, 8h or 30d"
 
 PLAYBOOKS = [
     ("strategy: node\n", None, "kind", "is missing"),
-    (KIND + "strategy: rack\n", 2, "strategy", "must be node"),
+    (KIND + "strategy: rack\n", 2, "strategy", "must be one of node, zone"),
     (KIND + "max_unavailable: 0\n", 2, "max_unavailable", BUDGET),
+    (KIND + "max_unavailable:\n", 2, "max_unavailable", "has no value"),
     (KIND + "max_unavailable: 0%\n", 2, "max_unavailable", BUDGET),
     (KIND + "max_unavailable: 101%\n", 2, "max_unavailable", "must be at most 100%"),
     (KIND + "max_unavailable: 1.5\n", 2, "max_unavailable", BUDGET),
@@ -174,7 +175,6 @@ def test_what_a_later_version_brings_to_a_cluster_file_is_refused_as_such(text: 
     ("text", "message"),
     [
         ("kind: riak\n", "f.yml:1: kind: riak: not in this version"),
-        (KIND + "strategy: zone\n", "f.yml:2: strategy: zone: not in this version"),
         (KIND + "strategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
         (KIND + "overlap_recovery: true\n", "f.yml:2: overlap_recovery: true: not in this version"),
         (KIND + "gates: []\n", "f.yml:2: gates: not in this version"),

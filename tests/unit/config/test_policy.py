@@ -124,6 +124,26 @@ hooks:
     )
 
 
+@pytest.mark.parametrize(
+    ("flags", "playbook", "nodes", "budget"),
+    [
+        ({}, "", 30, 1),
+        ({"strategy": "node"}, "strategy: zone\n", 30, 1),
+        ({"strategy": "zone"}, "", 30, None),
+        ({}, "strategy: zone\n", 30, None),
+        ({}, "strategy: zone\nmax_unavailable: 3\n", 30, 3),
+        ({}, "strategy: zone\nmax_unavailable: 10%\n", 19, 1),
+        ({"max_unavailable": "20%"}, "strategy: zone\nmax_unavailable: 3\n", 30, 6),
+        ({"max_unavailable": "1%"}, "strategy: zone\n", 30, 1),
+        ({"strategy": "zone", "max_unavailable": "2"}, "", 30, 2),
+    ],
+)
+def test_a_zone_has_no_bound_of_its_own_unless_one_is_given(
+    flags: dict[str, Any], playbook: str, nodes: int, budget: int | None
+) -> None:
+    assert _policy(Overrides(**flags), playbook=playbook, nodes=nodes).max_unavailable == budget
+
+
 def test_every_flag_reaches_the_policy_and_wins_over_the_playbook() -> None:
     flags = Overrides(
         strategy="node",
@@ -206,7 +226,6 @@ def test_wrong_flags_are_refused_by_name(flags: dict[str, Any], message: str) ->
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"strategy": "zone"}, "--strategy zone: not in this version"),
         ({"strategy": "shard-safe"}, "--strategy shard-safe: not in this version"),
         ({"tune": True}, "--tune: not in this version"),
     ],

@@ -20,6 +20,7 @@ from orchestrator.model.event import (
     RunFinished,
     SettingChanged,
     StoodDown,
+    WaveStarted,
     run_phase,
 )
 from orchestrator.model.observation import Level
@@ -82,6 +83,9 @@ BREAKS: dict[str, Callable[[], Step]] = {
     "stops_are_sent_from_down_alone": lambda: _step(_state(Phase.GATED), STOP),
     "only_the_wave_is_stopped": lambda: _step(_state(wave=Wave(number=1, nodes=(ES2,))), STOP),
     "budget": lambda: _step(_with(_state(), ES2, NodePhase.STARTING), STOP),
+    "no_wider_than_planned": lambda: _step(
+        _state(planned=((ES1,), (ES2,))), WaveStarted(wave=Wave(number=1, nodes=(ES1, ES2)), incarnations={})
+    ),
     "nobody_stops_without_the_lease": lambda: _step(_state(lease_lost="to eve"), STOP),
     "a_finished_node_is_not_stopped": lambda: _step(
         _state(es1=NodePhase.RECOVERED), STOP, _state(es1=NodePhase.STOPPING)
@@ -135,6 +139,12 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     "stops_are_sent_from_down_alone": lambda: (_step(_state(), STOP),),
     "only_the_wave_is_stopped": lambda: (_step(_state(wave=Wave(number=1, nodes=(ES2, ES1))), STOP),),
     "budget": lambda: (_step(_with(_state(), ES2, NodePhase.RECOVERED), STOP),),
+    "no_wider_than_planned": lambda: (
+        _step(
+            _state(planned=((ES1, ES2),)),
+            WaveStarted(wave=Wave(number=1, nodes=(ES1, ES2)), incarnations={}),
+        ),
+    ),
     "nobody_stops_without_the_lease": lambda: (
         _step(_state(), STOP),
         _step(_state(lease_lost="to eve"), ActionSent(action=StartNode(node=ES1))),
@@ -205,6 +215,13 @@ def test_it_is_silent_about_a_step_as_it_should_be(rule: object) -> None:
     right = HOLDS[invariant.name]()
     assert [wrong for step in right for wrong in invariant.check(step)] == []
     assert _kind(right[0]) == _kind(BREAKS[invariant.name]()), "a step that it looks at"
+
+
+@pytest.mark.parametrize("nodes", [(ES1,), (ES2,), (ES1, ES2), (ES1, NodeName("es3"))])
+def test_a_part_of_a_planned_wave_is_not_wider(nodes: tuple[NodeName, ...]) -> None:
+    wave = WaveStarted(wave=Wave(number=1, nodes=nodes), incarnations={})
+    step = _step(_state(planned=((ES1, ES2),)), wave)
+    assert [wrong for rule in INVARIANTS for wrong in rule.check(step)] == []
 
 
 def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:

@@ -14,13 +14,15 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
     CONCURRENT_RECOVERIES,
     INITIAL_PRIMARIES,
     REBALANCE,
+    awareness_of,
     bytes_of,
     limit_changes,
     withhold_changes,
 )
 from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import Zone
 from orchestrator.model.observation import Level, SettingsView, SettingValue
-from orchestrator.model.policy import RecoveryLimits
+from orchestrator.model.policy import Awareness, RecoveryLimits
 from orchestrator.simulation.world import DEFAULTS
 from tests.simulation.play import policy
 
@@ -146,3 +148,48 @@ def test_put_back_after_withhold_is_what_was_found(
     assert limit_changes(during, policy()) == ()
     after = _applied(during, tuple(change.undone() for change in changes))
     assert (after.persistent, after.transient) == (found.persistent, found.transient)
+
+
+ATTRIBUTES = "cluster.routing.allocation.awareness.attributes"
+FORCED = "cluster.routing.allocation.awareness.force.zone.values"
+
+
+def _layers(
+    persistent: Mapping[str, SettingValue],
+    transient: Mapping[str, SettingValue] | None = None,
+    *,
+    files: Mapping[str, SettingValue] | None = None,
+) -> SettingsView:
+    return SettingsView(persistent=persistent, transient=transient or {}, files=files or {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen", "attribute", "attributes", "forced"),
+    [
+        (SettingsView(), None, None, (), ()),
+        (SettingsView(files={ATTRIBUTES: ()}), None, None, (), ()),
+        (SettingsView(files={ATTRIBUTES: ("zone",)}), None, "zone", ("zone",), ()),
+        (SettingsView(files={ATTRIBUTES: "rack , zone"}), None, "rack", ("rack", "zone"), ()),
+        (_layers({ATTRIBUTES: "rack"}, files={ATTRIBUTES: ("zone",)}), None, "rack", ("rack",), ()),
+        (_layers({ATTRIBUTES: "rack"}, {ATTRIBUTES: "zone,rack"}), None, "zone", ("zone", "rack"), ()),
+        # Switched off in a higher layer: no awareness, whatever the files say.
+        (_layers({ATTRIBUTES: ""}, files={ATTRIBUTES: ("zone",)}), None, None, (), ()),
+        (_layers({ATTRIBUTES: "zone"}), "rack", "rack", ("zone",), ()),
+        (SettingsView(), "rack", "rack", (), ()),
+        (_layers({ATTRIBUTES: "zone"}, files={FORCED: ("a", "b")}), None, "zone", ("zone",), ("a", "b")),
+        (_layers({ATTRIBUTES: "zone", FORCED: "a, b"}), None, "zone", ("zone",), ("a", "b")),
+        (_layers({ATTRIBUTES: "rack", FORCED: "a,b"}), None, "rack", ("rack",), ()),
+        (_layers({ATTRIBUTES: "rack", FORCED: "a"}), "zone", "zone", ("rack",), ("a",)),
+        (_layers({FORCED: "a,b"}), None, "zone", (), ("a", "b")),
+        (_layers({FORCED: ""}, files={FORCED: ("a",)}), None, None, (), ()),
+    ],
+)
+def test_zones_go_by_the_clusters_own_awareness_unless_the_file_says(
+    settings: SettingsView,
+    chosen: str | None,
+    attribute: str | None,
+    attributes: tuple[str, ...],
+    forced: tuple[str, ...],
+) -> None:
+    wanted = Awareness(attributes=attributes, forced=tuple(map(Zone, forced)))
+    assert awareness_of(settings, chosen) == (attribute, wanted)

@@ -6,11 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.waves import in_order, next_wave, selected, unmatched
+from orchestrator.engine.state import RunState
+from orchestrator.engine.waves import (
+    STRATEGIES,
+    Ask,
+    Choice,
+    in_order,
+    next_wave,
+    selected,
+    unmatched,
+    zone_wave,
+)
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role, Zone
+from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Selection
+from orchestrator.model.policy import Awareness, Policy, Selection, Strategy, Wave
 from orchestrator.simulation import views
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, policy
@@ -28,6 +39,11 @@ def _node(name: str, *roles: Role, started: int = 1000, zone: str = "a") -> Node
         address=name,
         attributes={"zone": zone},
     )
+
+
+def _lost(name: str, *roles: Role) -> Node:
+    """A node without a zone."""
+    return replace(_node(name, *roles), attributes={})
 
 
 @pytest.mark.parametrize(
@@ -97,23 +113,223 @@ def test_names_that_match_nothing_are_told() -> None:
     assert unmatched(view, Selection(only=("es1", "es9"), exclude=("web*",))) == ("es9", "web*")
 
 
+def _anything(_: Wave) -> tuple[Hold, ...]:
+    """Rules that let every set pass."""
+    return ()
+
+
 def test_one_pending_node_at_a_time_and_none_at_the_end() -> None:
     world = cluster(3)
     state, view = Simulation(world).begin(policy(zone_attribute="zone")), views.cluster(world)
-    first = next_wave(state, view)
+    first = next_wave(state, view, _anything)
     assert first is not None
     assert (first.number, first.nodes, first.zone) == (1, ("es2",), "b")
     done = {n.name: replace(n, phase=NodePhase.RECOVERED) for n in state.nodes.values()}
-    assert next_wave(replace(state, nodes=done), view) is None
+    assert next_wave(replace(state, nodes=done), view, _anything) is None
 
 
 def test_a_pending_node_that_is_away_keeps_its_place_behind_those_present() -> None:
     world = cluster(3)
     state, view = Simulation(world).begin(policy()), views.cluster(world)
     without = replace(view, nodes=tuple(node for node in view.nodes if node.name != "es2"))
-    chosen = next_wave(state, without)
+    chosen = next_wave(state, without, _anything)
     assert chosen is not None
     assert chosen.nodes == ("es3",)
-    chosen = next_wave(state, replace(view, nodes=()))
+    chosen = next_wave(state, replace(view, nodes=()), _anything)
     assert chosen is not None
     assert chosen.nodes == ("es2",)
+
+
+ZONES = policy(strategy=Strategy.ZONE, max_unavailable=None, zone_attribute="zone")
+
+
+def _zone_wave(
+    *nodes: Node,
+    master: str | None = None,
+    pending: tuple[str, ...] = (),
+    ask: Ask = _anything,
+    most: int | None = None,
+    wanted: Policy = ZONES,
+) -> Wave:
+    place = NodeName(master) if master else None
+    order = [node.name for node in in_order(nodes, place)]
+    return zone_wave(
+        Choice(
+            number=1,
+            pending=tuple(name for name in order if not pending or name in pending),
+            members={node.name: node for node in nodes},
+            master=place,
+            policy=wanted,
+            most=most,
+            ask=ask,
+        )
+    )
+
+
+def _refusing(*sets: str) -> Ask:
+    """Rules that refuse every wave with all nodes of one of these sets in it."""
+
+    def ask(wave: Wave) -> tuple[Hold, ...]:
+        return tuple(
+            Hold(predicate="rule", subject=f"index {together}", evidence="two copies")
+            for together in sets
+            if set(together.split("+")) <= set(wave.nodes)
+        )
+
+    return ask
+
+
+SIX = tuple(_node(f"es{n}", D, M, zone="abc"[(n - 1) % 3]) for n in range(1, 7))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "master", "wave"),
+    [
+        (SIX, None, "a: es1 es4"),
+        (SIX, "es1", "b: es2 es5"),
+        (SIX, "es2", "a: es1 es4"),
+        # A zone goes when its last node would: one without votes first, whatever its name.
+        ((_node("es1", D, M, zone="a"), _node("es2", D, zone="b")), None, "b: es2"),
+        ((_node("es1", D, M, zone="a"), _node("es2", D, zone="b"), _node("c", zone="z")), None, "z: c"),
+        # Tiers: the zone whose last tier comes first.
+        ((_node("h", Role.DATA_HOT, zone="a"), _node("c", Role.DATA_COLD, zone="b")), None, "b: c"),
+        (
+            (
+                _node("h", Role.DATA_HOT, zone="a"),
+                _node("c", Role.DATA_COLD, zone="a"),
+                _node("w", Role.DATA_WARM, zone="b"),
+            ),
+            None,
+            "b: w",
+        ),
+        # Dedicated masters and coordinating nodes go with their zone, in the order of nodes.
+        (
+            (
+                _node("m1", M, zone="a"),
+                _node("d1", D, zone="a"),
+                _node("c1", zone="a"),
+                _node("m2", M, zone="b"),
+            ),
+            "m2",
+            "a: c1 d1 m1",
+        ),
+        # The elected master goes last in its zone, and its zone last.
+        ((_node("es1", D, M, zone="a"), _node("es4", D, M, zone="a")), "es1", "a: es4 es1"),
+        # Without a zone: alone, in the place that the node itself has.
+        ((_node("es1", D, M, zone="a"), _lost("x", D, M), _lost("y", D, M)), None, "-: x"),
+        ((_node("es1", D, zone="a"), _lost("x", D, M)), None, "a: es1"),
+    ],
+)
+def test_the_next_zone(nodes: tuple[Node, ...], master: str | None, wave: str) -> None:
+    chosen = _zone_wave(*nodes, master=master)
+    assert f"{chosen.zone or '-'}: {' '.join(chosen.nodes)}" == wave
+
+
+FOUR = tuple(_node(f"es{n}", D, M, zone="a") for n in range(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("refused", "most", "nodes", "why"),
+    [
+        ((), None, "es1 es2 es3 es4", "all of zone a"),
+        (("es1+es2",), None, "es1 es3 es4", "zone a without es2 (rule: index es1+es2: two copies)"),
+        (("es2+es3",), None, "es1 es2 es4", "zone a without es3 (rule: index es2+es3: two copies)"),
+        (
+            ("es3", "es4"),
+            None,
+            "es1 es2",
+            "zone a without es3 (rule: index es3: two copies) and es4 (rule: index es4)",
+        ),
+        (("es1+es2", "es1+es4"), 3, "es1 es3", "zone a without es2 (rule: index es1+es2: two copies)"),
+        (("es1",), None, "es1", "the first of zone a: refused even alone"),
+        ((), 2, "es1 es2", "2 of zone a, to pause after it as asked"),
+        ((), 9, "es1 es2 es3 es4", "all of zone a"),
+    ],
+)
+def test_a_zone_is_made_smaller_in_order_and_says_what_made_it_so(
+    refused: tuple[str, ...], most: int | None, nodes: str, why: str
+) -> None:
+    wave = _zone_wave(*FOUR, ask=_refusing(*refused), most=most)
+    assert (" ".join(wave.nodes), wave.why) == (nodes, why)
+
+
+def test_several_nodes_left_for_one_reason_are_told_together() -> None:
+    def ask(wave: Wave) -> tuple[Hold, ...]:
+        over = len(wave.nodes) > 2
+        return (Hold(predicate="capacity_remains", subject="tier data", evidence="few"),) if over else ()
+
+    assert _zone_wave(*FOUR, ask=ask).why == "zone a without es3, es4 (capacity_remains: tier data: few)"
+
+
+def test_what_is_left_of_a_zone_goes_before_the_next() -> None:
+    wave = _zone_wave(*SIX, pending=("es4", "es2", "es5", "es3", "es6"))
+    assert (wave.nodes, wave.why) == (("es4",), "what is left to restart of zone a")
+
+
+@pytest.mark.parametrize(
+    ("awareness", "said"),
+    [
+        (Awareness(), "all of zone a"),
+        (Awareness(attributes=("zone",)), "all of zone a"),
+        (
+            Awareness(attributes=("zone", "rack")),
+            "all of zone a; awareness goes by zone, rack: waves stay within one zone",
+        ),
+        (
+            Awareness(attributes=("zone",), forced=(Zone("a"), Zone("b"))),
+            "all of zone a; forced awareness: other zones take no more than their share of its copies",
+        ),
+        (Awareness(attributes=("zone",), forced=(Zone("b"),)), "all of zone a"),
+    ],
+)
+def test_what_the_cluster_says_of_zones_is_said(awareness: Awareness, said: str) -> None:
+    assert _zone_wave(*SIX, wanted=replace(ZONES, awareness=awareness)).why == said
+
+
+def test_the_rules_are_asked_once_when_the_whole_zone_passes() -> None:
+    asked: list[Wave] = []
+
+    def ask(wave: Wave) -> tuple[Hold, ...]:
+        asked.append(wave)
+        return ()
+
+    _zone_wave(*FOUR, ask=ask)
+    assert len(asked) == 1
+
+
+def _zone_run(**fields: object) -> tuple[RunState, ClusterView]:
+    world = cluster(6)
+    state = Simulation(world).begin(ZONES)
+    return replace(state, **fields), views.cluster(world)  # type: ignore[arg-type]  # field names by keyword
+
+
+@pytest.mark.parametrize(
+    ("planned", "wave"),
+    [
+        ((), "es2 es5"),
+        (("es2 es5", "es3 es6", "es4 es1"), "es2 es5"),
+        (("es2", "es5", "es3 es6", "es4 es1"), "es2"),
+        (("es5", "es2", "es3 es6", "es4 es1"), "es2"),
+        # The plan ended in a canary: what it does not name is bounded among itself.
+        (("es2",), "es2"),
+        (("es3 es6",), "es2 es5"),
+    ],
+)
+def test_a_wave_is_at_most_what_was_planned(planned: tuple[str, ...], wave: str) -> None:
+    groups = tuple(tuple(NodeName(name) for name in group.split()) for group in planned)
+    state, view = _zone_run(planned=groups)
+    chosen = next_wave(state, view, _anything)
+    assert chosen is not None
+    assert " ".join(chosen.nodes) == wave
+
+
+def test_a_wave_in_hand_becomes_smaller_and_no_other() -> None:
+    in_hand = Wave(number=1, nodes=(NodeName("es6"), NodeName("es3")))
+    state, view = _zone_run(wave=in_hand)
+    chosen = next_wave(state, view, _refusing("es3+es6"))
+    assert chosen is not None
+    assert chosen.nodes == ("es3",)
+
+
+def test_every_strategy_has_its_function() -> None:
+    assert set(STRATEGIES) == set(Strategy)

@@ -63,11 +63,13 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="every_shard_keeps_started_copies",
         why="A shard whose only started copies are on the wave is away while the wave is.",
         check=on_cluster(redundancy.every_shard_keeps_started_copies),
+        of_the_set=True,
     ),
     Predicate(
         name="no_recovery_on_candidates",
         why="A recovery that loses its source is not assigned again while allocation is withheld.",
         check=on_cluster(redundancy.no_recovery_on_candidates),
+        of_the_set=True,
     ),
     Predicate(
         name="zero_replica_indices",
@@ -80,28 +82,33 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         why="Without a majority of voters there is no master, and nothing can be put back.",
         check=on_cluster(redundancy.master_quorum_survives),
         passes_with_time=False,
+        of_the_set=True,
     ),
     Predicate(
         name="every_role_keeps_a_member",
         why="The only node of a tier or role takes its service away with it.",
         check=on_cluster(redundancy.every_role_keeps_a_member),
         passes_with_time=False,
+        of_the_set=True,
     ),
     Predicate(
         name="capacity_remains",
         why="Too few data nodes left up is query capacity gone.",
         check=on_cluster(redundancy.capacity_remains),
         passes_with_time=False,
+        of_the_set=True,
     ),
     Predicate(
         name="one_zone_at_a_time",
         why="Copies of a shard are in different zones, so two zones hit may be all copies of it.",
         check=on_cluster(redundancy.one_zone_at_a_time),
+        of_the_set=True,
     ),
     Predicate(
         name="budget_not_exceeded",
         why="The operator said how many nodes may be away at once.",
         check=on_cluster(redundancy.budget_not_exceeded),
+        of_the_set=True,
     ),
     Predicate(
         name="version_order",

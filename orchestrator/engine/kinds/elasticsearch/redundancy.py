@@ -130,23 +130,29 @@ def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]
 
 
 def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """A wave stays within one awareness zone: allocation put the copies of a shard into different ones."""
+    """A wave stays within one awareness zone: allocation put the copies of a shard into different ones.
+
+    A node without a zone may be in any, so it counts as one of its own.
+    """
     attribute = question.policy.zone_attribute
     if attribute is None:
         return
     members = {node.name: node for node in view.nodes}
-    zones = {str(members[name].zone(attribute)) for name in question.wave.nodes if name in members}
+    present = [members[name] for name in question.wave.nodes if name in members]
+    zones = {node.zone(attribute) or f"none ({node.name})" for node in present}
     if len(zones) > 1:
         yield "wave", f"its nodes are in zones {', '.join(sorted(zones))}"
 
 
 def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Nodes of the wave, and those that are away already, are at most `max_unavailable`."""
+    """Nodes of the wave, and those that are away already, are at most `max_unavailable`, if that is set."""
+    allowed = question.policy.max_unavailable
+    if allowed is None:
+        return
     present = {node.name for node in view.nodes}
     before = set(question.state.baseline.incarnations) if question.state.baseline else set()
     away: set[NodeName] = (before - present) | set(question.wave.nodes)
-    if len(away) > question.policy.max_unavailable:
-        allowed = question.policy.max_unavailable
+    if len(away) > allowed:
         yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), {allowed} allowed"
 
 

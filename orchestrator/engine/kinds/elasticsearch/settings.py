@@ -12,16 +12,20 @@ from typing import Final
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import Zone
 from orchestrator.model.observation import Level, SettingsView, SettingValue
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import Awareness, Policy
 
 ALLOCATION: Final = "cluster.routing.allocation.enable"
 REBALANCE: Final = "cluster.routing.rebalance.enable"
 AWARENESS: Final = "cluster.routing.allocation.awareness.attributes"
+FORCED_AWARENESS: Final = "cluster.routing.allocation.awareness.force."
 EXCLUSIONS: Final = "cluster.routing.allocation.exclude."
 INITIAL_PRIMARIES: Final = "cluster.routing.allocation.node_initial_primaries_recoveries"
 CONCURRENT_RECOVERIES: Final = "cluster.routing.allocation.node_concurrent_recoveries"
 BANDWIDTH: Final = "indices.recovery.max_bytes_per_sec"
+
+_FORCED: Final = re.compile(re.escape(FORCED_AWARENESS) + r"(.+)\.values")
 
 _UNITS: Final = {
     "": 1,
@@ -46,6 +50,30 @@ def bytes_of(value: SettingValue | None) -> int | None:
 
 def _count_of(value: SettingValue | None) -> int | None:
     return int(value) if isinstance(value, str) and value.strip().isdigit() else None
+
+
+def listed(value: SettingValue | None) -> tuple[str, ...]:
+    """A setting that lists things: a list, or one text with commas; empty when nobody says."""
+    parts = (value or "").split(",") if isinstance(value, str) or value is None else value
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def awareness_of(settings: SettingsView, chosen: str | None = None) -> tuple[str | None, Awareness]:
+    """The node attribute that zones go by, and what the cluster says of awareness.
+
+    Transient over persistent over elasticsearch.yml. `chosen` (the cluster file's `zone_attribute`) goes
+    before the first attribute of the cluster's own; one that only forced awareness names is the last choice.
+    """
+    attributes = listed(settings.effective(AWARENESS))
+    keys = sorted({*settings.persistent, *settings.transient, *settings.files})
+    forced = {
+        match.group(1): listed(settings.effective(key))
+        for key in keys
+        if (match := _FORCED.fullmatch(key)) and listed(settings.effective(key))
+    }
+    attribute = chosen or next(iter((*attributes, *forced)), None)
+    zones = tuple(Zone(zone) for zone in forced.get(attribute or "", ()))
+    return attribute, Awareness(attributes=attributes, forced=zones)
 
 
 def _change(settings: SettingsView, key: str, wanted: str) -> tuple[SettingChange, ...]:

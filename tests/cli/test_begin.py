@@ -1,0 +1,84 @@
+"""How a run begins: which attribute names the zones, and what is told when none does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.cli.begin import require_zones, start_of
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.errors import ExitCode, UsageError
+from orchestrator.model.event import RunStarted
+from orchestrator.model.observation import ClusterView, SettingsView
+from orchestrator.model.policy import Awareness, Policy, Strategy
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.simulation import views
+from tests.simulation.play import cluster, policy
+
+AWARE = SettingsView(files={AWARENESS: ("zone", "rack")})
+UNREADABLE = Unknown(reason="403 forbidden")
+
+
+def _view() -> ClusterView:
+    return views.cluster(cluster(6))
+
+
+def _started(settings: Reading[SettingsView], wanted: Policy) -> RunStarted:
+    return start_of(_view(), settings, wanted, operator="ann", host="bastion", cluster_file="prod.yml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen", "attribute", "awareness"),
+    [
+        (AWARE, None, "zone", ("zone", "rack")),
+        (AWARE, "rack", "rack", ("zone", "rack")),
+        (SettingsView(), None, None, ()),
+        (UNREADABLE, "rack", "rack", ()),
+        (UNREADABLE, None, None, ()),
+    ],
+)
+def test_the_policy_says_what_zones_go_by(
+    settings: Reading[SettingsView], chosen: str | None, attribute: str | None, awareness: tuple[str, ...]
+) -> None:
+    started = _started(settings, policy(zone_attribute=chosen))
+    assert started.policy.zone_attribute == attribute
+    assert started.policy.awareness == Awareness(attributes=awareness)
+
+
+SET_IT = "set `zone_attribute` in prod.yml"
+IN_THE_CLUSTER = f"{SET_IT}, or `cluster.routing.allocation.awareness.attributes` in the cluster"
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen", "message"),
+    [
+        (SettingsView(), None, f"the cluster has no awareness attribute that names zones: {IN_THE_CLUSTER}"),
+        (
+            UNREADABLE,
+            None,
+            f"the cluster's settings cannot be read (403 forbidden), so its zones are not known: {SET_IT}",
+        ),
+        (
+            AWARE,
+            "rack",
+            f"no node has the attribute 'rack'; attributes of the nodes: zone; {IN_THE_CLUSTER}",
+        ),
+    ],
+)
+def test_zones_that_nobody_names_are_refused_with_what_to_set(
+    settings: Reading[SettingsView], chosen: str | None, message: str
+) -> None:
+    wanted = _started(settings, policy(strategy=Strategy.ZONE, zone_attribute=chosen)).policy
+    with pytest.raises(UsageError) as caught:
+        require_zones(_view(), settings, wanted, "prod.yml")
+    assert str(caught.value) == f"strategy zone: {message}"
+    assert caught.value.exit_code is ExitCode.USAGE
+    require_zones(_view(), settings, replace(wanted, strategy=Strategy.NODE), "prod.yml")
+
+
+def test_one_node_with_a_zone_is_enough() -> None:
+    view = _view()
+    nodes = (view.nodes[0], *(replace(node, attributes={}) for node in view.nodes[1:]))
+    wanted = _started(AWARE, policy(strategy=Strategy.ZONE)).policy
+    require_zones(replace(view, nodes=nodes), AWARE, wanted, "prod.yml")

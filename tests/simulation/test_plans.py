@@ -1,0 +1,63 @@
+"""A plan is what the run then does: the same waves for the same reasons, or smaller ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.model.event import WaveStarted
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Policy
+from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.world import World
+from tests.simulation.play import cluster, plan_of, play, policy
+from tests.simulation.zones import by_zone, lopsided, paired, zoned
+
+
+@pytest.mark.parametrize(
+    ("world", "wanted"),
+    [
+        (cluster(3), policy()),
+        (zoned(), by_zone()),
+        (paired(), by_zone()),
+        (lopsided(), by_zone()),
+        (zoned(9), by_zone(max_unavailable=2)),
+    ],
+    ids=["node by node", "zones", "both copies in one zone", "one large zone", "a budget"],
+)
+def test_an_undisturbed_run_does_what_was_planned(world: World, wanted: Policy) -> None:
+    plan = plan_of(world, wanted)
+    assert plan.holds == ()
+    simulation = Simulation(world)
+    state = play(simulation, simulation.begin(wanted, planned=tuple(wave.nodes for wave in plan.waves)))
+    assert state.outcome is Outcome.DONE, state.message
+    done = [r.event.wave for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
+    assert [(w.number, w.zone, w.nodes, w.why) for w in done] == [
+        (w.number, w.zone, w.nodes, w.why) for w in plan.waves
+    ]
+    assert world.violations == []
+
+
+def test_a_zone_is_predicted_to_take_as_long_as_its_slowest_node() -> None:
+    plan = plan_of(zoned(), by_zone())
+    alone = plan_of(zoned(), policy(zone_attribute="zone"))
+    assert len(alone.waves) == 2 * len(plan.waves)
+    assert alone.predicted.likely == pytest.approx(2 * plan.predicted.likely)
+
+
+@pytest.mark.parametrize(
+    ("world", "wanted", "nodes"),
+    [(cluster(3), policy(pause_after=1), 1), (zoned(9), by_zone(pause_after=2), 2)],
+)
+def test_a_canary_is_planned_to_its_pause_and_is_no_hold(world: World, wanted: Policy, nodes: int) -> None:
+    plan = plan_of(world, wanted)
+    assert plan.holds == ()
+    assert sum(len(wave.nodes) for wave in plan.waves) == nodes
+    assert plan.steps[-1].action == "restore_settings", "what a pause puts back is planned too"
+
+
+def test_a_zone_that_is_refused_even_in_part_is_a_hold_of_the_plan() -> None:
+    world = zoned()
+    world.add_index("bare", replicas=0, places=["es5"])
+    assert [(hold.predicate, hold.subject) for hold in plan_of(world, by_zone()).holds] == [
+        ("zero_replica_indices", "index bare")
+    ]

@@ -1,0 +1,64 @@
+"""Hosts of a wave are worked on at once; each outcome stays with its action."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from orchestrator.model.action import ActionResult, Done, HostAction, Refused, StartNode, StopNode
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionConfirmed, ActionFailed
+from orchestrator.model.observation import HostView
+from orchestrator.model.reading import Reading, Seconds
+from orchestrator.runtime.executor import Executor
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import cluster
+
+NAMES = tuple(NodeName(f"es{number}") for number in range(1, 7))
+_LIMIT_SECONDS = 20.0
+
+
+class MeetingHosts:
+    """Every host waits until so many are at work: one after the other, they would never meet."""
+
+    def __init__(self, parties: int) -> None:
+        self._barrier = threading.Barrier(parties)
+
+    def perform(self, action: HostAction) -> ActionResult:
+        try:
+            self._barrier.wait(_LIMIT_SECONDS)
+        except threading.BrokenBarrierError:
+            return Refused(reason="alone")
+        return Done(output=action.node)
+
+    def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
+        raise NotImplementedError
+
+    def describe(self, action: HostAction) -> str:
+        return str(action)
+
+    def watch(self, nodes: Collection[NodeName], timeout: Seconds) -> bool:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("verb", [StopNode, StartNode])
+def test_hosts_of_a_wave_are_worked_on_at_once(verb: type[StopNode | StartNode]) -> None:
+    executor = Executor(Simulation(cluster(3)).cluster, MeetingHosts(len(NAMES)))
+    actions = tuple(verb(node=name) for name in NAMES)
+    outcomes = executor.perform(actions)
+    assert outcomes == tuple(ActionConfirmed(action=action, output=action.node) for action in actions)
+
+
+def test_one_that_is_refused_is_no_matter_of_the_others() -> None:
+    simulation = Simulation(cluster(6))
+    simulation.world.nodes[NAMES[1]].unreachable_until = simulation.world.agenda.now + 3600.0
+    outcomes = Executor(simulation.cluster, simulation.hosts, workers=1).perform(
+        [StopNode(node=name) for name in NAMES[:3]]
+    )
+    assert [type(outcome) for outcome in outcomes] == [ActionConfirmed, ActionFailed, ActionConfirmed]
+    assert [outcome.action for outcome in outcomes] == [StopNode(node=name) for name in NAMES[:3]]
