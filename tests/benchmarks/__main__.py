@@ -1,9 +1,10 @@
 """What a restart costs: `make bench`.
 
 One cluster of six real nodes with the same data throughout, restarted whole, again and again: by a bare loop
-of the documented procedure with long polls (a), by the same loop with polls of 10 s (b), and by the program
-node by node (c) and zone by zone (d). Rounds go forth and back (a b c d, d c b a), so that none has the warmer machine. Figures, no assertions: a
-shared machine has no right or wrong here, and only figures of one run can be compared.
+of the documented procedure with long polls (a), by the same loop with polls of 10 s (b), and by the program,
+node by node (c) and zone by zone (d). Rounds go forth and back (a b c d, d c b a), so that none has the
+warmer machine. Figures, no assertions: a shared machine has no right or wrong here, and only figures of one
+run can be compared.
 """
 
 from __future__ import annotations

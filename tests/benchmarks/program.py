@@ -1,8 +1,8 @@
 """The program's side of the benchmark: `orchestrate restart --yes` in a process of its own, with its cost.
 
-`python -m tests.benchmarks.program STRATEGY CLUSTER_FILE STATE_FILE RESULT.json` does what the command does, by the
-same functions, and then writes down what only the process itself knows: its CPU seconds, its largest memory,
-and what it sent to the cluster.
+`python -m tests.benchmarks.program STRATEGY CLUSTER_FILE STATE_FILE RESULT.json` does what the command does,
+by the same functions, and then writes down what only the process itself knows: its CPU seconds, its largest
+memory, and what it sent to the cluster.
 """
 
 from __future__ import annotations
