@@ -134,7 +134,10 @@ class HostsSpec(HostKeys):
 
     connect: Connect = Field(default=Connect.SSH, description="Over SSH, or as commands on this machine.")
     known_hosts: Name = Field(
-        default="~/.ssh/known_hosts", description="Host keys; an unknown or changed one is refused, always."
+        default="~/.ssh/known_hosts",
+        description=(
+            "Host keys; an unknown or changed one is refused, always. Left out: the files that ssh reads."
+        ),
     )
     sudo: Sudo = Field(
         default=True,

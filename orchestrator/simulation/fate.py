@@ -79,6 +79,8 @@ class Fate:
                 world.nodes[name].unreachable_until = now + seconds
             case mishaps.IndexMade(name=name, on=place, replicas=replicas):
                 world.create_index(name, on=place, replicas=replicas)
+            case mishaps.SnapshotBegun(name=name):
+                world.snapshots = (*world.snapshots, name)
             case mishaps.SettingMeddled(key=key, value=value, level=level):
                 world.meddle(level, key, value)
             case mishaps.Unreadable(seconds=seconds):

@@ -83,7 +83,7 @@ def reboot(world: Electorate, node: SimNode) -> ActionResult:
 
 def _booted(world: Electorate, node: SimNode, job: int) -> None:
     node.boot += 1
-    if node.job == job:
+    if node.job == job and node.starts_at_boot:
         start(world, node)
 
 

@@ -80,6 +80,13 @@ class IndexMade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotBegun:
+    """A snapshot begins, and does not end."""
+
+    name: str = "repo/nightly"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingMeddled:
     """Another operator changes a setting."""
 
@@ -173,6 +180,7 @@ What: TypeAlias = (
     NodeDies
     | HostCutOff
     | IndexMade
+    | SnapshotBegun
     | SettingMeddled
     | Unreadable
     | StaleReadings

@@ -29,6 +29,7 @@ class SimNode:
         start_queued: a start waits behind the stop under way.
         stop_hangs: the process never ends, whoever asks.
         starts_that_fail: so many starts end in a failed service.
+        starts_at_boot: its service is begun with its machine.
         rises_after: seconds after a stop after which something else starts the service again; None = never.
         unreachable_until: its host does not answer before this moment.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
@@ -54,6 +55,7 @@ class SimNode:
     reboot_seconds: Seconds = 60.0
     stop_hangs: bool = False
     starts_that_fail: int = 0
+    starts_at_boot: bool = True
     rises_after: Seconds | None = None
     unreachable_until: Instant = 0.0
     stopped_by_us: bool = False

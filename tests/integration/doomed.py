@@ -6,7 +6,8 @@ package knows of it. What it is told stands in one variable, as JSON:
 - `seam`: `before:N` (events inserted, their transaction not committed), `after:N` (committed, not acted on),
   `acted:N` (done, the outcome not recorded); N counts appends or performs of this process. `any:N` is the
   N-th seam of whatever kind. Absent: it lives.
-- `at`: it dies after the commit of events of which one contains this text.
+- `at`: it dies after the commit of events of which one contains this text; with `kind`, at the first seam of
+  that kind whose whole detail is this text.
 - `trace`: a file that gets one line for each seam as it is passed, so that it is known where a run died.
 - `foreign`: the process gives itself an identity of another machine, so that nobody can prove it dead.
 - `expiry`: seconds after which a lease that shows no sign of life may be taken over, for whoever watches.
@@ -28,7 +29,7 @@ from sqlalchemy import Engine, event
 
 from orchestrator.cli import holding
 from orchestrator.cli.main import run
-from orchestrator.model.action import Action
+from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.event import ActionConfirmed, ActionFailed, Event, Record
 from orchestrator.runtime import loop, store
 from orchestrator.runtime.executor import Executor
@@ -47,7 +48,7 @@ class Fate:
     def __init__(self, told: dict[str, Any]) -> None:
         kind, _, number = told.get("seam", "").partition(":")
         self._kind, self._number = kind, int(number or 0)
-        self._at = told.get("at")
+        self._at, self._at_kind = told.get("at"), told.get("kind")
         self._trace = Path(told.get("trace", os.devnull))
         self._passed = {"append": 0, "perform": 0, "any": 0}
 
@@ -61,9 +62,15 @@ class Fate:
         with self._trace.open("a", encoding="utf-8") as trace:
             trace.write(json.dumps([f"{kind}:{number}", list(detail)]) + "\n")
         chosen = (self._kind, self._number) in ((kind, number), ("any", self.begins("any")))
-        told = self._at is not None and kind == "after" and any(self._at in each for each in detail)
-        if chosen or told:
+        if chosen or self._is_at(kind, detail):
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def _is_at(self, kind: str, detail: Sequence[str]) -> bool:
+        if self._at is None:
+            return False
+        if self._at_kind is not None:
+            return kind == self._at_kind and "; ".join(detail) == self._at
+        return kind == "after" and any(self._at in each for each in detail)
 
 
 class DoomedJournal(SqlJournal):
@@ -99,7 +106,7 @@ class DoomedExecutor(Executor):
     def perform(self, actions: Sequence[Action]) -> tuple[ActionConfirmed | ActionFailed, ...]:
         number = FATE.begins("perform")
         done = super().perform(actions)
-        FATE.passes("acted", number, [type(action).__name__ for action in actions])
+        FATE.passes("acted", number, [f"{action_name(action)} {action_target(action)}" for action in actions])
         return done
 
 

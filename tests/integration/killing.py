@@ -197,13 +197,16 @@ class Bastion:
             return []
         return [(seam, detail) for seam, detail in map(json.loads, self.trace.read_text().splitlines())]
 
-    def begin(self, *words: str, seam: Seam | None = None, at: str | None = None) -> subprocess.Popen[str]:
+    def begin(
+        self, *words: str, seam: Seam | None = None, at: str | None = None, kind: str | None = None
+    ) -> subprocess.Popen[str]:
         """Start the program and let it run; its output goes to pipes.
 
         Args:
             words: its command line.
             seam: where it dies.
             at: it dies after the commit of an event that is told with this text.
+            kind: with `at`: it dies at the first seam of this kind that is told so, and not otherwise.
         """
         self.trace.unlink(missing_ok=True)
         told: dict[str, Any] = {"trace": str(self.trace)}
@@ -211,6 +214,8 @@ class Bastion:
             told["seam"] = str(seam)
         if at is not None:
             told["at"] = at
+        if kind is not None:
+            told["kind"] = kind
         return self._start(words, told)
 
     def aside(self, *words: str) -> tuple[int, str]:
@@ -259,13 +264,18 @@ class Bastion:
         self.said.append(out)
         return process.returncode
 
-    def orchestrate(self, *words: str, seam: Seam | None = None, at: str | None = None) -> int:
+    def orchestrate(
+        self, *words: str, seam: Seam | None = None, at: str | None = None, kind: str | None = None
+    ) -> int:
         """Run the program to its end, or to its death; the exit code (-9: it was killed)."""
-        return self.end(self.begin(*words, seam=seam, at=at))
+        return self.end(self.begin(*words, seam=seam, at=at, kind=kind))
 
-    def restart(self, *words: str, seam: Seam | None = None, at: str | None = None) -> int:
+    def restart(
+        self, *words: str, seam: Seam | None = None, at: str | None = None, kind: str | None = None
+    ) -> int:
         """`orchestrate restart` on the cluster."""
-        return self.orchestrate("restart", "--cluster", str(self.file), "--yes", *words, seam=seam, at=at)
+        command = ("restart", "--cluster", str(self.file), "--yes", *words)
+        return self.orchestrate(*command, seam=seam, at=at, kind=kind)
 
     def begin_restart(self, *words: str) -> subprocess.Popen[str]:
         """The same, to be disturbed from outside."""

@@ -78,12 +78,10 @@ def test_a_machine_that_boots_slowly_is_given_its_own_limit_in_a_stand_down() ->
     assert boots(world)["es2"] == 2
 
 
-def test_a_service_that_no_boot_starts_is_started_after_the_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
-    def booted(_: World, node: machines.SimNode, __: int) -> None:
-        node.boot += 1  # sshd answers, and nothing starts the service
-
-    monkeypatch.setattr(machines, "_booted", booted)
+def test_a_service_that_no_boot_starts_is_started_after_the_reboot() -> None:
     world = cluster(3)
+    for node in world.nodes.values():
+        node.starts_at_boot = False
     _, state = run(world, wanted=policy(reboot=True))
     assert state.outcome is Outcome.DONE, state.message
     assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
@@ -158,19 +156,11 @@ def test_a_pause_is_heard_while_the_run_holds(verb: str | None) -> None:
     assert world.agenda.now - state.started < 1000.0
 
 
-def test_an_exclusion_from_voting_does_not_outlast_the_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exclusion_from_voting_does_not_outlast_the_gates() -> None:
     world = cluster(5)
-    simulation = Simulation(world)
-    perform = simulation.cluster.perform
-
-    def and_a_snapshot_begins(action: object) -> object:
-        result = perform(action)  # type: ignore[arg-type]  # passed on as it came
-        if type(action).__name__ == "ExcludeFromVoting":
-            world.snapshots = ("repo/nightly",)
-        return result
-
-    monkeypatch.setattr(type(simulation.cluster), "perform", lambda _, action: and_a_snapshot_begins(action))
-    play(simulation, simulation.begin(policy(master_step_down=True)))
+    begun = Mishap(what=mishaps.SnapshotBegun(), verb="exclude_from_voting")
+    simulation, state = run(world, plan=[begun], wanted=policy(master_step_down=True))
+    assert state.outcome is Outcome.HELD, state.message
     at = {type(record.event): record.at for record in simulation.journal.records}
     assert at[VotingRestored] - at[VotingExcluded] < 60.0
     assert world.exclusions == []
