@@ -24,23 +24,27 @@ def show_plan(plan: Plan, around: Surroundings) -> ExitCode:
     return around.end(code, holds=[hold_object(hold) for hold in plan.holds])
 
 
-def confirm(plan: Plan, around: Surroundings) -> None:
+def confirm(plan: Plan, around: Surroundings, look: str = "--dry-run") -> None:
     """Show the plan and ask.
 
     Raises:
         UsageError: there is no terminal to ask on.
         typer.Abort: the answer is no.
     """
-    require_terminal(around)
+    require_terminal(around, look)
     show_plan(plan, around)
     typer.confirm("Go on?", abort=True)
 
 
-def require_terminal(around: Surroundings) -> None:
-    """A question needs somebody to answer it.
+def require_terminal(around: Surroundings, look: str = "--dry-run") -> None:
+    """A question needs somebody to answer it; asked last, so that what is wrong with the rest is told first.
+
+    Args:
+        around: the process.
+        look: what shows beforehand what would be done.
 
     Raises:
         UsageError: there is no terminal.
     """
     if around.output is Output.JSON or not (sys.stdin.isatty() and around.out.isatty()):
-        raise UsageError("there is no terminal to ask on: look at `--dry-run`, then add --yes")
+        raise UsageError(f"there is no terminal to ask on: look at `{look}`, then add --yes")

@@ -95,7 +95,7 @@ def _restart(file: Path, folder: Path, around: Surroundings) -> tuple[ExitCode, 
     ) as fresh:
         store = open_store(url, around.environment, access=Access.WRITE, home=around.home)
         try:
-            attempt = begin(fresh.world, store, fresh.started, around)
+            attempt = begin(fresh.world, store, fresh.started, around, again=lambda: fresh.started)
             if isinstance(attempt, ExitCode):
                 return attempt, {}, around.clock.now() - began
             state = drive(attempt, around)

@@ -80,14 +80,30 @@ class Fresh:
         Raises:
             LeaseError: another run holds the cluster.
             JournalError: the state cannot be written; nothing was changed.
+            PlanMismatch: the plan does not fit the cluster any more once that was put back.
         """
         around = self.around
         with self._store(Access.WRITE) as store:
             planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
-            begun = begin(self.world, store, replace(self.started, planned=planned), around)
+            started = replace(self.started, planned=planned)
+            begun = begin(self.world, store, started, around, again=lambda: self._again(started))
             if isinstance(begun, ExitCode):
                 return begun
             return exit_code(drive(begun, around))
+
+    def _again(self, before: RunStarted) -> RunStarted:
+        """How the run begins after another one's leftovers were put back: the members are others by now.
+
+        Raises:
+            PlanMismatch: a plan was shown or saved, and it leaves out or adds a node.
+        """
+        view, settings = _first_look(self.world)
+        around = self.around
+        now = replace(_started(around, self.world, view, settings, before.policy), planned=before.planned)
+        other = sorted(set(now.nodes) ^ set(before.nodes))
+        if before.planned and other:
+            raise _mismatch(view.name, f"what was put back brought {', '.join(other)} into the selection")
+        return now
 
     @contextmanager
     def _store(self, access: Access) -> Iterator[StateStore]:
@@ -221,7 +237,20 @@ def _fresh(
     policy: Policy,
     state_url: str | None,
 ) -> Fresh:
-    started = start_of(
+    started = _started(around, world, view, settings, policy)
+    for warning in world.file.overrides_without_node(started.addresses):
+        around.warn(warning)
+    return Fresh(around=around, world=world, view=view, started=started, state_url=state_url)
+
+
+def _started(
+    around: Surroundings,
+    world: World,
+    view: ClusterView,
+    settings: Reading[SettingsView],
+    policy: Policy,
+) -> RunStarted:
+    return start_of(
         view,
         settings,
         policy,
@@ -229,9 +258,6 @@ def _fresh(
         host=host_name(),
         cluster_file=str(world.file.path.resolve()),
     )
-    for warning in world.file.overrides_without_node(started.addresses):
-        around.warn(warning)
-    return Fresh(around=around, world=world, view=view, started=started, state_url=state_url)
 
 
 def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds, ...]]:

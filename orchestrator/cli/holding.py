@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
@@ -24,8 +25,22 @@ from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.runtime.taking import Claim, Place, Taken, Watcher
 
 
-def begin(world: World, store: StateStore, started: RunStarted, around: Surroundings) -> Attempt | ExitCode:
+def begin(
+    world: World,
+    store: StateStore,
+    started: RunStarted,
+    around: Surroundings,
+    *,
+    again: Callable[[], RunStarted],
+) -> Attempt | ExitCode:
     """Take the lease and make the run; the exit code instead when a dead run could not be put back.
+
+    Args:
+        world: the cluster.
+        store: the state database.
+        started: how the run begins.
+        around: the process.
+        again: how it begins once something was put back: a node that was down then is in no list from before.
 
     Raises:
         LeaseError: another run holds the cluster.
@@ -40,7 +55,7 @@ def begin(world: World, store: StateStore, started: RunStarted, around: Surround
     code = put_back(store, attempt, started, around)
     if code is not ExitCode.DONE:
         return code
-    return claim(world, store, started, around).made
+    return claim(world, store, again(), around).made
 
 
 class Places(Enum):

@@ -82,7 +82,8 @@ def history(
     name = around.cluster(cluster).spec.name if cluster else None
     store = open_store(state, around.environment, access=Access.READ, home=around.home)
     try:
-        runs = [found for records in histories(store, cluster=name) if (found := past_run(records))]
+        past = histories(store, cluster=name)
+        runs = [found for entry, records in past if (found := past_run(records, entry.outcome))]
     finally:
         store.close()
     if around.output is opt.Output.JSON:

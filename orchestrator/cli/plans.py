@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.asking import confirm, require_terminal, show_plan
+from orchestrator.cli.asking import confirm, show_plan
 from orchestrator.cli.fresh import prepare, prepare_saved
 from orchestrator.cli.saved import load, save
 from orchestrator.cli.surroundings import surroundings
@@ -38,7 +38,10 @@ def plan(
         made = fresh.plan()
         if out is not None:
             save(out, made, fresh.started.policy, file.path)
-        return int(show_plan(made, around))
+        code = show_plan(made, around)
+        if out is not None:
+            around.note(f"saved to {out}; `orchestrate apply {out}` runs it")
+        return int(code)
 
 
 def apply(
@@ -49,11 +52,9 @@ def apply(
 ) -> int:
     """Run a saved plan, if it still fits the cluster. Exits 7 if not."""
     around = surroundings(output)
-    if not yes:
-        require_terminal(around)
     loaded = load(saved)
     file = around.cluster(loaded.cluster_file)
     with prepare_saved(file, around, saved=loaded, state_url=state) as (fresh, made):
         if not yes:
-            confirm(made, around)
+            confirm(made, around, "orchestrate plan")
         return int(fresh.run(made))

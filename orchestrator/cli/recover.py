@@ -56,8 +56,6 @@ def resume(
 ) -> int:
     """Go on with a run that was stopped, paused or killed. By the policy that it began with."""
     around = surroundings(output)
-    if not yes:
-        require_terminal(around)
     with _store(around, state, Access.GO_ON) as store:
         file = around.cluster(cluster) if cluster else None
         entry = find_run(store, Wanted.RESUME, run=run, cluster=file.spec.name if file else None)
@@ -72,6 +70,7 @@ def resume(
         if failed and not retry_failed:
             around.warn(f"{', '.join(failed)} failed: --retry-failed starts them again, --skip gives them up")
         if not yes:
+            require_terminal(around, "orchestrate status")
             typer.confirm(f"Resume run {entry.run} on {visible(entry.cluster)}?", abort=True)
         event = RunResumed(
             operator=operator_name(around.environment),

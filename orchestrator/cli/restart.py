@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.asking import confirm, require_terminal, show_plan
+from orchestrator.cli.asking import confirm, show_plan
 from orchestrator.cli.fresh import prepare
 from orchestrator.cli.surroundings import surroundings
 from orchestrator.config.policy import Overrides
@@ -33,8 +33,6 @@ def restart(
 ) -> int:
     """Restart every node, wave by wave; settings are left as found."""
     around = surroundings(output)
-    if not (yes or dry_run):
-        require_terminal(around)
     file = around.cluster(cluster)
     with prepare(file, around, playbook=playbook, overrides=overrides, state_url=state) as fresh:
         if dry_run:

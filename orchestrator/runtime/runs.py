@@ -92,9 +92,13 @@ def leave_request(
 
 def histories(
     store: StateStore, *, cluster: str | None = None, limit: int = 100
-) -> tuple[tuple[Record, ...], ...]:
-    """The journals of the latest runs, the oldest first, as `view.history.past_run` sums them up."""
-    return tuple(store.replay(entry.run) for entry in reversed(store.runs(cluster=cluster, limit=limit)))
+) -> tuple[tuple[RunEntry, tuple[Record, ...]], ...]:
+    """The latest runs and their journals, the oldest first.
+
+    The entry knows how a run ended that died and was put back by another one: its own journal does not.
+    """
+    entries = reversed(store.runs(cluster=cluster, limit=limit))
+    return tuple((entry, store.replay(entry.run)) for entry in entries)
 
 
 def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, where: str) -> RunEntry:

@@ -48,8 +48,13 @@ class PastRun:
         return median(self.node_seconds.values()) if self.node_seconds else None
 
 
-def past_run(records: Sequence[Record]) -> PastRun | None:
-    """A run's journal, summed up; None for one that did not get as far as to begin."""
+def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastRun | None:
+    """A run's journal, summed up; None for one that did not get as far as to begin.
+
+    Args:
+        records: the journal.
+        outcome: how the run ended, where its journal does not tell: another one put back what it left.
+    """
     begun = next((one for one in records if isinstance(one.event, RunStarted)), None)
     if begun is None or not isinstance(begun.event, RunStarted):
         return None
@@ -62,7 +67,7 @@ def past_run(records: Sequence[Record]) -> PastRun | None:
         strategy=begun.event.policy.strategy.value,
         started=begun.at,
         seconds=records[-1].at - begun.at,
-        outcome=ended.outcome if ended else None,
+        outcome=ended.outcome if ended else outcome,
         exit_code=ended.exit_code if ended else None,
         selected=len(begun.event.nodes),
         node_seconds={

@@ -89,7 +89,8 @@ def _predicted(prediction: Prediction) -> str:
 def _holds(plan: Plan) -> list[str]:
     if not plan.holds:
         return ["Nothing holds it: every predicate passes as of now."]
-    head = f"HELD, as of now: {counted(len(plan.holds), 'hold')}. The run would wait and stop no node."
+    holds = counted(len(plan.holds), "hold")
+    head = f"HELD, as of now: {holds}. The run would wait before any node that this concerns."
     return [head, *(f"  {hold_sentence(hold)}" for hold in plan.holds)]
 
 

@@ -9,8 +9,17 @@ from typing import assert_never
 from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Hold, NodeRecovered, RunFinished, StoodDown
-from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.event import (
+    Event,
+    Hold,
+    HoldsCleared,
+    NodeRecovered,
+    PhaseEntered,
+    RunFinished,
+    RunResumed,
+    StoodDown,
+)
+from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.units import counted, duration, listed, setting
 from orchestrator.view.words import OUTCOMES, hold_sentence
@@ -24,6 +33,9 @@ class Summary:
         restarted: nodes that are back with all their copies, in the run's order.
         failed: nodes that did not come through.
         pending: nodes that were not reached.
+        unchecked: those among them that are back, their copies not yet seen to be.
+        repairs: whether it only put back what another run left.
+        resumed: whether an attempt went before this one.
         seconds: of this attempt.
         node_seconds: from each node's stop to its recovery, where this process saw it.
         left: what is not put back, one item each.
@@ -42,6 +54,9 @@ class Summary:
     holds: tuple[Hold, ...]
     left: tuple[str, ...]
     message: str
+    unchecked: tuple[NodeName, ...] = ()
+    repairs: bool = False
+    resumed: bool = False
 
 
 def exit_code_of(outcome: Outcome) -> ExitCode:
@@ -106,10 +121,29 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         pending=tuple(name for name in state.nodes if name not in handled),
         seconds=finished.seconds if finished else max(0.0, now - state.started),
         node_seconds={event.node: event.seconds for event in events if isinstance(event, NodeRecovered)},
-        holds=state.holds,
+        holds=state.holds or (_held_by(events) if outcome is Outcome.HELD else ()),
         left=stood_down.left if stood_down and stood_down.left else left,
         message=(finished.message if finished else "") or state.message,
+        unchecked=tuple(names.get(NodePhase.REJOINED, [])),
+        repairs=state.repairs is not None,
+        resumed=any(isinstance(event, RunResumed) for event in events),
     )
+
+
+def _held_by(events: Sequence[Event]) -> tuple[Hold, ...]:
+    """What held when the run gave up: the standing down itself holds no more."""
+    holds: dict[tuple[str, str], Hold] = {}
+    for event in events:
+        match event:
+            case Hold(predicate=predicate, subject=subject):
+                holds[predicate, subject] = event
+            case HoldsCleared() | RunResumed():
+                holds.clear()
+            case PhaseEntered(node=None, to=to) if to not in (Phase.STANDING_DOWN.value, Phase.ENDED.value):
+                holds.clear()
+            case _:
+                pass
+    return tuple(holds.values())
 
 
 def summary_object(end: Summary) -> dict[str, object]:
@@ -156,14 +190,7 @@ def hold_object(hold: Hold) -> dict[str, object]:
 
 def summary_lines(end: Summary) -> list[str]:
     """The end for people: how, how many, how long, and what to do about what is left."""
-    total = len(end.restarted) + len(end.failed) + len(end.pending)
-    lines = [
-        f"{end.cluster or 'run'}: {OUTCOMES[end.outcome]}",
-        (
-            f"  {len(end.restarted)} of {counted(total, 'node')} restarted in {duration(end.seconds)}, "
-            f"exit code {int(end.exit_code)}, run {end.run}"
-        ),
-    ]
+    lines = [f"{end.cluster or 'run'}: {OUTCOMES[end.outcome]}", f"  {_how_many(end)}"]
     if end.node_seconds:
         slowest = max(end.node_seconds, key=lambda name: end.node_seconds[name])
         mean = sum(end.node_seconds.values()) / len(end.node_seconds)
@@ -171,15 +198,30 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  {duration(mean)} a node on average; slowest {slowest} with {worst}")
     if end.failed:
         lines.append(f"  failed: {listed(end.failed)}")
-    if end.pending:
-        lines.append(f"  not restarted: {listed(end.pending)}")
+    untouched = [name for name in end.pending if name not in end.unchecked]
+    if end.unchecked and not end.repairs:
+        lines.append(f"  restarted, their copies not seen to be back yet: {listed(end.unchecked)}")
+    if untouched and not end.repairs:
+        lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
     lines += [f"  NOT PUT BACK: {item}" for item in end.left]
     if end.message:
         lines.append(f"  {end.message}")
     if end.left:
         lines.append(f"  repair: orchestrate restore {end.run}")
-    elif end.pending or end.failed:
+    elif (end.pending or end.failed) and not end.repairs:
         retry = " --retry-failed" if end.failed else ""
         lines.append(f"  go on: orchestrate resume {end.run}{retry}")
     return lines
+
+
+def _how_many(end: Summary) -> str:
+    """Nodes, and the time that this attempt took: a run that was resumed has had others before."""
+    ending = f"exit code {int(end.exit_code)}, run {end.run}"
+    if end.repairs:
+        return f"put back in {duration(end.seconds)}, {ending}"
+    total = counted(len(end.restarted) + len(end.failed) + len(end.pending), "node")
+    if end.resumed:
+        done = f"{len(end.restarted)} of {total} restarted, {len(end.node_seconds)} of them in this attempt"
+        return f"{done}, which took {duration(end.seconds)}; {ending}"
+    return f"{len(end.restarted)} of {total} restarted in {duration(end.seconds)}, {ending}"

@@ -85,3 +85,20 @@ def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is
     # Those that the first run had finished or in hand were restarted by it, and by the second run once more.
     assert all(after.lives[name] != owed.lives.get(name) for name in before.lives)
     assert {after.starts[name] - before.starts[name] for name in before.starts} <= {1, 2}
+
+
+def test_a_new_run_also_restarts_the_node_that_a_dead_one_left_down(
+    process_cluster: ProcessCluster, bastion_of: BastionOf
+) -> None:
+    lab = process_cluster(QUICKEST)
+    bastion = bastion_of(lab)
+    before = prepare(lab)
+    assert bastion.restart(at=" stopped") == KILLED, bastion.story()
+    assert bastion.restart() == DONE, bastion.story()
+    after = truth(lab)
+    # One start to put the dead run's node back, and one restart of every node.
+    assert sorted(after.starts[name] - before.starts[name] for name in before.starts) == [1, 1, 2]
+    assert (after.settings, after.leases) == (before.settings, ())
+    code, said = bastion.aside("history")
+    assert code == DONE
+    assert "unfinished" not in said, "the dead run was put back"

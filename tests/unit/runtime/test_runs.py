@@ -140,9 +140,10 @@ def test_a_request_is_left_only_for_a_run_under_way(store: StateStore, fill: Fil
 def test_histories_come_oldest_first(store: StateStore, fill: Fill) -> None:
     fill("prod", Outcome.DONE, Outcome.FAILED)
     fill("test", None)
-    assert [records[0].run[-1] for records in histories(store)] == ["1", "2", "3"]
-    assert [records[0].run[-1] for records in histories(store, cluster="prod")] == ["1", "2"]
-    assert [records[0].run[-1] for records in histories(store, limit=1)] == ["3"]
+    assert [records[0].run[-1] for _, records in histories(store)] == ["1", "2", "3"]
+    assert [records[0].run[-1] for _, records in histories(store, cluster="prod")] == ["1", "2"]
+    assert [records[0].run[-1] for _, records in histories(store, limit=1)] == ["3"]
+    assert [entry.run for entry, records in histories(store)] == [r[0].run for _, r in histories(store)]
 
 
 def test_a_resumed_run_is_under_way_again(store: StateStore, fill: Fill) -> None:

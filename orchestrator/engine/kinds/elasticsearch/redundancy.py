@@ -51,7 +51,7 @@ def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
     for index in view.indices:
         pinned = index.pinned_to
         if pinned is not None and names.get(pinned, pinned) in question.wave.nodes:
-            yield f"index {index.name}", f"is pinned to {names.get(pinned, pinned)}: a shrink is under way"
+            yield f"index {index.name}", f"is pinned to {names.get(pinned, pinned)}, as for a shrink"
 
 
 def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator[Finding]:
