@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from orchestrator.cli.asking import require_terminal
 from orchestrator.cli.begin import PREDICATE_NAMES, require_cluster, require_zones, start_of
 from orchestrator.cli.drive import drive, exit_code
 from orchestrator.cli.holding import begin
@@ -138,20 +139,35 @@ def prepare(
     playbook: str | None,
     overrides: Overrides,
     state_url: str | None,
+    asks: bool = False,
 ) -> Iterator[Fresh]:
     """Look at the cluster for the first time, and work out what is wanted.
+
+    Args:
+        file: the cluster file.
+        around: the process.
+        playbook: `--playbook`.
+        overrides: selection and policy flags.
+        state_url: `--state`.
+        asks: whether a question will follow, so that a missing terminal is told before the cluster is asked.
 
     Raises:
         OrchestratorError: anything wrong with files, flags, secrets, cluster, zones or selection.
     """
-    with _prepared(file, around, playbook, overrides, state_url) as (fresh, settings):
+    with _prepared(file, around, playbook, overrides, state_url, asks=asks) as (fresh, settings):
         require_zones(fresh.view, settings, fresh.started.policy, str(file.path))
         yield fresh
 
 
 @contextmanager
 def _prepared(
-    file: ClusterFile, around: Surroundings, playbook: str | None, overrides: Overrides, state_url: str | None
+    file: ClusterFile,
+    around: Surroundings,
+    playbook: str | None,
+    overrides: Overrides,
+    state_url: str | None,
+    *,
+    asks: bool = False,
 ) -> Iterator[tuple[Fresh, Reading[SettingsView]]]:
     book = around.playbook(playbook or file.spec.playbook)
 
@@ -161,6 +177,8 @@ def _prepared(
         )
 
     policy(1)  # a wrong flag is told before anybody is asked anything
+    if asks:
+        require_terminal(around)
     world = World(file, around)
     try:
         view, settings = _first_look(world)

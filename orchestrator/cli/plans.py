@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.asking import confirm, show_plan
+from orchestrator.cli.asking import confirm, require_terminal, show_plan
 from orchestrator.cli.fresh import prepare, prepare_saved
 from orchestrator.cli.saved import load, save
 from orchestrator.cli.surroundings import surroundings
@@ -53,6 +53,8 @@ def apply(
     """Run a saved plan, if it still fits the cluster. Exits 7 if not."""
     around = surroundings(output)
     loaded = load(saved)
+    if not yes:
+        require_terminal(around, "orchestrate plan")
     file = around.cluster(loaded.cluster_file)
     with prepare_saved(file, around, saved=loaded, state_url=state) as (fresh, made):
         if not yes:

@@ -34,7 +34,8 @@ def restart(
     """Restart every node, wave by wave; settings are left as found."""
     around = surroundings(output)
     file = around.cluster(cluster)
-    with prepare(file, around, playbook=playbook, overrides=overrides, state_url=state) as fresh:
+    asks = not (yes or dry_run)
+    with prepare(file, around, playbook=playbook, overrides=overrides, state_url=state, asks=asks) as fresh:
         if dry_run:
             return int(show_plan(fresh.plan(), around))
         if yes:

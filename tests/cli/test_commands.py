@@ -12,6 +12,11 @@ import typer.main
 
 from orchestrator.cli.later import COMMANDS as LATER
 from orchestrator.cli.main import app, run
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import RunStarted
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import RunEntry, open_store
 from tests.cli.console import SCRIPT, Console
 
 COMMANDS = (
@@ -191,14 +196,61 @@ def test_the_pages_help_tells_the_strategy(capsys: pytest.CaptureFixture[str]) -
     assert "node" in re.search(r"--strategy.*", capsys.readouterr().out)[0]  # type: ignore[index]  # or it fails
 
 
-@pytest.mark.parametrize("line", ["restart --cluster {cluster}", "resume", "apply {plan}"])
-def test_without_a_terminal_and_without_yes_nothing_is_asked(console: Console, line: str) -> None:
+def test_without_a_terminal_and_without_yes_a_restart_begins_nothing(console: Console) -> None:
+    cluster, _ = _files(console)
+    said = console.run("restart", "--cluster", cluster)
+    assert said.code == 2
+    assert said.message == "there is no terminal to ask on: look at `--dry-run`, then add --yes"
+    assert not console.state.exists()
+
+
+def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Console) -> None:
+    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    entry = RunEntry(
+        run="20261101-0300-abcd",
+        cluster="prod",
+        cluster_uuid="u",
+        kind="elasticsearch",
+        started=1.0,
+        host="bastion",
+        operator="ann",
+        process="boot/1/2/3",
+    )
+    journal = store.create_run(entry)
+    policy = Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
+    begun = RunStarted(
+        cluster="prod",
+        cluster_uuid="u",
+        version="9.1.0",
+        policy=policy,
+        nodes=(NodeName("es1"),),
+        operator="ann",
+        host="bastion",
+    )
+    journal.append([begun], 1.0)
+    store.close()
+    said = console.run("resume")
+    assert said.code == 2
+    assert said.message == "there is no terminal to ask on: look at `orchestrate status`, then add --yes"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("restart --cluster {cluster} --timeout 5", "--timeout 5: must be a duration"),
+        ("resume", "there is no such file, so nothing was run there yet"),
+        ("apply {plan}", "is no saved plan"),
+    ],
+)
+def test_what_is_wrong_with_flags_and_files_is_told_before_a_terminal_is_missed(
+    console: Console, line: str, message: str
+) -> None:
     cluster, _ = _files(console)
     plan = console.folder / "plan.json"
     plan.write_text("{}")
     said = console.run(*line.format(cluster=cluster, plan=plan).split())
     assert said.code == 2
-    assert said.message == "there is no terminal to ask on: look at `--dry-run`, then add --yes\n".rstrip()
+    assert message in said.message
     assert not console.state.exists()
 
 
