@@ -55,7 +55,8 @@ def until(hosts: Hosts, state: ServiceState, seconds: float) -> list[ServiceStat
 
 HOSTS = [
     pytest.param("9.1.0", Manager.SYSTEMD, id="systemd"),
-    pytest.param("sysv", Manager.SYSV, id="sysv"),
+    # One more kind of host to bring up: minutes.
+    pytest.param("sysv", Manager.SYSV, id="sysv", marks=pytest.mark.exhaustive),
 ]
 
 

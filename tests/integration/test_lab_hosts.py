@@ -186,6 +186,7 @@ def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -
     client.close()
 
 
+@pytest.mark.exhaustive  # one more kind of host: minutes
 @pytest.mark.parametrize("flavour", ["sysv"])
 def test_a_sysv_host_stops_and_starts_its_service(host_cluster: HostClusterFactory, flavour: str) -> None:
     cluster = host_cluster(flavour, nodes=1)
