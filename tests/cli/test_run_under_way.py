@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from orchestrator.runtime.asking import POLL_SECONDS
 from tests.cli.console import SCRIPT, Console
 from tests.integration.fixtures_processes import ProcessCluster
 
@@ -64,6 +66,7 @@ def test_a_run_whose_process_is_alive_is_neither_resumed_nor_taken_over(
             assert said.lines[-1]["outcome"] == "refused"
         asked = console.run("stop", run)
         assert asked.code == 0, asked
+        time.sleep(2 * POLL_SECONDS)  # a run notices a request within one of them, and nobody else can tell
         go.touch()
         last = [json.loads(line) for line in process.stdout][-1]
         assert process.wait(60) == 5
