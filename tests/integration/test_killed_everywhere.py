@@ -124,3 +124,4 @@ def test_a_run_may_be_killed_anywhere(
         done = len(chain.wanted) - len(chain.left)
         with capsys.disabled():
             sys.stdout.write(f"\nrun {runs}: {chain.deaths} deaths, {done} of {len(chain.wanted)} places ")
+    assert chain.deaths >= len(chain.wanted), "a place counts only once it was died at"
