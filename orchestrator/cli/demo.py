@@ -81,6 +81,7 @@ def demo(
         )
         _show(summary, before, after, around)
     if code is not ExitCode.DONE:
+        progress("its cluster and its state are gone with it: there is nothing to resume or to restore")
         return int(code)
     if summary.good:
         return int(ExitCode.DONE)

@@ -14,10 +14,11 @@ from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.policy import Overrides, build_policy
+from orchestrator.engine.estimate import node_times
 from orchestrator.engine.plan import make_plan
 from orchestrator.errors import ExitCode, PlanMismatch
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import NodeRecovered, RunStarted
+from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Policy
@@ -282,8 +283,6 @@ def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds,
     """Seconds from stop to recovered in past runs, by node, oldest first."""
     times: dict[NodeName, tuple[Seconds, ...]] = {}
     for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
-        for record in store.replay(entry.run):
-            if isinstance(record.event, NodeRecovered):
-                node = record.event.node
-                times[node] = (*times.get(node, ()), record.event.seconds)
+        for node, seconds in node_times(store.replay(entry.run)).items():
+            times[node] = (*times.get(node, ()), seconds)
     return times

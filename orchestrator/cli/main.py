@@ -6,8 +6,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import version
 from time import time
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -30,10 +31,27 @@ HELP: Final = ("--help",)
 
 app = typer.Typer(
     name="orchestrate",
-    help="Restart Elasticsearch and OpenSearch clusters on your own machines, in safe waves.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"{PROGRAM} {version('orchestrator')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Restart Elasticsearch and OpenSearch clusters on your own machines, in safe waves."""
+    del show_version  # the callback has answered
+
+
 for module in (restart, plans, recover, requests, look, validate, demo, later):
     module.register(app)
 

@@ -7,9 +7,10 @@ from statistics import median
 from typing import Final
 
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import NodeRecovered, Record, RestoreBegun, RunResumed
 from orchestrator.model.plan import Prediction
 from orchestrator.model.policy import Wave
-from orchestrator.model.reading import Seconds
+from orchestrator.model.reading import Instant, Seconds
 
 NodeTimes = Mapping[NodeName, Sequence[Seconds]]
 """Seconds from stop to recovered in past runs, by node, oldest first."""
@@ -20,6 +21,27 @@ minutes (version 6 with 10 TB a node)."""
 
 _RECENT: Final = 5
 """Older runs tell of other data and other machines."""
+
+
+def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
+    """Seconds from stop to recovered that a run spent on each node.
+
+    Between two attempts nobody worked on it: a run that was killed in the evening and resumed in the morning
+    does not say that a node takes a night.
+    """
+    times: dict[NodeName, Seconds] = {}
+    idle: list[tuple[Instant, Instant]] = []
+    worked = records[0].at if records else 0.0
+    for record in records:
+        event = record.event
+        if isinstance(event, RunResumed | RestoreBegun):
+            idle.append((worked, record.at))
+        elif isinstance(event, NodeRecovered):
+            stopped = record.at - event.seconds
+            away = sum(end - max(begin, stopped) for begin, end in idle if end > stopped)
+            times[event.node] = event.seconds - away
+        worked = record.at
+    return times
 
 
 def predict_node(name: NodeName, times: NodeTimes) -> Prediction:

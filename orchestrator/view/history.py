@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from orchestrator.engine.estimate import node_times
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import NodeRecovered, Record, RunFinished, RunStarted
+from orchestrator.model.event import Record, RunFinished, RunStarted
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.table import table
@@ -27,7 +28,7 @@ class PastRun:
         outcome: of its last attempt; None while it is unfinished.
         seconds: from its first event to its last.
         selected: how many nodes it was to restart.
-        node_seconds: from each node's stop to its recovery.
+        node_seconds: from each node's stop to its recovery, without the time between two attempts.
     """
 
     run: str
@@ -70,9 +71,7 @@ def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastR
         outcome=ended.outcome if ended else outcome,
         exit_code=ended.exit_code if ended else None,
         selected=len(begun.event.nodes),
-        node_seconds={
-            one.event.node: one.event.seconds for one in records if isinstance(one.event, NodeRecovered)
-        },
+        node_seconds=node_times(records),
         reason=begun.event.policy.reason or "",
     )
 

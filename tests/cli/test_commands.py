@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from importlib.metadata import version
 
 import pytest
 import typer.main
@@ -38,6 +39,11 @@ CLUSTER = "kind: elasticsearch\nname: prod\nendpoints: ['http://127.0.0.1:1']\n"
 def test_the_commands_are_those_of_the_contract() -> None:
     group = typer.main.get_command(app)
     assert set(group.commands) == {*COMMANDS, *LATER}  # type: ignore[attr-defined]  # a group has commands
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"orchestrate {version('orchestrator')}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
