@@ -27,7 +27,7 @@ from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.runs import Wanted, find_run
-from orchestrator.runtime.store import RunEntry, StateStore, open_store
+from orchestrator.runtime.store import FINISHED, RunEntry, StateStore, open_store
 from orchestrator.runtime.taking import LeaseUnreachable, Taken
 from orchestrator.view.units import visible
 
@@ -123,6 +123,9 @@ def restore(
             if file is not None and run is None and not store.unfinished(cluster=name):
                 return int(_from_cluster(file, store, around))
             entry = find_run(store, Wanted.RESTORE, run=run, cluster=name)
+            if entry.outcome in FINISHED:
+                message = f"run {entry.run} owes nothing: it ended {entry.outcome.value}"
+                return int(_nothing_owed(message, entry.cluster, around, run=entry.run))
             return int(_from_state(entry, file, store, around))
     except JournalError as error:
         # What has to be put back is put back, whether or not it can be written down.
@@ -205,9 +208,13 @@ def _from_cluster(file: ClusterFile, store: StateStore, around: Surroundings) ->
             for trouble in claimed.made.lease.release():
                 around.warn(trouble)
             message = f"nothing is owed to {started.cluster}: no run has left a record there"
-            around.note(message)
-            return around.end(ExitCode.DONE, cluster=started.cluster, left=[], message=message)
+            return _nothing_owed(message, started.cluster, around)
         return put_back(store, claimed, started, around)
+
+
+def _nothing_owed(message: str, cluster: str, around: Surroundings, *, run: str | None = None) -> ExitCode:
+    around.note(visible(message))
+    return around.end(ExitCode.DONE, run=run, cluster=cluster, left=[], message=message)
 
 
 def _past(store: StateStore, entry: RunEntry) -> tuple[RunStarted, tuple[Record, ...], RunState]:

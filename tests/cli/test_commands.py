@@ -14,7 +14,8 @@ import typer.main
 from orchestrator.cli.later import COMMANDS as LATER
 from orchestrator.cli.main import app, run
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import RunStarted
+from orchestrator.model.event import Event, RunFinished, RunStarted
+from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import RunEntry, open_store
@@ -210,7 +211,8 @@ def test_without_a_terminal_and_without_yes_a_restart_begins_nothing(console: Co
     assert not console.state.exists()
 
 
-def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Console) -> None:
+def _left_run(console: Console, *events: Event) -> str:
+    """A state file with one run in it, of which `events` are told; its id."""
     store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
     entry = RunEntry(
         run="20261101-0300-abcd",
@@ -233,11 +235,24 @@ def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Consol
         operator="ann",
         host="bastion",
     )
-    journal.append([begun], 1.0)
+    journal.append([begun, *events], 1.0)
     store.close()
+    return entry.run
+
+
+def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Console) -> None:
+    _left_run(console)
     said = console.run("resume")
     assert said.code == 2
     assert said.message == "there is no terminal to ask on: look at `orchestrate status`, then add --yes"
+
+
+def test_a_run_that_is_done_owes_nothing_and_stays_done(console: Console) -> None:
+    run_id = _left_run(console, RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0))
+    said = console.run("restore", run_id)
+    assert (said.code, said.message) == (0, f"run {run_id} owes nothing: it ended done")
+    (past,) = console.run("history", "--output", "json").lines[:-1]
+    assert past["outcome"] == "done"
 
 
 @pytest.mark.parametrize(
