@@ -20,6 +20,7 @@ from orchestrator.model.reading import Seconds
 KEPT_BYTES: Final = 64 * 1024
 """Kept of each output stream: enough for any message, small enough for the journal of a year of runs."""
 _HEAD_BYTES: Final = KEPT_BYTES * 3 // 4
+_MARGIN_SECONDS: Final = 5.0
 
 
 class Trouble(Enum):
@@ -241,3 +242,13 @@ class ThreadedJob:
         """Listen no more."""
         if not self._over.is_set():
             self._abort()
+
+
+def end_of(job: Job | Unreachable, timeout: Seconds) -> Outcome:
+    """How a job that was given `timeout` seconds ended.
+
+    Its reading ends by itself at that limit; the margin is for a machine too busy to schedule it.
+    """
+    if isinstance(job, Unreachable):
+        return job
+    return job.wait(timeout + _MARGIN_SECONDS) or Lost(reason="its reading hangs", timed_out=True)

@@ -14,12 +14,12 @@ from typing import Final
 from orchestrator.hosts.connection import (
     Ended,
     Job,
-    Lost,
     Outcome,
     Streams,
     ThreadedJob,
     Trouble,
     Unreachable,
+    end_of,
 )
 from orchestrator.model.reading import Seconds
 
@@ -28,7 +28,6 @@ KEPT_VARIABLES: Final = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_RUNTI
 _READ_BYTES: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 0.2
 """After the command itself has ended: a daemon it left behind may hold its output open for ever."""
-_MARGIN_SECONDS: Final = 5.0
 
 
 class LocalConnection:
@@ -48,11 +47,7 @@ class LocalConnection:
 
     def run(self, command: str, *, timeout: Seconds, stdin: str | None = None) -> Outcome:
         """Run a command line under `/bin/sh` to its end; past the limit its process group is killed."""
-        job = self.start(command, timeout=timeout, stdin=stdin)
-        if isinstance(job, Unreachable):
-            return job
-        # The reading ends by itself at the limit; the margin is for a machine too busy to schedule it.
-        return job.wait(timeout + _MARGIN_SECONDS) or Lost(reason="its reading hangs", timed_out=True)
+        return end_of(self.start(command, timeout=timeout, stdin=stdin), timeout)
 
     def start(
         self,

@@ -15,11 +15,11 @@ import paramiko
 from orchestrator.hosts.connection import (
     Ended,
     Job,
-    Lost,
     Outcome,
     Streams,
     ThreadedJob,
     Unreachable,
+    end_of,
 )
 from orchestrator.hosts.ssh_link import Link, LinkError
 from orchestrator.model.reading import Seconds
@@ -31,7 +31,6 @@ _LOOK_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 0.5
 """After the exit code: what is still on the way comes within it, and a daemon that keeps the output open
 costs no more than this."""
-_MARGIN_SECONDS: Final = 5.0
 _NO_EXIT_CODE: Final = -1
 """paramiko's value for "the channel closed without one"."""
 
@@ -59,11 +58,7 @@ class SshConnection:
 
     def run(self, command: str, *, timeout: Seconds, stdin: str | None = None) -> Outcome:
         """Run a command line to its end; past the limit its channel is closed and the result is `Lost`."""
-        job = self.start(command, timeout=timeout, stdin=stdin)
-        if isinstance(job, Unreachable):
-            return job
-        # The reading ends by itself at the limit; the margin is for a machine too busy to schedule it.
-        return job.wait(timeout + _MARGIN_SECONDS) or Lost(reason="its reading hangs", timed_out=True)
+        return end_of(self.start(command, timeout=timeout, stdin=stdin), timeout)
 
     def start(
         self,
