@@ -1,9 +1,8 @@
 """Clusters on real hosts (systemd and sshd in containers) for tests: `host_cluster("9.1.0")`.
 
-Registered by the conftest at the root.
-cluster is kept for the session and brought back to a fresh state for each test that asks for it; asking for
-another flavour or number of hosts ends the one that runs. Without a Docker engine these tests fail; with
-SKIP_REAL=1 they are skipped, and the summary says so.
+Registered by the conftest at the root. A cluster is kept for the session and brought back to a fresh state
+for each test that asks for it; asking for another flavour or number of hosts ends the one that runs. Without
+a Docker engine these tests fail; with SKIP_REAL=1 they are skipped, and the summary says so.
 """
 
 from __future__ import annotations
@@ -58,8 +57,15 @@ class _Keeper:
         self._stack.close()
 
 
+@pytest.hookimpl(tryfirst=True)  # before marks are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring tests of one flavour together: a change of cluster costs a minute. Others keep their places."""
+    """Bring tests of one flavour together: a change of cluster costs a minute. Others keep their places.
+
+    Flavours that are not usual are left to `make test-all`.
+    """
+    for item in items:
+        if item.get_closest_marker("docker") and not find_flavour(_flavour(item)).usual:
+            item.add_marker(pytest.mark.exhaustive)
     places = [place for place, item in enumerate(items) if item.get_closest_marker("docker")]
     ordered = sorted((items[place] for place in places), key=_flavour)
     for place, item in zip(places, ordered, strict=True):
@@ -67,9 +73,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _flavour(item: pytest.Item) -> str:
-    """The parameter of that name; tests without it use the usual flavour."""
-    callspec = getattr(item, "callspec", None)
-    return str(callspec.params.get("flavour", _USUAL) if callspec else _USUAL)
+    """The parameter of that name, else `FLAVOUR` of its module, else the usual one."""
+    callspec, module = getattr(item, "callspec", None), getattr(item, "module", None)
+    given = callspec.params.get("flavour") if callspec else None
+    return str(given or getattr(module, "FLAVOUR", _USUAL))
 
 
 @pytest.fixture(scope="session")

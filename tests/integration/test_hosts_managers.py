@@ -53,11 +53,7 @@ def until(hosts: Hosts, state: ServiceState, seconds: float) -> list[ServiceStat
     pytest.fail(f"not {state}: {states}")
 
 
-HOSTS = [
-    pytest.param("9.1.0", Manager.SYSTEMD, id="systemd"),
-    # One more kind of host to bring up: minutes.
-    pytest.param("sysv", Manager.SYSV, id="sysv", marks=pytest.mark.exhaustive),
-]
+HOSTS = [("9.1.0", Manager.SYSTEMD), ("sysv", Manager.SYSV)]
 
 
 @pytest.mark.parametrize(("flavour", "manager"), HOSTS)

@@ -134,6 +134,7 @@ def test_a_reboot_changes_the_boot_id_and_keeps_address_key_and_data(
     client.close()
 
 
+@pytest.mark.exhaustive  # the lab alone, and a minute
 def test_a_host_whose_power_goes_stays_down_until_it_is_switched_on(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     boot = cluster.boot_id("es3")
@@ -186,7 +187,6 @@ def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -
     client.close()
 
 
-@pytest.mark.exhaustive  # one more kind of host: minutes
 @pytest.mark.parametrize("flavour", ["sysv"])
 def test_a_sysv_host_stops_and_starts_its_service(host_cluster: HostClusterFactory, flavour: str) -> None:
     cluster = host_cluster(flavour, nodes=1)

@@ -1,4 +1,4 @@
-"""The lab by hand: `build [FLAVOUR...]`, and `up FLAVOUR [NODES]` until Ctrl-C."""
+"""The lab by hand: `build [FLAVOUR...]` (those of `make test`), and `up FLAVOUR [NODES]` until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def main(words: list[str]) -> int:
     match words:
         case ["build", *names]:
             require_engine()
-            for flavour in [find_flavour(name) for name in names] or FLAVOURS:
+            for flavour in [find_flavour(name) for name in names] or [
+                each for each in FLAVOURS if each.usual
+            ]:
                 say(f"{flavour.name} is {build(flavour, progress=say)}")
         case ["up", name, *rest]:
             with running(find_flavour(name), nodes=int(rest[0]) if rest else 3, progress=say) as cluster:

@@ -16,11 +16,13 @@ class Flavour:
         name: as tests ask for it.
         init: `systemd` or `sysv`; also the suffix of its Dockerfile.
         distribution: the server on it.
+        usual: whether `make test` brings it up. Each costs minutes: an image, and a cluster that boots.
     """
 
     name: str
     init: str
     distribution: Distribution
+    usual: bool = True
 
     @property
     def unit(self) -> str:
@@ -35,9 +37,9 @@ class Flavour:
 
 FLAVOURS = (
     Flavour(name="9.1.0", init="systemd", distribution=find_distribution("9.1.0")),
-    Flavour(name="8.19.0", init="systemd", distribution=find_distribution("8.19.0")),
+    Flavour(name="8.19.0", init="systemd", distribution=find_distribution("8.19.0"), usual=False),
     Flavour(name="opensearch-2.19.0", init="systemd", distribution=find_distribution("opensearch-2.19.0")),
-    Flavour(name="sysv", init="sysv", distribution=find_distribution("9.1.0")),
+    Flavour(name="sysv", init="sysv", distribution=find_distribution("9.1.0"), usual=False),
 )
 
 

@@ -31,7 +31,10 @@ def start() -> Iterator[Start]:
         begun.append(process)
         return process
 
+    # As from a terminal, also when the tests run under nohup: what is ignored here is ignored by a child.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield begin
+    signal.signal(signal.SIGHUP, before)
     for process in begun:
         process.kill()
         process.communicate(timeout=30)
