@@ -22,6 +22,7 @@ from tests.integration.killing import (
     assert_put_back,
     assert_restarted_once,
     prepare,
+    truth,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Chain:
 
     def run(self) -> None:
         """One run of three nodes, killed at as many of the places that are left as lie apart."""
-        bastion, before = self._bastion, prepare(self._lab)
+        bastion, before = self._bastion, truth(self._lab)
         bastion.said.clear()
         began, waves, position = self.deaths, 0, 0
         while (aim := self._next(position, waves)) is not None:
