@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import assert_never
 
 from orchestrator.engine.phases import FINAL_NODE_PHASES, check_node_step, check_run_step
@@ -25,6 +24,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
+from orchestrator.model.replacing import replace
 
 
 def replay(run: str, records: Iterable[ev.Record]) -> RunState:

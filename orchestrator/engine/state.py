@@ -17,7 +17,7 @@ from orchestrator.model.reading import Instant
 SettingKey = tuple[Level, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class NodeProgress:
     """One node of the run.
 
@@ -54,7 +54,7 @@ class NodeProgress:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class RunState:
     """Everything that a decision may know of the past.
 

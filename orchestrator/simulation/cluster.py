@@ -70,11 +70,11 @@ class SimulatedCluster:
             read = self.fate.frozen
             self.world.stale_read = True
         else:
-            read = views.readings(self.world)
+            read = views.readings(self.world, look)
             self.world.stale_read = False
             if Look.CLUSTER in look:
                 self.world.last_read = began
-        self.world.agenda.advance(_READ_SECONDS)
+        self.world.agenda.advance(_READ_SECONDS + self.fate.stood_still())
         return _parts(read, look)
 
     def perform(self, action: ClusterAction) -> ActionResult:

@@ -61,6 +61,7 @@ def _leave(world: Electorate, node: SimNode, life: int) -> None:
     node.member_life = None
     world.changed(f"{node.name} left")
     allocation.left(world, node.name)
+    allocation.expand(world)
     reconfigure(world)
     allocation.reroute(world)
 
@@ -78,6 +79,7 @@ def _join(world: Electorate, node: SimNode, life: int) -> None:
     node.member_life = life
     node.stopped_by_us = False
     world.changed(f"{node.name} joined")
+    allocation.expand(world)
     reconfigure(world)
     allocation.reroute(world)
 
@@ -132,6 +134,14 @@ def exclude(world: Electorate, name: NodeName) -> None:
     if world.master == name:
         world.agenda.after(_ELECTION_SECONDS / 2, lambda: _hand_over(world, name))
     world.changed(f"{name} is excluded from voting")
+
+
+def clear_exclusion(world: Electorate, name: NodeName) -> None:
+    """Let a node vote again."""
+    if name in world.exclusions:
+        world.exclusions.remove(name)
+        reconfigure(world)
+        world.changed(f"{name} may vote again")
 
 
 def _hand_over(world: Electorate, name: NodeName) -> None:

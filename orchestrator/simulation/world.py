@@ -12,7 +12,7 @@ from random import Random
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
-from orchestrator.model.observation import Level, SettingValue
+from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, membership
 from orchestrator.simulation.agenda import Agenda
@@ -58,6 +58,7 @@ class World:
         self.master: NodeName | None = None
         self.voters: set[NodeName] = set()
         self.exclusions: list[NodeName] = []
+        self.excluded_by_others: set[NodeName] = set()
         self.detection_seconds: Seconds = 0.0
         self.version = 1
         self.snapshots: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ class World:
         self.meddled: dict[tuple[Level, str], tuple[Instant, SettingValue | None]] = {}
         self.last_read: Instant = 0.0
         self.exempt_indices: set[str] = set()
+        self.shown: tuple[object, ClusterView] | None = None
         self._ids = 0
 
     # What allocation and membership need -------------------------------------------------------
@@ -138,12 +140,15 @@ class World:
         self.indices[index.uuid] = index
         return index
 
-    def create_index(self, name: str, *, on: NodeName, replicas: int = 1) -> None:
-        """An index made during the run, whose primary lands on that node: no check closes that race."""
+    def create_index(self, name: str, *, on: NodeName | None = None, replicas: int = 1) -> None:
+        """An index made during the run, whose primary lands on that node: no check closes that race.
+
+        None leaves it to allocation where it lands.
+        """
         index = SimIndex(name=name, uuid=f"{name}-uuid", replicas=replicas, made_at=self.agenda.now)
         shard = SimShard(id=ShardId(index=name, index_uuid=index.uuid, number=0), size=1 << 20)
         primary = SimCopy(shard=shard.id, primary=True, allocation_id=self.next_id())
-        if self.nodes[on].process:
+        if on is not None and self.nodes[on].process:
             primary.node, primary.state = on, CopyState.STARTED
             shard.in_sync.add(str(primary.allocation_id))
             shard.on_disk[on] = str(primary.allocation_id)
@@ -154,8 +159,20 @@ class World:
             shard.copies.append(SimCopy(shard=shard.id, primary=False, reason="INDEX_CREATED"))
         index.shards.append(shard)
         self.indices[index.uuid] = index
-        self.changed(f"index {name} is created, its primary on {on}")
+        self.changed(f"index {name} is created, its primary on {primary.node}")
         allocation.reroute(self)
+
+    def roll_over(self, name: str, to: str) -> None:
+        """The index is written no more, and another one is, wherever allocation puts it."""
+        index = self.indices.get(f"{name}-uuid")
+        if index is None or self.master is None:
+            return
+        index.written = False
+        self.create_index(to, replicas=index.replicas)
+
+    def end_snapshot(self, name: str) -> None:
+        """A snapshot is done."""
+        self.snapshots = tuple(other for other in self.snapshots if other != name)
 
     # What is done to it -----------------------------------------------------------------------------
 
@@ -253,9 +270,9 @@ class World:
     def _judge_quorum(self, node: SimNode, others: Sequence[SimNode]) -> None:
         """With the nodes that are asked to stop already, a majority of the voters must be left."""
         going = {node.name, *(other.name for other in others)}
-        left = self.voters - going
+        left = {name for name in self.voters - going if self.nodes[name].joined or self._news(name)}
         small = len(self.voters) <= _FEW_VOTERS  # their operator has accepted an outage, or a rule has failed
-        if others and node.name in self.voters and not small and 2 * len(left) <= len(self.voters):
+        if node.name in self.voters and not small and 2 * len(left) <= len(self.voters):
             self._violated(f"{node.name} is stopped with no majority left: {len(left)} of {len(self.voters)}")
 
     def _judge_shard(
@@ -265,7 +282,8 @@ class World:
         if node.name in moving and not self._news(str(shard.id)):
             self._violated(f"{node.name} is stopped while {shard.id} moves from or to it")
         here = [c for c in shard.started if c.node == node.name]
-        if not here or index.name in self.exempt_indices or index.made_at >= self.last_read:
+        exempt = index.searchable_snapshot or index.name in self.exempt_indices
+        if not here or exempt or index.made_at >= self.last_read:
             return
         # Copies on a node that died and that the master has not missed yet count: no reading can tell.
         others = [

@@ -94,7 +94,12 @@ def play(
     simulation: Simulation, state: RunState, *, limit: float = 48 * 3600.0, compare: bool = True
 ) -> RunState:
     """Drive the loop to the end of this attempt; a `Crash` is the caller's."""
-    watcher = Watcher(simulation, simulation.world.agenda.now + limit, compare=compare)
+    watcher = Watcher(
+        simulation,
+        simulation.world.agenda.now + limit,
+        compare=compare,
+        followed=RunState(run=simulation.run),
+    )
     ports = Ports(
         cluster=simulation.cluster,
         hosts=simulation.hosts,

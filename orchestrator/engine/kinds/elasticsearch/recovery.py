@@ -71,21 +71,13 @@ def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
     return in_sync is None or copy.allocation_id is None or copy.allocation_id in in_sync
 
 
-def copies_by_shard(view: ClusterView) -> dict[ShardId, list[ShardCopy]]:
-    """The routing table by shard."""
-    shards: dict[ShardId, list[ShardCopy]] = {}
-    for copy in view.copies:
-        shards.setdefault(copy.shard, []).append(copy)
-    return shards
-
-
 def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
     """Shards without a started copy that were not red before, not accepted, and not just being made."""
     accepted = state.policy.accept_red if state.policy else frozenset()
     before = {
         (m.index_uuid, m.number) for m in (state.baseline.missing if state.baseline else ()) if m.primary
     }
-    for shard, copies in copies_by_shard(view).items():
+    for shard, copies in view.shards.items():
         if shard.index in accepted or (shard.index_uuid, shard.number) in before:
             continue
         if any(copy.started for copy in copies):
@@ -100,14 +92,9 @@ def exempt_from_copies_rule(index: Index | None) -> bool:
     return index is None or index.searchable_snapshot or index.replicas == 0
 
 
-def indices_by_uuid(view: ClusterView) -> dict[str, Index]:
-    """Metadata by uuid, since a name can be given again."""
-    return {index.uuid: index for index in view.indices}
-
-
 def unaccepted_red(state: RunState, view: ClusterView) -> tuple[ShardId, ...]:
     """Red shards that nobody said may be red: what the rescue and the second failure are about."""
-    policy, metadata = state.policy, indices_by_uuid(view)
+    policy, metadata = state.policy, view.metadata
     found = []
     for shard in red_shards(state, view):
         index, subject = metadata.get(shard.index_uuid), f"index {shard.index}"

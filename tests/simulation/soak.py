@@ -1,0 +1,183 @@
+"""`python -m tests.simulation.soak`: whole runs by the thousand, over all cores; any range of seeds by itself.
+
+python -m tests.simulation.soak --runs 100000            # all of it
+python -m tests.simulation.soak --first 40000 --runs 60000   # what was left when it was interrupted
+python -m tests.simulation.soak --seed 17                # one run, told in full, with its trace's digest
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+
+from tests.simulation.chance import chance
+from tests.simulation.wide import BrokenError, Life, live
+
+_CHUNK = 20
+_SIZES = (5, 9, 20, 60)
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What came of a range of seeds.
+
+    Attributes:
+        happened: mishaps by kind, as often as they came about.
+        sizes: runs by the largest number of nodes of their class.
+        outcomes: runs by how their last attempt ended.
+        broken: seeds whose run broke a property, with what it said.
+        worked: seconds of processor time.
+    """
+
+    runs: int = 0
+    attempts: int = 0
+    nodes: int = 0
+    happened: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    broken: dict[int, str] = field(default_factory=dict)
+    worked: float = 0.0
+
+    def add(self, other: Tally) -> None:
+        """Count another range in."""
+        self.runs += other.runs
+        self.attempts += other.attempts
+        self.nodes += other.nodes
+        self.happened += other.happened
+        self.sizes += other.sizes
+        self.outcomes += other.outcomes
+        self.broken |= other.broken
+        self.worked += other.worked
+
+
+def some(first: int, runs: int) -> Tally:
+    """Live these seeds, one after the other."""
+    tally, began = Tally(), time.process_time()
+    for seed in range(first, first + runs):
+        tally.runs += 1
+        try:
+            told = live(seed)
+        except BrokenError as broken:
+            tally.broken[seed] = str(broken)
+            continue
+        except Exception as defect:  # noqa: BLE001  (whatever it is, it is told with its seed)
+            tally.broken[seed] = f"defect: {type(defect).__name__}: {defect}"
+            continue
+        tally.attempts += told.attempts
+        tally.nodes += told.nodes
+        tally.happened += told.happened
+        tally.sizes[next(size for size in _SIZES if told.nodes <= size)] += 1
+        tally.outcomes[told.outcome.value] += 1
+    tally.worked = time.process_time() - began
+    return tally
+
+
+def soak(first: int, runs: int, *, workers: int, progress: Callable[[Tally], None]) -> Tally:
+    """Live these seeds over so many processes; `progress` is told after each part."""
+    whole = Tally()
+    parts = _parts(first, runs)
+    with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("fork")) as pool:
+        under_way: set[Future[Tally]] = set()
+        for part in parts:
+            under_way.add(pool.submit(some, *part))
+            if len(under_way) < 2 * workers:
+                continue
+            under_way = _one_done(under_way, whole, progress)
+        while under_way:
+            under_way = _one_done(under_way, whole, progress)
+    return whole
+
+
+def _parts(first: int, runs: int) -> Iterator[tuple[int, int]]:
+    for start in range(first, first + runs, _CHUNK):
+        yield start, min(_CHUNK, first + runs - start)
+
+
+def _one_done(
+    under_way: set[Future[Tally]], whole: Tally, progress: Callable[[Tally], None]
+) -> set[Future[Tally]]:
+    done, rest = wait(under_way, return_when=FIRST_COMPLETED)
+    for part in done:
+        whole.add(part.result())
+    progress(whole)
+    return rest
+
+
+def report(tally: Tally, seconds: float, workers: int) -> str:
+    """The tally, for people."""
+    pace = tally.runs / max(tally.worked, 0.001)
+    sizes = ", ".join(f"{tally.sizes[size]} of up to {size}" for size in _SIZES)
+    lines = [
+        f"{tally.runs} runs of {tally.nodes / max(1, sum(tally.sizes.values())):.1f} nodes on average ({sizes}),",
+        f"{tally.attempts} attempts, in {seconds:.0f} s on {workers} processes; {pace:.1f} runs a second a core",
+        "ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.outcomes.items())),
+        "what came about:",
+        *(f"  {count:8} {name}" for name, count in tally.happened.most_common()),
+    ]
+    if tally.broken:
+        lines.append(f"{len(tally.broken)} broke a property:")
+        lines += [
+            f"  {said[:300]}\n    python -m tests.simulation.soak --seed {seed}"
+            for seed, said in sorted(tally.broken.items())
+        ]
+    else:
+        lines.append("no property was broken")
+    return "\n".join(lines)
+
+
+def told_in_full(seed: int) -> tuple[str, bool]:
+    """One run with all that happened, and whether every property held."""
+    life = Life(chance(seed))
+    try:
+        end, held = str(life.live()), True
+        life.judge_replay()
+    except BrokenError as broken:
+        end, held = str(broken), False
+    lines = [str(life.drawn)]
+    happened = [(at, 0, what) for at, what in life.world.story]
+    for run in (*life.past, life.simulation):
+        ahead = run.clock.ahead
+        happened += [
+            (record.at - ahead, 1, f"{run.run} {str(record.event)[:400]}") for record in run.journal.records
+        ]
+    happened.sort(key=lambda entry: entry[:2])
+    lines += [f"{at - 1_000_000:10.2f} {'    ' if of_run else ''}{what}" for at, of_run, what in happened]
+    return "\n".join([*lines, end, f"trace {life.trace()}"]), held
+
+
+def main() -> int:
+    """Exit 1 when a property was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.soak")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seed", type=int, help="only this one, told in full")
+    wanted = parser.parse_args()
+    if wanted.seed is not None:
+        told, held = told_in_full(wanted.seed)
+        sys.stdout.write(told + "\n")
+        return 0 if held else 1
+    began = time.monotonic()
+
+    def progress(tally: Tally) -> None:
+        seconds = time.monotonic() - began
+        sys.stderr.write(
+            f"\r{tally.runs} of {wanted.runs} runs, {seconds:.0f} s, {len(tally.broken)} broken   "
+        )
+        sys.stderr.flush()
+
+    tally = soak(wanted.first, wanted.runs, workers=wanted.workers, progress=progress)
+    sys.stderr.write("\n")
+    sys.stdout.write(report(tally, time.monotonic() - began, wanted.workers) + "\n")
+    return 1 if tally.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
