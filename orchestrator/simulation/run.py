@@ -78,6 +78,7 @@ class Simulation:
         other = Simulation(self.world, run=run, fate=self.fate)
         other.lease.record = self.lease.record
         other.fate.request, other.fate.lease_holder = Request.NONE, None
+        other.fate.disk_full_until = 0.0  # its journal is on a disk of its own
         return other
 
     def let_go(self, state: RunState) -> None:

@@ -106,7 +106,7 @@ def _nodes(dice: Random, count: int) -> tuple[NodeShape, ...]:
 
 
 def _roles(style: str, number: int) -> frozenset[Role] | None:
-    voter = number <= 3  # noqa: PLR2004  (three dedicated voters, as the manuals advise)
+    voter = number <= 3
     match style:
         case "dedicated":
             return _VOTER if voter else _DATA

@@ -12,15 +12,14 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import PhaseEntered, StoodDown
-from orchestrator.model.observation import Level, ServiceState, SettingValue
+from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import Crash, SettingMeddled, SettingsRefused
 from orchestrator.simulation.run import Simulation
-from orchestrator.simulation.world import World
 from tests.simulation.chance import ATTEMPTS, Afterwards, Chance, chance, world_of
-from tests.simulation.play import StuckError, Watcher, plan_of, play
+from tests.simulation.play import StuckError, plan_of, play
 
 _WORLD_HEALS_SECONDS = 8000.0
 _LEASE_RUNS_OUT_SECONDS = 95.0
@@ -142,7 +141,7 @@ class Life:
         return self.simulation.take_over(self.drawn.wanted) or self.simulation.begin(self.drawn.wanted)
 
     def _repair(self, state: RunState | None, *, ended: bool) -> None:
-        """What only people can do: undo what bars the run, start a node that died or was reported as failed."""
+        """What only people can do: undo what bars a run, start a node that died or was reported as failed."""
         world, fate = self.world, self.simulation.fate
         for (level, key), (_, value) in list(world.meddled.items()):
             if value is not None and (key == ALLOCATION or key.startswith(EXCLUSIONS)):
@@ -185,9 +184,11 @@ class Life:
                 _, wanted = world.meddled.get((level, key), (0.0, before.get(key)))
                 if now.get(key) != wanted:
                     wrong.append((f"{key} ({level.value}) is {now.get(key)} and should be {wanted}", key))
-        for index in world.indices.values():
-            if index.auto_expand is None and index.replicas != self.replicas.get(index.name, index.replicas):
-                wrong.append((f"{index.name} has {index.replicas} replicas", index.name))
+        wrong += [
+            (f"{index.name} has {index.replicas} replicas", index.name)
+            for index in world.indices.values()
+            if index.auto_expand is None and index.replicas != self.replicas.get(index.name, index.replicas)
+        ]
         ours = [name for name in world.exclusions if name not in world.excluded_by_others]
         wrong += [(f"{name} is excluded from voting", name) for name in ours]
         return wrong
@@ -219,7 +220,7 @@ class Life:
         )
 
     def judge_replay(self) -> None:
-        """What is read from the journals is what was lived; told once a run, since reading them costs as much."""
+        """What is read from the journals is what was lived."""
         for run in (*self.past, self.simulation):
             records = run.journal.records
             read = [decode_record(from_text(to_text(encode_record(record)))) for record in records]
