@@ -70,6 +70,15 @@ class Situation:
             return False
         return not self.reboot_awaited(node)
 
+    def to_reboot(self, node: NodeProgress) -> bool:
+        """Whether its host is to be rebooted before it counts as started.
+
+        A rescued node has no time for it. Once the lease is lost no reboot is begun, since somebody else may
+        be at work on the cluster; a start is owed all the same.
+        """
+        begun = node.rebooted or self.state.lease_lost is None
+        return self.policy.reboot and not node.rescued and begun
+
     def reboot_awaited(self, node: NodeProgress) -> bool:
         """Whether its host was told to reboot and has not provably done so; a rescued node has no time."""
         return node.rebooted and not node.rescued and not self.rebooted(node)

@@ -7,11 +7,18 @@ import pytest
 from orchestrator.engine.takeover import from_record
 from orchestrator.model.action import Moment, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import LeaseTaken, RunStarted, SettingRestored, VotingExcluded, VotingRestored
+from orchestrator.model.event import (
+    LeaseTaken,
+    NodeRecovered,
+    RunStarted,
+    SettingRestored,
+    VotingExcluded,
+    VotingRestored,
+)
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Hook, Hooks, ZeroReplicas
+from orchestrator.model.policy import Deadlines, Hook, Hooks, ZeroReplicas
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.run import Simulation
@@ -244,3 +251,37 @@ def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
     ]
     assert restored[0] - state.started < 60.0
     assert world.settings() == cluster(3).settings()
+
+
+def test_a_node_that_was_started_unjournalled_while_its_stop_was_in_doubt_is_counted() -> None:
+    world = cluster(3)
+    full = Mishap(what=mishaps.DiskFull(seconds=600.0), verb="stop")
+    simulation, state = run(world, plan=[full])
+    assert state.outcome is Outcome.FAILED, state.message
+    world.agenda.advance(600.0)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    recovered = [r.event.node for r in simulation.journal.records if isinstance(r.event, NodeRecovered)]
+    assert sorted(recovered) == ["es1", "es2", "es3"]
+    assert lives(world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+def test_a_node_with_a_searchable_snapshot_is_restarted_like_any_other() -> None:
+    """Its index is away with it, which was known before: no rescue, so hooks and reboot take place."""
+    world = cluster(3)
+    mounted = world.add_index("mounted", replicas=0, places=["es2"], written=False)
+    mounted.searchable_snapshot = True
+    _, state = run(world, wanted=policy(reboot=True))
+    assert state.outcome is Outcome.DONE, state.message
+    assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
+    assert lives(world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+def test_no_reboot_is_begun_once_the_lease_is_lost() -> None:
+    world = cluster(3)
+    taken = Mishap(what=mishaps.LeaseTaken(), verb="stop", after=1.0)
+    simulation, state = run(world, plan=[taken], wanted=policy(reboot=True, deadlines=Deadlines(hold=60.0)))
+    assert state.outcome is Outcome.HELD, state.message
+    assert boots(world) == {"es1": 1, "es2": 1, "es3": 1}
+    assert all_up(world)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}

@@ -101,6 +101,8 @@ def unaccepted_red(state: RunState, view: ClusterView) -> tuple[ShardId, ...]:
         if policy is None or index is None:
             found.append(shard)
             continue
+        if index.searchable_snapshot:
+            continue  # its repository is its other copy, and it comes back with its node
         without_replicas = index.replicas == 0 and (
             accepts_without_replicas(policy, index) or policy.disables("zero_replica_indices", subject)
         )
