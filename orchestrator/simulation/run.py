@@ -64,7 +64,7 @@ class Simulation:
         return self.journalled(started, LeaseTaken(epoch=self.lease.record.epoch, holder="ann@bastion"))
 
     def take_over(self, policy: Policy) -> RunState | None:
-        """Journal a run that only puts back what the record in the cluster tells of; None = it owes nothing."""
+        """Journal a run that only puts back what the record in the cluster tells of; None = nothing."""
         record = self.lease.record
         if owes_nothing(record):
             return None

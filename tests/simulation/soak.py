@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.soak`: whole runs by the thousand, over all cores; any range of seeds by itself.
+"""`python -m tests.simulation.soak`: whole runs by the thousand, over all cores, any range of seeds.
 
 python -m tests.simulation.soak --runs 100000            # all of it
 python -m tests.simulation.soak --first 40000 --runs 60000   # what was left when it was interrupted
@@ -112,11 +112,11 @@ def _one_done(
 
 def report(tally: Tally, seconds: float, workers: int) -> str:
     """The tally, for people."""
-    pace = tally.runs / max(tally.worked, 0.001)
+    pace, mean = tally.runs / max(tally.worked, 0.001), tally.nodes / max(1, sum(tally.sizes.values()))
     sizes = ", ".join(f"{tally.sizes[size]} of up to {size}" for size in _SIZES)
     lines = [
-        f"{tally.runs} runs of {tally.nodes / max(1, sum(tally.sizes.values())):.1f} nodes on average ({sizes}),",
-        f"{tally.attempts} attempts, in {seconds:.0f} s on {workers} processes; {pace:.1f} runs a second a core",
+        f"{tally.runs} runs of {mean:.1f} nodes on average ({sizes}), {tally.attempts} attempts,",
+        f"in {seconds:.0f} s on {workers} processes; {pace:.1f} runs a second a core",
         "ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.outcomes.items())),
         "what came about:",
         *(f"  {count:8} {name}" for name, count in tally.happened.most_common()),

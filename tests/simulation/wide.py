@@ -15,7 +15,7 @@ from orchestrator.model.event import PhaseEntered, StoodDown
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
-from orchestrator.simulation import machines
+from orchestrator.simulation import allocation, machines
 from orchestrator.simulation.mishaps import Crash, SettingMeddled, SettingsRefused
 from orchestrator.simulation.run import Simulation
 from tests.simulation.chance import ATTEMPTS, Afterwards, Chance, chance, world_of
@@ -23,6 +23,8 @@ from tests.simulation.play import StuckError, plan_of, play
 
 _WORLD_HEALS_SECONDS = 8000.0
 _LEASE_RUNS_OUT_SECONDS = 95.0
+_PEOPLE_SECONDS = 120.0
+"""Whoever repaired something sees that it works before they go on."""
 
 
 class BrokenError(AssertionError):
@@ -141,7 +143,7 @@ class Life:
         return self.simulation.take_over(self.drawn.wanted) or self.simulation.begin(self.drawn.wanted)
 
     def _repair(self, state: RunState | None, *, ended: bool) -> None:
-        """What only people can do: undo what bars a run, start a node that died or was reported as failed."""
+        """What only people can do: undo what bars a run, start what died or was reported as failed."""
         world, fate = self.world, self.simulation.fate
         for (level, key), (_, value) in list(world.meddled.items()):
             if value is not None and (key == ALLOCATION or key.startswith(EXCLUSIONS)):
@@ -155,7 +157,10 @@ class Life:
                 node.starts_that_fail = 0
                 machines.start(world, node)
         if ended:
-            world.agenda.advance(_LEASE_RUNS_OUT_SECONDS)
+            for _, shard in allocation.shards_of(world):
+                shard.failing = 0
+            allocation.retry_failed(world)
+            world.agenda.advance(_PEOPLE_SECONDS)
 
     # What must hold --------------------------------------------------------------------------------------
 
