@@ -33,11 +33,8 @@ from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecover
 MAX_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`."""
 
-_LEASE_SECONDS: Final = 12 * 3600.0
-"""`index.soft_deletes.retention_lease.period`: for so long a primary keeps what a copy on disk has missed."""
-
 _DIVERGED_SHARE: Final = 0.3
-"""Of a copy on disk that has to be copied again after a longer absence."""
+"""Of a copy on disk that has to be copied again where the operations are gone."""
 
 _WRITTEN_A_SECOND: Final = 200.0
 _REPLAYED_A_SECOND: Final = 20_000.0
@@ -168,18 +165,18 @@ def _assign_replica(
         candidate = crowd.emptiest(shard, free)
         place = candidate if candidate and crowd.arriving[candidate] < limit else None
     if place is not None:
-        _begin_replica(world, shard, copy, place)
+        _begin_replica(world, index, shard, copy, place)
     return place
 
 
-def _begin_replica(world: Ground, shard: SimShard, copy: SimCopy, place: NodeName) -> None:
+def _begin_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy, place: NodeName) -> None:
     """From the operations that the copy on disk has missed, if the primary has them still, or from files."""
     since = shard.missed_since.get(place, world.agenda.now)
     missed = world.agenda.now - since
     copied = operations = 0
     if place not in shard.on_disk:
         copied = shard.size
-    elif missed > _LEASE_SECONDS:
+    elif missed > index.keeps:
         copied = int(shard.size * _DIVERGED_SHARE)
     else:
         operations = int(missed * _WRITTEN_A_SECOND)

@@ -74,7 +74,10 @@ class SimulatedCluster:
             self.world.stale_read = False
             if Look.CLUSTER in look:
                 self.world.last_read = began
-        self.world.agenda.advance(_READ_SECONDS + self.fate.stood_still())
+        stood_still = self.fate.stood_still()
+        self.world.agenda.advance(_READ_SECONDS + stood_still)
+        if stood_still:
+            self.world.program_since = self.world.agenda.now
         return _parts(read, look)
 
     def perform(self, action: ClusterAction) -> ActionResult:

@@ -11,6 +11,7 @@ from orchestrator.model.action import (
     Done,
     HostAction,
     InDoubt,
+    Moment,
     RebootHost,
     Refused,
     RunHook,
@@ -95,8 +96,7 @@ class SimulatedHosts:
         if how is How.LOST:
             self.world.agenda.advance(limit)
             return lost
-        if isinstance(action, StopNode):
-            self.world.judge_stop(node)
+        self._judge(action, node)
         if how is How.LATE and trip is not None:
             sent = self.world.agenda.now
             self.world.agenda.after(trip.late, lambda: self._late(action, node, sent))
@@ -108,6 +108,21 @@ class SimulatedHosts:
             self.world.agenda.advance(limit)
             return lost
         return result
+
+    def _judge(self, action: HostAction, node: SimNode) -> None:
+        match action:
+            case StopNode():
+                self.world.judge_stop(node)
+            case StartNode():
+                self.world.judge_start(node)
+            case RebootHost():
+                self.world.judge_delay(node, "a reboot")
+                self.world.judge_start(node)
+            case RunHook(moment=moment):
+                if moment is Moment.WHILE_STOPPED:
+                    self.world.judge_delay(node, "a hook")
+            case _:
+                assert_never(action)
 
     def _late(self, action: HostAction, node: SimNode, sent: Instant) -> None:
         if isinstance(action, StopNode):

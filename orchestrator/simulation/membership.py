@@ -33,7 +33,7 @@ class Electorate(allocation.Ground, Protocol):
 
 def process_ended(world: Electorate, node: SimNode, *, clean: bool) -> None:
     """The process of a node is gone; the master notices at once, or only after a while."""
-    life, node.process = node.life, False
+    life, node.process, node.ended = node.life, False, world.agenda.now
     world.judge_down()
     if world.master == node.name:
         world.master = None

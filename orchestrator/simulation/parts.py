@@ -24,7 +24,7 @@ class SimNode:
         life: counts the starts of its process.
         process: the process runs.
         member_life: the life in which the master lists it; None while it does not.
-        began: when the process of this life started.
+        began: when the process of this life started; `ended`, when the last one ended.
         boot: counts the boots of its machine.
         job: counts verbs of the service manager, so that a replaced one is known.
         start_queued: a start waits behind the stop under way.
@@ -48,6 +48,7 @@ class SimNode:
     process: bool = True
     member_life: int | None = 1
     began: Instant = 0.0
+    ended: Instant = 0.0
     service: ServiceState = ServiceState.RUNNING
     boot: int = 1
     job: int = 0
@@ -151,6 +152,8 @@ class SimIndex:
         allocation_enable: its own `index.routing.allocation.enable`, which goes before the cluster's.
         searchable_snapshot: its repository is its other copy.
         delay: `index.unassigned.node_left.delayed_timeout`, in seconds.
+        keeps: `index.soft_deletes.retention_lease.period`, in seconds: for so long a primary has the operations
+            that a copy on disk has missed; after it the copy is compared file by file.
     """
 
     name: str
@@ -163,6 +166,7 @@ class SimIndex:
     allocation_enable: str | None = None
     searchable_snapshot: bool = False
     delay: Seconds = 60.0
+    keeps: Seconds = 12 * 3600.0
     shards: list[SimShard] = field(default_factory=list)
     shown: tuple[object, Index] | None = None
 

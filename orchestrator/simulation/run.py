@@ -120,4 +120,5 @@ class Simulation:
     def journalled(self, *events: Event) -> RunState:
         """Commit these events as a process would; the state that they lead to."""
         self.journal.append(events, self.clock.now())
+        self.world.program_since = self.world.agenda.now
         return replay(self.run, self.journal.records)

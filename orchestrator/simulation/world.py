@@ -7,6 +7,7 @@ faults looks in here.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 from random import Random
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
@@ -31,8 +32,8 @@ DEFAULTS: dict[str, SettingValue] = {
 _IN_DOUBT: Seconds = 30.0
 """A host that is reached at all does within it what it was asked."""
 
-
-_FEW_VOTERS = 2
+_LEFT_DOWN: Seconds = 300.0
+"""Far longer than hooks take: a node whose host answers is started before, whatever else is waited for."""
 
 
 class World:
@@ -41,6 +42,10 @@ class World:
     Args:
         seed: of everything that is left to chance; the same seed gives the same world.
         allowed_down: nodes that the program may have down at once, all of one zone, for the judge.
+
+    Attributes:
+        may_lose_master: its operator accepts that a stop takes the majority of the voters.
+        program_since: when the program's process began, or its machine last woke up.
     """
 
     def __init__(self, *, seed: int = 0, name: str = "prod", allowed_down: int = 1) -> None:
@@ -48,6 +53,7 @@ class World:
         self.random = Random(seed)  # noqa: S311  (a simulation: repeatable, and secret to nobody)
         self.name, self.uuid = name, f"{name}-uuid"
         self.allowed_down = allowed_down
+        self.may_lose_master = False
         self.nodes: dict[NodeName, SimNode] = {}
         self.indices: dict[str, SimIndex] = {}
         self.recoveries: list[SimRecovery] = []
@@ -71,6 +77,7 @@ class World:
         self.late_writes: list[tuple[Instant, tuple[SettingChange, ...]]] = []
         self.meddled: dict[tuple[Level, str], tuple[Instant, SettingValue | None]] = {}
         self.last_read: Instant = 0.0
+        self.program_since: Instant = 0.0
         self.exempt_indices: set[str] = set()
         self.shown: tuple[object, ClusterView] | None = None
         self._ids = 0
@@ -261,6 +268,37 @@ class World:
         if self.effective(ALLOCATION) == "all" and self.agenda.now - sent < _IN_DOUBT and not others_failed:
             self._violated(f"a late stop of {node.name} meets allocation on")
 
+    def judge_delay(self, node: SimNode, what: str) -> None:
+        """Write down what is wrong with doing this on the host of a node that is down, instead of a start.
+
+        A shard that waits for the node, or another node that is away, was there to be read.
+        """
+        if node.process or not node.stopped_by_us:
+            return
+        for index, shard in shards_of(self):
+            lost = shard.lost_at is not None and shard.lost_at < self.last_read
+            if not lost or self._exempt(index) or node.name not in shard.on_disk:
+                continue
+            if shard.on_disk[node.name] in shard.in_sync and not self.stale_read:
+                self._violated(f"{what} on {node.name} while {shard.id} waits for it")
+        away = [n.name for n in self.nodes.values() if not n.joined and not n.process and not n.stopped_by_us]
+        for other in away:
+            if not self._news(other) and not self.stale_read:
+                self._violated(f"{what} on {node.name} while {other} is away")
+
+    def judge_start(self, node: SimNode) -> None:
+        """Write down that a node was left down though its host could be reached."""
+        if node.process or not node.stopped_by_us:
+            return
+        since = max(node.ended, self.program_since, node.unreachable_until, node.hangs_until)
+        if self.agenda.now - since > _LEFT_DOWN:
+            self._violated(f"{node.name} was left down for {self.agenda.now - since:.0f} s")
+        node.ended = self.agenda.now
+
+    def _exempt(self, index: SimIndex) -> bool:
+        """Whether the index may be away while its node is."""
+        return index.searchable_snapshot or index.name in self.exempt_indices
+
     def judge_down(self) -> None:
         """The standing check: no more nodes are down by the program than it may have down."""
         down = [node.name for node in self.nodes.values() if node.stopped_by_us and not node.process]
@@ -271,8 +309,7 @@ class World:
         """With the nodes that are asked to stop already, a majority of the voters must be left."""
         going = {node.name, *(other.name for other in others)}
         left = {name for name in self.voters - going if self.nodes[name].joined or self._news(name)}
-        small = len(self.voters) <= _FEW_VOTERS  # their operator has accepted an outage, or a rule has failed
-        if node.name in self.voters and not small and 2 * len(left) <= len(self.voters):
+        if node.name in self.voters and not self.may_lose_master and 2 * len(left) <= len(self.voters):
             self._violated(f"{node.name} is stopped with no majority left: {len(left)} of {len(self.voters)}")
 
     def _judge_shard(
@@ -282,8 +319,7 @@ class World:
         if node.name in moving and not self._news(str(shard.id)):
             self._violated(f"{node.name} is stopped while {shard.id} moves from or to it")
         here = [c for c in shard.started if c.node == node.name]
-        exempt = index.searchable_snapshot or index.name in self.exempt_indices
-        if not here or exempt or index.made_at >= self.last_read:
+        if not here or self._exempt(index) or index.made_at >= self.last_read:
             return
         # Copies on a node that died and that the master has not missed yet count: no reading can tell.
         others = [
@@ -294,7 +330,8 @@ class World:
 
     def _news(self, of: str) -> bool:
         """Whether something happened to it since the program's last reading began."""
-        return any(at >= self.last_read and of in what for at, what in reversed(self.story[-200:]))
+        since = takewhile(lambda told: told[0] >= self.last_read, reversed(self.story))
+        return any(of in what.split() for _, what in since)
 
     def _violated(self, what: str) -> None:
         self.violations.append(f"{self.agenda.now:.1f}: {what}")

@@ -53,6 +53,7 @@ class IndexShape:
     allocation_enable: str | None = None
     searchable: bool = False
     delay: float = 60.0
+    keeps: float = 12 * 3600.0
     places: tuple[str, ...] = ()
 
 
@@ -142,7 +143,9 @@ def _indices(dice: Random, data: list[str]) -> tuple[IndexShape, ...]:
         (0.1, IndexShape(name=".tasks", auto_expand="0-all", replicas=most, size=_SMALL, places=tuple(data))),
         (0.2, IndexShape(name="closed", closed=True, written=False, places=places())),
         (0.2, IndexShape(name="mounted", searchable=True, replicas=0, written=False, places=places())),
+        (0.15, IndexShape(name="forgetful", keeps=5.0, size=_BIG, places=places())),
         (0.15, IndexShape(name="hurried", delay=0.0, places=places())),
+        (0.15, IndexShape(name="yellow", replicas=len(data), size=_SMALL, places=tuple(data))),
         (0.1, IndexShape(name="stubborn", allocation_enable="all", places=places())),
     )
     found += [index for share, index in others if dice.random() < share]
@@ -177,7 +180,7 @@ def build(drawn: Shape, *, seed: int) -> World:
         )
         index.closed, index.auto_expand = wanted.closed, wanted.auto_expand
         index.allocation_enable, index.searchable_snapshot = wanted.allocation_enable, wanted.searchable
-        index.delay = wanted.delay
+        index.delay, index.keeps = wanted.delay, wanted.keeps
     for level, key, value in drawn.found:
         world.set(level, key, value)
     if drawn.awareness is not None:
