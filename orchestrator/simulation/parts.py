@@ -152,8 +152,8 @@ class SimIndex:
         allocation_enable: its own `index.routing.allocation.enable`, which goes before the cluster's.
         searchable_snapshot: its repository is its other copy.
         delay: `index.unassigned.node_left.delayed_timeout`, in seconds.
-        keeps: `index.soft_deletes.retention_lease.period`, in seconds: for so long a primary has the operations
-            that a copy on disk has missed; after it the copy is compared file by file.
+        keeps: `index.soft_deletes.retention_lease.period`, in seconds: for so long a primary has operations
+            that a copy on disk has missed; after it that copy is compared file by file.
     """
 
     name: str

@@ -16,9 +16,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from typing import Final, get_args
 
+from orchestrator.simulation.mishaps import How, What
 from tests.simulation.chance import chance
 from tests.simulation.wide import BrokenError, Life, live
+
+EVERY_MISHAP: Final[frozenset[str]] = frozenset(
+    {
+        *(kind.__name__ for kind in get_args(What)),
+        *(f"verb {how.value}" for how in How),
+        "the program is killed",
+        "another machine takes over",
+    }
+)
+"""Every kind of mishap by the name under which it is counted."""
 
 _CHUNK = 20
 _SIZES = (5, 9, 20, 60)
@@ -34,6 +46,7 @@ class Tally:
         outcomes: runs by how their last attempt ended.
         broken: seeds whose run broke a property, with what it said.
         worked: seconds of processor time.
+        seconds: that passed, on so many `workers`.
     """
 
     runs: int = 0
@@ -44,6 +57,8 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     broken: dict[int, str] = field(default_factory=dict)
     worked: float = 0.0
+    seconds: float = 0.0
+    workers: int = 1
 
     def add(self, other: Tally) -> None:
         """Count another range in."""
@@ -79,9 +94,11 @@ def some(first: int, runs: int) -> Tally:
     return tally
 
 
-def soak(first: int, runs: int, *, workers: int, progress: Callable[[Tally], None]) -> Tally:
+def soak(
+    first: int, runs: int, *, workers: int, progress: Callable[[Tally], None] = lambda _tally: None
+) -> Tally:
     """Live these seeds over so many processes; `progress` is told after each part."""
-    whole = Tally()
+    whole, began = Tally(workers=workers), time.monotonic()
     parts = _parts(first, runs)
     with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("fork")) as pool:
         under_way: set[Future[Tally]] = set()
@@ -92,6 +109,7 @@ def soak(first: int, runs: int, *, workers: int, progress: Callable[[Tally], Non
             under_way = _one_done(under_way, whole, progress)
         while under_way:
             under_way = _one_done(under_way, whole, progress)
+    whole.seconds = time.monotonic() - began
     return whole
 
 
@@ -110,16 +128,16 @@ def _one_done(
     return rest
 
 
-def report(tally: Tally, seconds: float, workers: int) -> str:
+def report(tally: Tally) -> str:
     """The tally, for people."""
     pace, mean = tally.runs / max(tally.worked, 0.001), tally.nodes / max(1, sum(tally.sizes.values()))
     sizes = ", ".join(f"{tally.sizes[size]} of up to {size}" for size in _SIZES)
     lines = [
         f"{tally.runs} runs of {mean:.1f} nodes on average ({sizes}), {tally.attempts} attempts,",
-        f"in {seconds:.0f} s on {workers} processes; {pace:.1f} runs a second a core",
+        f"in {tally.seconds:.0f} s on {tally.workers} processes; {pace:.1f} runs a second a core",
         "ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.outcomes.items())),
         "what came about:",
-        *(f"  {count:8} {name}" for name, count in tally.happened.most_common()),
+        *(f"  {tally.happened[name]:8} {name}" for name in sorted(EVERY_MISHAP)),
     ]
     if tally.broken:
         lines.append(f"{len(tally.broken)} broke a property:")
@@ -175,7 +193,7 @@ def main() -> int:
 
     tally = soak(wanted.first, wanted.runs, workers=wanted.workers, progress=progress)
     sys.stderr.write("\n")
-    sys.stdout.write(report(tally, time.monotonic() - began, wanted.workers) + "\n")
+    sys.stdout.write(report(tally) + "\n")
     return 1 if tally.broken else 0
 
 
