@@ -11,7 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSI
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import PhaseEntered, StoodDown
+from orchestrator.model.event import Event, PhaseEntered, StoodDown
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
@@ -85,9 +85,9 @@ class Life:
         drawn, simulation = self.drawn, self.simulation
         offset = drawn.crashes[attempt] if attempt < len(drawn.crashes) else None
         simulation.seams.crash_at = None if offset is None else len(simulation.seams.passed) + offset
-        ended = True
+        ended, told = True, list[Event]()
         try:
-            state = play(simulation, state)
+            state = play(simulation, state, told=told)
         except Crash:
             simulation.fate.happened["the program is killed"] += 1
             ended = False
@@ -101,7 +101,7 @@ class Life:
         if self.world.violations:
             raise BrokenError("safety", "; ".join(self.world.violations))
         if ended:
-            self._judge_end(state)
+            self._judge_end(state, told)
             simulation.let_go(state)
         return state, ended
 
@@ -164,11 +164,10 @@ class Life:
 
     # What must hold --------------------------------------------------------------------------------------
 
-    def _judge_end(self, state: RunState) -> None:
+    def _judge_end(self, state: RunState, told: list[Event]) -> None:
         if state.phase is not Phase.ENDED:
             raise BrokenError("liveness", f"the program ends in {state.phase}")
-        records = self.simulation.journal.records
-        left = next((r.event.left for r in reversed(records) if isinstance(r.event, StoodDown)), ())
+        left = next((event.left for event in reversed(told) if isinstance(event, StoodDown)), ())
         not_restored = state.outcome is Outcome.NOT_RESTORED
         for said, name in self._not_as_found():
             if not not_restored or not any(name in line for line in left):
