@@ -142,7 +142,10 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
 
 
 def _in_doubt(state: RunState, at: Instant) -> RunState:
-    """A new process takes over: what was under way is in doubt, and every timer begins anew."""
+    """A new process takes over: what was under way is in doubt, and every timer begins anew.
+
+    Its clock may have been set since: a moment of the old process is never later than its beginning.
+    """
     flying = {action.node for action in state.in_flight if isinstance(action, StopNode)}
     nodes = {
         name: replace(
@@ -150,7 +153,8 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
             since=at,
             asked=False,
             asked_at=0.0,
-            doubt_since=at if name in flying else node.doubt_since,
+            stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
+            doubt_since=at if name in flying or node.doubt_since is not None else None,
             stops=0,
         )
         for name, node in state.nodes.items()

@@ -285,3 +285,23 @@ def test_no_reboot_is_begun_once_the_lease_is_lost() -> None:
     assert all_up(world)
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
     assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+@pytest.mark.parametrize("set_by", [-86400.0, 86400.0])
+@pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED])
+def test_a_stop_in_doubt_is_settled_though_the_clock_was_set_meanwhile(set_by: float, how: How) -> None:
+    def in_doubt() -> Simulation:
+        return Simulation(cluster(3), trips=[Trip(verb="stop", how=how)])
+
+    undisturbed = in_doubt()
+    play(undisturbed, undisturbed.begin(policy()))
+    simulation = in_doubt()
+    point = undisturbed.seams.passed.index("after the commit of action_failed") + 1
+    simulation.seams.crash_at = point
+    assert killed(simulation, simulation.begin(policy()))
+    simulation.seams.crash_at = None
+    simulation.fate.befall(mishaps.ClockSet(seconds=set_by))
+    began = simulation.world.agenda.now
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert simulation.world.agenda.now - began < 200.0
+    assert lives(simulation.world) == {"es1": 2, "es2": 2, "es3": 2}
