@@ -89,7 +89,7 @@ def chance(seed: int) -> Chance:
     drawn = shape(dice)
     names = [NodeName(node.name) for node in drawn.nodes]
     far = 60 + 10 * len(names)
-    ways = (Afterwards.RESUME, Afterwards.RESUME, Afterwards.RESTORE, Afterwards.ELSEWHERE)
+    ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return Chance(
         seed=seed,
         shape=drawn,
@@ -123,10 +123,10 @@ def _policy(dice: Random, drawn: Shape) -> Policy:
         master_step_down=dice.random() < 0.4,
         zero_replicas=dice.choice((ZeroReplicas.ADD_REPLICA, ZeroReplicas.ADD_REPLICA, ZeroReplicas.ACCEPT)),
         zero_replicas_accepted=("*",),
-        hooks=_HOOKS if dice.random() < 0.4 else Hooks(),
+        hooks=_HOOKS if dice.random() < 0.5 else Hooks(),
         settle_consecutive=dice.choice((1, 2, 3)),
         flush=dice.random() < 0.8,
-        reboot=dice.random() < 0.1,
+        reboot=dice.random() < 0.15,
         deadlines=Deadlines(
             stop=120.0,
             start=120.0,
@@ -156,11 +156,16 @@ def _trip(dice: Random) -> Trip:
 
 
 def _mishap(dice: Random, names: list[NodeName]) -> Mishap:
-    what = _what(dice, dice.choice(names), dice.randint(0, 9999))
-    if dice.random() < 0.5:
+    """At some moment, or right after a verb; half of those about the very node that the verb is for."""
+    node = dice.choice(names)
+    what = _what(dice, node, dice.randint(0, 9999))
+    if dice.random() < 0.4:
         return Mishap(what=what, after=dice.uniform(0.0, 30.0 * min(len(names), 10)))
+    after = dice.choice((0.0, 0.05, 1.0, 5.0, 9.0))
+    if dice.random() < 0.5:
+        return Mishap(what=what, verb=dice.choice(("stop", "start")), target=node, after=after)
     verb = dice.choice(("set_allocation", "stop", "start", "restore_allocation", "flush"))
-    return Mishap(what=what, verb=verb, nth=dice.randint(1, 4), after=dice.choice((0.0, 0.05, 1.0, 9.0)))
+    return Mishap(what=what, verb=verb, nth=dice.randint(1, 4), after=after)
 
 
 def _what(dice: Random, node: NodeName, number: int) -> What:

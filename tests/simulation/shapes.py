@@ -15,7 +15,7 @@ from orchestrator.model.cluster import Role
 from orchestrator.model.observation import Level
 from orchestrator.simulation.world import World
 
-_SIZES = ((0.55, 3, 5), (0.85, 6, 9), (0.96, 10, 20), (1.0, 21, 60))
+_SIZES = ((0.6, 3, 5), (0.88, 6, 9), (0.97, 10, 20), (1.0, 21, 60))
 """Share of clusters up to there, and their nodes: large ones take long, and few nodes meet more."""
 
 _DATA = frozenset({Role.DATA, Role.INGEST})
