@@ -167,7 +167,7 @@ def _befall_cluster(world: World, what: OfCluster) -> None:
         case mishaps.RolledOver(index=name, to=new):
             world.roll_over(name, new)
         case mishaps.SnapshotBegun(name=name, seconds=seconds):
-            world.snapshots = (*world.snapshots, name)
+            world.begin_snapshot(name)
             if seconds is not None:
                 world.agenda.after(seconds, lambda: world.end_snapshot(name))
         case mishaps.VoterExcluded(node=name, seconds=seconds):

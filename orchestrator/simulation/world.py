@@ -177,6 +177,11 @@ class World:
         index.written = False
         self.create_index(to, replicas=index.replicas)
 
+    def begin_snapshot(self, name: str) -> None:
+        """A snapshot begins."""
+        self.snapshots = (*self.snapshots, name)
+        self.changed(f"snapshot {name} begins")
+
     def end_snapshot(self, name: str) -> None:
         """A snapshot is done."""
         self.snapshots = tuple(other for other in self.snapshots if other != name)
@@ -251,6 +256,9 @@ class World:
         for other in away:
             if not self._news(other):
                 self._violated(f"{name} is stopped while {other} is away")
+        for snapshot in self.snapshots:
+            if not self._news(snapshot):
+                self._violated(f"{name} is stopped while snapshot {snapshot} runs")
         for index, shard in shards_of(self):
             self._judge_shard(index, shard, node, down)
         node.stopped_by_us = True

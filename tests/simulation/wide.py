@@ -10,6 +10,7 @@ from orchestrator.engine.evolve import replay
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
+from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, PhaseEntered, StoodDown
 from orchestrator.model.observation import Level, ServiceState
@@ -213,6 +214,11 @@ class Life:
                 raise BrokenError("completeness", f"{name} was not restarted")
             if stops > 1 and not state.policy.reboot:
                 raise BrokenError("completeness", f"{name} was stopped {stops} times")
+            hooks = [moment for node, moment, _ in self.simulation.hosts.hooks if node == name]
+            if hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
+                raise BrokenError(
+                    "completeness", f"{name} is left out of service: its last hook is {hooks[-1]}"
+                )
 
     def _told(self, attempts: int, state: RunState) -> Told:
         return Told(
