@@ -1,34 +1,34 @@
-"""Which copy goes where, and how long it takes: the deciders that a rolling restart has to do with.
+"""What becomes of the copies: assigned, recovered, started, left behind, promoted.
 
-Modelled: the enable decider (cluster at both levels and from the file, and index), same-shard, the limits of
-concurrent recoveries, delayed allocation after a node left, in-sync sets, recoveries as long as their bytes
-or, from a returning node's disk, as the operations that it has missed, five failed attempts, awareness
-(forced too) where the cluster has one for replicas, replicas that follow the number of data nodes. Not
-modelled: rebalancing, disk. A searchable snapshot waits for its node.
+Modelled: what `deciders.py` says, delayed allocation after a node left, in-sync sets, recoveries as long as
+their bytes or, from a returning node's disk, as the operations that it has missed, five failed attempts,
+replicas that follow the number of data nodes. Not modelled: rebalancing, disk. A searchable snapshot waits
+for its node.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
     ALLOCATION,
-    AWARENESS,
     BANDWIDTH,
     CONCURRENT_RECOVERIES,
-    FORCED_AWARENESS,
     INITIAL_PRIMARIES,
     bytes_of,
-    listed,
 )
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.observation import SettingValue
 from orchestrator.model.reading import Seconds
-from orchestrator.simulation.agenda import Agenda
-from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+from orchestrator.simulation.deciders import (
+    Crowd,
+    Ground,
+    count_of,
+    data_nodes,
+    enabled,
+    shards_of,
+    zone_has_room,
+)
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimRecovery, SimShard
 
 MAX_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`."""
@@ -46,62 +46,6 @@ _FIRST_WRITE_SECONDS: Final = 3.0
 """After so long an index that is written has acknowledged something without the copy that is away."""
 
 
-class Ground(Protocol):
-    """What allocation needs of the world."""
-
-    agenda: Agenda
-    master: NodeName | None
-    nodes: dict[NodeName, SimNode]
-    indices: dict[str, SimIndex]
-    recoveries: list[SimRecovery]
-
-    def effective(self, key: str) -> SettingValue | None:
-        """The value that counts."""
-        ...
-
-    def changed(self, what: str) -> None:
-        """The cluster state is another one now."""
-        ...
-
-    def next_id(self) -> str:
-        """A new allocation id."""
-        ...
-
-
-def shards_of(world: Ground) -> Iterator[tuple[SimIndex, SimShard]]:
-    """Every shard with its index."""
-    for index in world.indices.values():
-        for shard in index.shards:
-            yield index, shard
-
-
-@dataclass(slots=True)
-class _Crowd:
-    """How many copies each node has, and how many of them arrive; counted once in a reroute, if at all."""
-
-    world: Ground
-    arriving: Counter[NodeName] = field(default_factory=Counter)
-    held: Counter[NodeName] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        for _, shard in shards_of(self.world):
-            for copy in shard.copies:
-                if copy.node is not None:
-                    self.held[copy.node] += 1
-                    self.arriving[copy.node] += copy.state is CopyState.INITIALIZING
-
-    def emptiest(self, shard: SimShard, among: Collection[NodeName]) -> NodeName | None:
-        """The node with the fewest copies that has none of this shard."""
-        taken = {copy.node for copy in shard.copies}
-        free = [name for name in among if name not in taken]
-        return min(free, key=lambda name: (self.held[name], name)) if free else None
-
-    def took(self, place: NodeName) -> None:
-        """One more copy is on its way to that node."""
-        self.held[place] += 1
-        self.arriving[place] += 1
-
-
 def reroute(world: Ground) -> None:
     """Assign what may be assigned now."""
     if world.master is None:
@@ -111,9 +55,9 @@ def reroute(world: Ground) -> None:
         for copy in shard.copies:
             if copy.state is not CopyState.UNASSIGNED or copy.failed_attempts >= MAX_ATTEMPTS:
                 continue
-            if not _enabled(copy, index.allocation_enable or of_cluster):
+            if not enabled(copy, index.allocation_enable or of_cluster):
                 continue
-            crowd = crowd or _Crowd(world)
+            crowd = crowd or Crowd(world)
             if copy.primary:
                 place = _assign_primary(world, shard, copy, crowd)
             else:
@@ -122,24 +66,13 @@ def reroute(world: Ground) -> None:
                 crowd.took(place)
 
 
-def _data_nodes(world: Ground) -> list[NodeName]:
-    return [node.name for node in world.nodes.values() if node.joined and node.holds_data]
-
-
-def _enabled(copy: SimCopy, enable: str) -> bool:
-    """The enable decider; what an index says goes before what the cluster says."""
-    if enable in ("all", "none"):
-        return enable == "all"
-    return copy.primary and (enable == "primaries" or copy.fresh)
-
-
-def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: _Crowd) -> NodeName | None:
+def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: Crowd) -> NodeName | None:
     if copy.fresh:
-        place = crowd.emptiest(shard, _data_nodes(world))
+        place = crowd.emptiest(shard, data_nodes(world))
         if place is not None:
             _begin(world, shard, copy, place, seconds=0.2, total=0, reused=0)
         return place
-    limit = _count(world, INITIAL_PRIMARIES, 4)
+    limit = count_of(world, INITIAL_PRIMARIES, 4)
     for place in shard.on_disk:
         there = world.nodes[place].joined and shard.on_disk[place] in shard.in_sync
         if there and crowd.arriving[place] < limit:
@@ -150,13 +83,17 @@ def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: _Crowd
 
 
 def _assign_replica(
-    world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy, crowd: _Crowd
+    world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy, crowd: Crowd
 ) -> NodeName | None:
     if not shard.primary.serves:
         return None
     taken = {other.node for other in shard.copies}
-    limit = _count(world, CONCURRENT_RECOVERIES, 2)
-    free = [n for n in _data_nodes(world) if n not in taken and _zone_has_room(world, shard, world.nodes[n])]
+    limit = count_of(world, CONCURRENT_RECOVERIES, 2)
+    free = [
+        name
+        for name in data_nodes(world)
+        if name not in taken and zone_has_room(world, index, shard, world.nodes[name])
+    ]
     returning = [name for name in free if name in shard.on_disk]
     place = next((name for name in returning if crowd.arriving[name] < limit), None)
     if place is None and not returning:
@@ -184,24 +121,6 @@ def _begin_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCop
     seconds = _OVERHEAD_SECONDS + copied / rate + operations / _REPLAYED_A_SECOND
     reused = shard.size - copied
     _begin(world, shard, copy, place, seconds=seconds, total=shard.size, reused=reused, operations=operations)
-
-
-def _zone_has_room(world: Ground, shard: SimShard, node: SimNode) -> bool:
-    """Awareness: copies are spread over the zones that are there, and over those that are forced.
-
-    As `AwarenessAllocationDecider` counts: no zone has more than its share of the copies, rounded up.
-    """
-    if "zone" not in listed(world.effective(AWARENESS)):
-        return True
-    members = [n for n in world.nodes.values() if n.joined and n.holds_data]
-    zones = {n.zone for n in members} | set(listed(world.effective(f"{FORCED_AWARENESS}zone.values")))
-    here = sum(copy.node is not None and world.nodes[copy.node].zone == node.zone for copy in shard.copies)
-    return here + 1 <= -(-len(shard.copies) // len(zones))
-
-
-def _count(world: Ground, key: str, default: int) -> int:
-    value = world.effective(key)
-    return int(value) if isinstance(value, str) and value.isdigit() else default
 
 
 def _begin(
@@ -301,7 +220,7 @@ def left(world: Ground, name: NodeName) -> None:
 
 def expand(world: Ground) -> None:
     """Let the replicas of indices that expand by themselves follow the number of data nodes."""
-    others = len(_data_nodes(world)) - 1
+    others = len(data_nodes(world)) - 1
     for index in world.indices.values():
         if index.auto_expand is None:
             continue

@@ -28,7 +28,7 @@ from orchestrator.model.observation import Look
 from orchestrator.model.reading import NOT_READ, Seconds, Unknown
 from orchestrator.model.watch import ClusterWatch, CopiesActive, MasterElected, NodesJoined
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import allocation, membership, views
+from orchestrator.simulation import allocation, deciders, membership, views
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
 from orchestrator.simulation.world import World
@@ -163,7 +163,7 @@ class SimulatedCluster:
             case NodesJoined(count=count):
                 return lambda: sum(node.joined for node in world.nodes.values()) >= count
             case CopiesActive(count=count):
-                return lambda: sum(len(s.started) for _, s in allocation.shards_of(world)) >= count
+                return lambda: sum(len(s.started) for _, s in deciders.shards_of(world)) >= count
             case MasterElected():
                 return lambda: world.master is not None
             case _:

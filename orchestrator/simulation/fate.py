@@ -170,10 +170,10 @@ def _befall_cluster(world: World, what: OfCluster) -> None:
             world.begin_snapshot(name)
             if seconds is not None:
                 world.agenda.after(seconds, lambda: world.end_snapshot(name))
-        case mishaps.VoterExcluded(node=name, seconds=seconds):
-            world.excluded_by_others.add(name)
-            membership.exclude(world, name)
-            world.agenda.after(seconds, lambda: membership.clear_exclusion(world, name))
+        case mishaps.VoterExcluded(node=node, seconds=seconds):
+            world.excluded_by_others.add(node)
+            membership.exclude(world, node)
+            world.agenda.after(seconds, lambda: membership.clear_exclusion(world, node))
         case mishaps.SettingMeddled(key=key, value=value, level=level):
             world.meddle(level, key, value)
         case mishaps.SettingsRefused(reason=reason):

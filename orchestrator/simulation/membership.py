@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.reading import Seconds
-from orchestrator.simulation import allocation
+from orchestrator.simulation import allocation, deciders
 from orchestrator.simulation.parts import SimNode
 
 _ELECTION_SECONDS: Final = 2.0
@@ -19,7 +19,7 @@ _SMALLEST_FULL: Final = 3
 """The configuration never shrinks below three voters by itself."""
 
 
-class Electorate(allocation.Ground, Protocol):
+class Electorate(deciders.Ground, Protocol):
     """What membership needs of the world beside what allocation needs."""
 
     voters: set[NodeName]

@@ -21,7 +21,7 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation.allocation import shards_of
+from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery
 from orchestrator.simulation.world import World
 

@@ -17,7 +17,7 @@ from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, membership
 from orchestrator.simulation.agenda import Agenda
-from orchestrator.simulation.allocation import shards_of
+from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
 
 DEFAULTS: dict[str, SettingValue] = {

@@ -11,8 +11,9 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
     BANDWIDTH,
     FORCED_AWARENESS,
 )
-from orchestrator.model.cluster import Role
+from orchestrator.model.cluster import CopyState, Role
 from orchestrator.model.observation import Level
+from orchestrator.simulation import allocation, deciders
 from orchestrator.simulation.world import World
 
 _SIZES = ((0.6, 3, 5), (0.88, 6, 9), (0.97, 10, 20), (1.0, 21, 60))
@@ -181,10 +182,26 @@ def build(drawn: Shape, *, seed: int) -> World:
         index.closed, index.auto_expand = wanted.closed, wanted.auto_expand
         index.allocation_enable, index.searchable_snapshot = wanted.allocation_enable, wanted.searchable
         index.delay, index.keeps = wanted.delay, wanted.keeps
-    for level, key, value in drawn.found:
-        world.set(level, key, value)
     if drawn.awareness is not None:
         world.set(Level.PERSISTENT, AWARENESS, "zone")
-    if drawn.awareness == "forced":
-        world.files = {**world.files, f"{FORCED_AWARENESS}zone.values": drawn.zones}
+        if drawn.awareness == "forced":
+            world.files = {**world.files, f"{FORCED_AWARENESS}zone.values": drawn.zones}
+        _spread(world)
+    for level, key, value in drawn.found:
+        world.set(level, key, value)
     return world
+
+
+def _spread(world: World) -> None:
+    """Let awareness have its way: copies that it would not have put where they are go where it would."""
+    for index, shard in deciders.shards_of(world):
+        share = deciders.share_of_a_zone(world, index, shard)
+        for copy in [copy for copy in shard.copies if not copy.primary and copy.node is not None]:
+            zone = world.nodes[copy.node].zone
+            if share is not None and deciders.copies_in(world, shard, zone) > share:
+                del shard.on_disk[copy.node]
+                shard.in_sync.discard(copy.allocation_id)
+                copy.state, copy.node, copy.allocation_id = CopyState.UNASSIGNED, None, None
+                copy.reason = "INDEX_CREATED"
+    allocation.reroute(world)
+    world.agenda.advance(3600.0)

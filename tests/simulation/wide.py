@@ -16,7 +16,7 @@ from orchestrator.model.event import Event, PhaseEntered, StoodDown
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
-from orchestrator.simulation import allocation, machines
+from orchestrator.simulation import allocation, deciders, machines
 from orchestrator.simulation.mishaps import Crash, SettingMeddled, SettingsRefused
 from orchestrator.simulation.run import Simulation
 from tests.simulation.chance import ATTEMPTS, Afterwards, Chance, chance, world_of
@@ -158,7 +158,7 @@ class Life:
                 node.starts_that_fail = 0
                 machines.start(world, node)
         if ended:
-            for _, shard in allocation.shards_of(world):
+            for _, shard in deciders.shards_of(world):
                 shard.failing = 0
             allocation.retry_failed(world)
             world.agenda.advance(_PEOPLE_SECONDS)

@@ -14,7 +14,7 @@ from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardC
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
 from orchestrator.model.reading import Unknown
-from orchestrator.simulation import allocation
+from orchestrator.simulation import allocation, deciders
 from tests.simulation.play import cluster
 from tests.unit.engine.asking import (
     ES2,
@@ -300,7 +300,7 @@ def test_what_was_missing_before_the_run_does_not_hold_it() -> None:
 
 def test_a_copy_on_its_way_to_the_candidate_holds() -> None:
     world = cluster(6)
-    shard = next(s for _, s in allocation.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
+    shard = next(s for _, s in deciders.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
     allocation.relocate(world, shard.primary, ES2, 100.0)
     assert holding(question(world)) == ["no_recovery_on_candidates"]
 
