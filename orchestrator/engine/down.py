@@ -233,7 +233,7 @@ def _rebooting(situation: Situation, node: NodeProgress) -> Move:
     if situation.now - node.since > limit:
         reason = f"the host of {node.name} is not back with another boot id after {limit:.0f} s"
         return Move(give_up=reason, overdue=True)
-    if not node.rebooted:
+    if not node.rebooted or situation.reboot_lost(node):
         return Move(actions=(action,))
     return WAIT
 

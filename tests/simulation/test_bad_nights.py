@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.engine.takeover import from_record
-from orchestrator.model.action import Moment, SettingChange
+from orchestrator.model.action import Moment, RebootHost, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
     LeaseTaken,
@@ -305,3 +305,25 @@ def test_a_stop_in_doubt_is_settled_though_the_clock_was_set_meanwhile(set_by: f
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
     assert simulation.world.agenda.now - began < 200.0
     assert lives(simulation.world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+@pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED])
+def test_a_reboot_in_doubt_is_asked_for_again_if_it_was_not_done(how: How) -> None:
+    world = cluster(3)
+    simulation, state = run(world, trips=[Trip(verb="reboot", how=how)], wanted=policy(reboot=True))
+    assert state.outcome is Outcome.DONE, state.message
+    assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
+    asked = [action.node for action in simulation.hosts.sent if isinstance(action, RebootHost)]
+    assert len(asked) == (4 if how is How.LOST else 3)
+    assert world.agenda.now - state.started < 400.0
+
+
+@pytest.mark.parametrize("how", [How.LOST, How.REFUSED])
+def test_a_reboot_that_is_never_done_keeps_nobody_waiting_in_the_stand_down(how: How) -> None:
+    world = cluster(3)
+    wanted = policy(reboot=True, deadlines=Deadlines(reboot=120.0))
+    _, state = run(world, trips=[Trip(verb="reboot", how=how, times=99)], wanted=wanted)
+    assert state.outcome is Outcome.FAILED, state.message
+    assert all_up(world)
+    assert world.agenda.now - state.started < 120.0 + 90.0
+    assert {node.phase.value for node in state.nodes.values()} == {"pending"}
