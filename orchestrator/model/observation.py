@@ -63,6 +63,11 @@ class ClusterView:
         return {index.uuid: index for index in self.indices}
 
     @cached_property
+    def not_started(self) -> tuple[ShardCopy, ...]:
+        """Copies that do not serve; none of them on a healthy cluster."""
+        return tuple(copy for copy in self.copies if not copy.started)
+
+    @cached_property
     def shards(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
         """The routing table by shard."""
         shards: dict[ShardId, list[ShardCopy]] = {}

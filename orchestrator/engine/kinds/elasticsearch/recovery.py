@@ -52,10 +52,8 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
     for gone in state.baseline.missing if state.baseline else ():
         allowed[(gone.index_uuid, gone.number, gone.primary)] += gone.count
     beyond = []
-    for copy in view.copies:
+    for copy in view.not_started:
         key = (copy.shard.index_uuid, copy.shard.number, copy.primary)
-        if copy.started:
-            continue
         if copy.state is CopyState.UNASSIGNED and allowed[key] > 0:
             allowed[key] -= 1
             continue
@@ -77,7 +75,8 @@ def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
     before = {
         (m.index_uuid, m.number) for m in (state.baseline.missing if state.baseline else ()) if m.primary
     }
-    for shard, copies in view.shards.items():
+    for shard in dict.fromkeys(copy.shard for copy in view.not_started):
+        copies = view.shards[shard]
         if shard.index in accepted or (shard.index_uuid, shard.number) in before:
             continue
         if any(copy.started for copy in copies):
