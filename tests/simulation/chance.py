@@ -156,14 +156,15 @@ def _trip(dice: Random) -> Trip:
 
 
 def _mishap(dice: Random, names: list[NodeName]) -> Mishap:
-    """At some moment, or right after a verb; half of those about the very node that the verb is for."""
+    """At some moment, or right after a verb, often one for the very node that it befalls."""
     node = dice.choice(names)
     what = _what(dice, node, dice.randint(0, 9999))
     if dice.random() < 0.4:
         return Mishap(what=what, after=dice.uniform(0.0, 30.0 * min(len(names), 10)))
     after = dice.choice((0.0, 0.05, 1.0, 5.0, 9.0))
     if dice.random() < 0.5:
-        return Mishap(what=what, verb=dice.choice(("stop", "start")), target=node, after=after)
+        target = node if dice.random() < 0.6 else dice.choice(names)
+        return Mishap(what=what, verb=dice.choice(("stop", "stop", "start")), target=target, after=after)
     verb = dice.choice(("set_allocation", "stop", "start", "restore_allocation", "flush"))
     return Mishap(what=what, verb=verb, nth=dice.randint(1, 4), after=after)
 

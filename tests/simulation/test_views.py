@@ -53,6 +53,6 @@ def test_what_was_kept_is_what_would_be_made_anew(seed: int) -> None:
 
     seams = Comparing(compare)
     life.simulation.seams = life.simulation.cluster.seams = seams
-    life.simulation.hosts.seams = life.simulation.journal.seams = seams
+    life.simulation.journal.seams = seams
     life.live()
     assert seams.passed

@@ -10,14 +10,14 @@ from orchestrator.engine.evolve import replay
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
-from orchestrator.model.action import Moment
+from orchestrator.model.action import Moment, StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, PhaseEntered, StoodDown
+from orchestrator.model.event import ActionSent, Event, PhaseEntered, StoodDown
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.simulation import allocation, deciders, machines
-from orchestrator.simulation.mishaps import Crash, SettingMeddled, SettingsRefused
+from orchestrator.simulation.mishaps import Crash, Seams, SettingMeddled, SettingsRefused
 from orchestrator.simulation.run import Simulation
 from tests.simulation.chance import ATTEMPTS, Afterwards, Chance, chance, world_of
 from tests.simulation.play import StuckError, plan_of, play
@@ -51,6 +51,23 @@ class Told:
     happened: Counter[str]
 
 
+class Noting(Seams):
+    """The seams of a run's hosts; notes a stop that is done before the journal tells of it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def point(self, what: str) -> None:
+        simulation = self._simulation
+        if what.startswith("after stop of "):
+            done = sum(isinstance(action, StopNode) for action in simulation.hosts.sent)
+            sent = [r.event.action for r in simulation.journal.records if isinstance(r.event, ActionSent)]
+            if done > sum(isinstance(action, StopNode) for action in sent):
+                simulation.world.violations.append(f"{what} that was not written down first")
+        simulation.seams.point(what)
+
+
 class Life:
     """A cluster with the runs on it, one after the other, until one is done.
 
@@ -64,15 +81,13 @@ class Life:
         self.simulation = Simulation(self.world, plan=drawn.plan, trips=drawn.trips)
         self.past: list[Simulation] = []
         self.stops_before: dict[NodeName, int] = {}
-        self.held_by_plan = False
         self.found = self.world.settings()
         self.replicas = {index.name: index.replicas for index in self.world.indices.values()}
 
     def live(self) -> Told:
         """Until a run is done, or held for a reason that the plan told of."""
-        plan = plan_of(self.world, self.drawn.wanted)
-        self.held_by_plan = bool(plan.holds)
-        waves = plan.waves if self.drawn.planned and not plan.holds else ()
+        plan = plan_of(self.world, self.drawn.wanted) if self.drawn.planned else None
+        waves = plan.waves if plan is not None and not plan.holds else ()
         state = self.simulation.begin(self.drawn.wanted, planned=tuple(wave.nodes for wave in waves))
         for attempt in range(ATTEMPTS):
             state, ended = self._attempt(attempt, state)
@@ -84,6 +99,7 @@ class Life:
     def _attempt(self, attempt: int, state: RunState) -> tuple[RunState, bool]:
         """The state at the end of an attempt, and whether it ended by itself."""
         drawn, simulation = self.drawn, self.simulation
+        simulation.hosts.seams = Noting(simulation)
         offset = drawn.crashes[attempt] if attempt < len(drawn.crashes) else None
         simulation.seams.crash_at = None if offset is None else len(simulation.seams.passed) + offset
         ended, told = True, list[Event]()
@@ -110,7 +126,8 @@ class Life:
         if state.outcome is Outcome.DONE:
             self._judge_done(state)
             return True
-        return self.held_by_plan and state.outcome is Outcome.HELD
+        # A plan of the cluster as it was would have told of a hold that no time ends.
+        return state.outcome is Outcome.HELD and bool(plan_of(world_of(self.drawn), self.drawn.wanted).holds)
 
     # Between two attempts -----------------------------------------------------------------------------
 
