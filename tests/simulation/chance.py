@@ -158,6 +158,8 @@ def _trip(dice: Random) -> Trip:
 def _mishap(dice: Random, names: list[NodeName]) -> Mishap:
     """At some moment, or right after a verb, often one for the very node that it befalls."""
     node = dice.choice(names)
+    if dice.random() < 0.15:
+        return _race(dice, names, node)
     what = _what(dice, node, dice.randint(0, 9999))
     if dice.random() < 0.4:
         return Mishap(what=what, after=dice.uniform(0.0, 30.0 * min(len(names), 10)))
@@ -167,6 +169,22 @@ def _mishap(dice: Random, names: list[NodeName]) -> Mishap:
         return Mishap(what=what, verb=dice.choice(("stop", "stop", "start")), target=target, after=after)
     verb = dice.choice(("set_allocation", "stop", "start", "restore_allocation", "flush"))
     return Mishap(what=what, verb=verb, nth=dice.randint(1, 4), after=after)
+
+
+def _race(dice: Random, names: list[NodeName], node: NodeName) -> Mishap:
+    """What no check can close: it happens between the last reading and the stop, or while the node goes."""
+    after = dice.choice((0.0, 1.0))
+    made = mishaps.IndexMade(name=f"raced-{node}", on=node, replicas=dice.choice((0, 1)))
+    other = dice.choice([name for name in names if name != node])
+    return dice.choice(
+        (
+            Mishap(what=made, verb="stop", target=node, after=after),
+            Mishap(
+                what=mishaps.NodeDies(node=other, back_after=300.0), verb="stop", target=node, after=after
+            ),
+            Mishap(what=mishaps.LeaseTaken(), verb=dice.choice(("flush", "stop")), after=after),
+        )
+    )
 
 
 def _what(dice: Random, node: NodeName, number: int) -> What:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -47,6 +47,7 @@ class Tally:
         broken: seeds whose run broke a property, with what it said.
         worked: seconds of processor time.
         seconds: that passed, on so many `workers`.
+        undone: every seed below it was lived.
     """
 
     runs: int = 0
@@ -59,6 +60,7 @@ class Tally:
     worked: float = 0.0
     seconds: float = 0.0
     workers: int = 1
+    undone: int = 0
 
     def add(self, other: Tally) -> None:
         """Count another range in."""
@@ -98,34 +100,22 @@ def soak(
     first: int, runs: int, *, workers: int, progress: Callable[[Tally], None] = lambda _tally: None
 ) -> Tally:
     """Live these seeds over so many processes; `progress` is told after each part."""
-    whole, began = Tally(workers=workers), time.monotonic()
-    parts = _parts(first, runs)
+    whole, began = Tally(workers=workers, undone=first), time.monotonic()
+    parts = range(first, first + runs, _CHUNK)
     with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("fork")) as pool:
-        under_way: set[Future[Tally]] = set()
-        for part in parts:
-            under_way.add(pool.submit(some, *part))
-            if len(under_way) < 2 * workers:
-                continue
-            under_way = _one_done(under_way, whole, progress)
-        while under_way:
-            under_way = _one_done(under_way, whole, progress)
-    whole.seconds = time.monotonic() - began
+        under_way: dict[Future[Tally], int] = {}
+        for start in (*parts, None):
+            if start is not None:
+                under_way[pool.submit(some, start, min(_CHUNK, first + runs - start))] = start
+            while len(under_way) >= 2 * workers or (start is None and under_way):
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for part in done:
+                    whole.add(part.result())
+                    del under_way[part]
+                whole.undone = min(under_way.values(), default=first + whole.runs)
+                whole.seconds = time.monotonic() - began
+                progress(whole)
     return whole
-
-
-def _parts(first: int, runs: int) -> Iterator[tuple[int, int]]:
-    for start in range(first, first + runs, _CHUNK):
-        yield start, min(_CHUNK, first + runs - start)
-
-
-def _one_done(
-    under_way: set[Future[Tally]], whole: Tally, progress: Callable[[Tally], None]
-) -> set[Future[Tally]]:
-    done, rest = wait(under_way, return_when=FIRST_COMPLETED)
-    for part in done:
-        whole.add(part.result())
-    progress(whole)
-    return rest
 
 
 def report(tally: Tally) -> str:
@@ -182,19 +172,23 @@ def main() -> int:
         told, held = told_in_full(wanted.seed)
         sys.stdout.write(told + "\n")
         return 0 if held else 1
-    began = time.monotonic()
+    latest = Tally(undone=wanted.first)
 
     def progress(tally: Tally) -> None:
-        seconds = time.monotonic() - began
-        sys.stderr.write(
-            f"\r{tally.runs} of {wanted.runs} runs, {seconds:.0f} s, {len(tally.broken)} broken   "
-        )
+        nonlocal latest
+        latest = tally
+        done = f"{tally.runs} of {wanted.runs} runs, {tally.seconds:.0f} s, {len(tally.broken)} broken"
+        sys.stderr.write(f"\r{done}   ")
         sys.stderr.flush()
 
-    tally = soak(wanted.first, wanted.runs, workers=wanted.workers, progress=progress)
+    try:
+        soak(wanted.first, wanted.runs, workers=wanted.workers, progress=progress)
+    except KeyboardInterrupt:
+        left = wanted.first + wanted.runs - latest.undone
+        sys.stderr.write(f"\ninterrupted; what is left: --first {latest.undone} --runs {left}")
     sys.stderr.write("\n")
-    sys.stdout.write(report(tally) + "\n")
-    return 1 if tally.broken else 0
+    sys.stdout.write(report(latest) + "\n")
+    return 1 if latest.broken else 0
 
 
 if __name__ == "__main__":

@@ -26,13 +26,15 @@ _TRACES = (
 )
 
 
+pytestmark = pytest.mark.timeout(3600)
+
+
 @pytest.fixture(scope="module")
 def lived() -> Tally:
     """All the runs, over all cores."""
     return soak(0, RUNS, workers=os.cpu_count() or 1)
 
 
-@pytest.mark.timeout(3600)
 def test_whole_runs_left_to_chance_break_no_property(lived: Tally) -> None:
     told = report(lived)
     sys.stdout.write(told + "\n")
