@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import assert_never
 
 from orchestrator.engine.phases import FINAL_NODE_PHASES, check_node_step, check_run_step
@@ -25,6 +24,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
+from orchestrator.model.replacing import replace
 
 
 def replay(run: str, records: Iterable[ev.Record]) -> RunState:
@@ -142,15 +142,21 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
 
 
 def _in_doubt(state: RunState, at: Instant) -> RunState:
-    """A new process takes over: what was under way is in doubt, and every timer begins anew."""
-    flying = {action.node for action in state.in_flight if isinstance(action, StopNode)}
+    """A new process takes over: what was under way is in doubt, and every timer begins anew.
+
+    Its clock may have been set since: a moment of the old process is never later than its beginning.
+    """
+    stopping = {action.node for action in state.in_flight if isinstance(action, StopNode)}
+    rebooting = {action.node for action in state.in_flight if isinstance(action, RebootHost)}
     nodes = {
         name: replace(
             node,
             since=at,
             asked=False,
             asked_at=0.0,
-            doubt_since=at if name in flying else node.doubt_since,
+            stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
+            doubt_since=at if name in stopping or node.doubt_since is not None else None,
+            reboot_doubt_since=at if name in rebooting or node.reboot_doubt_since is not None else None,
             stops=0,
         )
         for name, node in state.nodes.items()
@@ -257,6 +263,7 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
             stopped_at=None,
             doubt_since=None,
             rebooted=False,
+            reboot_doubt_since=None,
             rescued=False,
             starts=0,
         )
@@ -348,6 +355,8 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
             return _with_node(state, name, asked=True, doubt_since=None)
         case StartNode(node=name):
             return _with_node(state, name, asked=True)
+        case RebootHost(node=name):
+            return _with_node(state, name, reboot_doubt_since=None)
         case RunHook(node=name, moment=moment, number=number):
             done = _hooks_done(state, name, moment, number)
             return _with_node(state, name, hooks_done=done)
@@ -372,8 +381,13 @@ def _hooks_done(state: RunState, name: NodeName, moment: Moment, number: int) ->
 def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
     state = _landed(state, event.action, at)
     state = replace(state, failed=(*(f for f in state.failed if f.action != event.action), event))
-    if isinstance(event.action, StopNode) and event.in_doubt:
-        return _with_node(state, event.action.node, doubt_since=at)
-    if isinstance(event.action, ProbeSettings):
-        return replace(state, probed=False)
-    return state
+    match event.action:
+        case StopNode(node=name) if event.in_doubt:
+            return _with_node(state, name, doubt_since=at)
+        case RebootHost(node=name):
+            since = at if event.in_doubt else None
+            return _with_node(state, name, rebooted=event.in_doubt, reboot_doubt_since=since)
+        case ProbeSettings():
+            return replace(state, probed=False)
+        case _:
+            return state

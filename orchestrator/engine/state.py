@@ -17,7 +17,7 @@ from orchestrator.model.reading import Instant
 SettingKey = tuple[Level, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class NodeProgress:
     """One node of the run.
 
@@ -31,6 +31,7 @@ class NodeProgress:
         doubt_since: when a stop of it was left in doubt; None when none is.
         stops: how often a stop was asked for in this attempt.
         rebooted: a reboot was asked for (it counts as the start).
+        reboot_doubt_since: when a reboot of its host was left in doubt; None when none is.
         rescued: started at once because shards were left without a started copy.
         starts: how often a start was asked for in this wave.
         hooks_done: (moment, number) of hooks that ran, for which `after_recovery` may be owed.
@@ -48,13 +49,14 @@ class NodeProgress:
     doubt_since: Instant | None = None
     stops: int = 0
     rebooted: bool = False
+    reboot_doubt_since: Instant | None = None
     rescued: bool = False
     starts: int = 0
     hooks_done: frozenset[tuple[str, int]] = frozenset()
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class RunState:
     """Everything that a decision may know of the past.
 

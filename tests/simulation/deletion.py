@@ -24,7 +24,7 @@ from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Deadlines, Policy, Wave
-from orchestrator.simulation import allocation, mishaps
+from orchestrator.simulation import allocation, deciders, mishaps
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import SimShard
 from orchestrator.simulation.run import Simulation
@@ -64,7 +64,7 @@ def _held(
 
 
 def _shard_with_primary_on(world: World, name: str) -> SimShard:
-    return next(s for _, s in allocation.shards_of(world) if s.primary.node == name)
+    return next(s for _, s in deciders.shards_of(world) if s.primary.node == name)
 
 
 def observation_is_fresh() -> Lapse:
@@ -116,7 +116,7 @@ def cluster_not_red() -> Lapse:
     """An index has been red since before the run, and nobody accepted that."""
     world = cluster(3)
     world.add_index("broken", replicas=0, places=["es3"])
-    shard = next(s for i, s in allocation.shards_of(world) if i.name == "broken")
+    shard = next(s for i, s in deciders.shards_of(world) if i.name == "broken")
     shard.primary.node, shard.primary.state = None, type(shard.primary.state).UNASSIGNED
     shard.primary.reason = "ALLOCATION_FAILED"
     shard.on_disk.clear()

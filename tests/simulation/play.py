@@ -12,7 +12,7 @@ from orchestrator.engine.plan import make_plan
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
@@ -43,11 +43,13 @@ class Watcher:
     idle: int = 0
     compare: bool = True
     said: list[str] = field(default_factory=list)
+    told: list[Event] = field(default_factory=list)
     followed: RunState = field(default_factory=lambda: RunState(run="run-1"))
     read: int = 0
 
     def events(self, records: Sequence[Record]) -> None:
         assert records
+        self.told += [record.event for record in records]
         self.follow()
 
     def follow(self) -> None:
@@ -91,10 +93,24 @@ def cluster(nodes: int = 3, *, seed: int = 0) -> World:
 
 
 def play(
-    simulation: Simulation, state: RunState, *, limit: float = 48 * 3600.0, compare: bool = True
+    simulation: Simulation,
+    state: RunState,
+    *,
+    limit: float = 48 * 3600.0,
+    compare: bool = True,
+    told: list[Event] | None = None,
 ) -> RunState:
-    """Drive the loop to the end of this attempt; a `Crash` is the caller's."""
-    watcher = Watcher(simulation, simulation.world.agenda.now + limit, compare=compare)
+    """Drive the loop to the end of this attempt; a `Crash` is the caller's.
+
+    `told` is filled with what was reported, also where the journal could not be written.
+    """
+    watcher = Watcher(
+        simulation,
+        simulation.world.agenda.now + limit,
+        compare=compare,
+        followed=RunState(run=simulation.run),
+        told=[] if told is None else told,
+    )
     ports = Ports(
         cluster=simulation.cluster,
         hosts=simulation.hosts,
