@@ -279,19 +279,20 @@ class World:
     def judge_delay(self, node: SimNode, what: str) -> None:
         """Write down what is wrong with doing this on the host of a node that is down, instead of a start.
 
-        A shard that waits for the node, or another node that is away, was there to be read.
+        A shard that waits for the node, or another node that is away, was there to be read: not without a
+        master, whose word it is.
         """
-        if node.process or not node.stopped_by_us:
+        if node.process or not node.stopped_by_us or self.master is None or self.stale_read:
             return
         for index, shard in shards_of(self):
             lost = shard.lost_at is not None and shard.lost_at < self.last_read
             if not lost or self._exempt(index) or node.name not in shard.on_disk:
                 continue
-            if shard.on_disk[node.name] in shard.in_sync and not self.stale_read:
+            if shard.on_disk[node.name] in shard.in_sync:
                 self._violated(f"{what} on {node.name} while {shard.id} waits for it")
         away = [n.name for n in self.nodes.values() if not n.joined and not n.process and not n.stopped_by_us]
         for other in away:
-            if not self._news(other) and not self.stale_read:
+            if not self._news(other):
                 self._violated(f"{what} on {node.name} while {other} is away")
 
     def judge_start(self, node: SimNode) -> None:

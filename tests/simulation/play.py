@@ -39,6 +39,7 @@ class Watcher:
     simulation: Simulation
     limit: float
     turns: int = 0
+    most_turns: int = MAX_TURNS
     recent: list[float] = field(default_factory=list)
     idle: int = 0
     compare: bool = True
@@ -69,7 +70,7 @@ class Watcher:
         self.recent = [at for at in self.recent if at > now - 1.0] + [now]
         empty = not (decision.events or decision.actions or decision.watch)
         self.idle = self.idle + 1 if empty else 0
-        if self.turns > MAX_TURNS or now > self.limit or len(self.recent) > SPIN or self.idle > 3:
+        if self.turns > self.most_turns or now > self.limit or len(self.recent) > SPIN or self.idle > 3:
             why = f"turns {self.turns}, {len(self.recent)} in a second, {self.idle} idle, now {now:.0f}"
             raise StuckError(f"{why}, in {state.phase}: {decision}")
 
@@ -99,6 +100,7 @@ def play(
     limit: float = 48 * 3600.0,
     compare: bool = True,
     told: list[Event] | None = None,
+    most_turns: int = MAX_TURNS,
 ) -> RunState:
     """Drive the loop to the end of this attempt; a `Crash` is the caller's.
 
@@ -110,6 +112,7 @@ def play(
         compare=compare,
         followed=RunState(run=simulation.run),
         told=[] if told is None else told,
+        most_turns=most_turns,
     )
     ports = Ports(
         cluster=simulation.cluster,
