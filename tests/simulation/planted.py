@@ -110,7 +110,7 @@ def catch(defect: Defect, *, most: int = MOST_SEEDS) -> Caught | None:
     return None
 
 
-# Where chance makes no run that shows it ---------------------------------------------------------------------
+# Where chance makes no run that shows it ------------------------------------------------------------------
 
 
 def a_stop_is_done_late() -> str | None:
@@ -353,16 +353,19 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="acts on what could not be written",
         says="a full disk under the journal stops nothing",
+        seed=42,
         swaps=(Swap(owner=Loop, name="_may_act_unjournalled", by=_always(answer=True)),),
     ),
     Defect(
         name="asks the gates once",
         says="the last reading before a stop is not asked the rules",
+        seed=2,
         swaps=(Swap(owner=gates, name="_holds", by=_once),),
     ),
     Defect(
         name="sends a stop again blindly",
         says="a stop in doubt is sent again without a look",
+        seed=65,
         swaps=(Swap(owner=down, name="_stopping", by=_stopping_blindly),),
     ),
     Defect(
@@ -378,6 +381,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="puts `all` back",
         says="allocation goes back to `all`, not to what was found",
+        seed=1,
         swaps=(Swap(owner=evolve, name="_setting_changed", by=_finding_all),),
     ),
     Defect(
@@ -388,36 +392,43 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="writes past a transient value",
         says="a transient value that shadows ours is left standing",
+        seed=16,
         swaps=(Swap(owner=settings, name="_change", by=_persistent_alone),),
     ),
     Defect(
         name="believes a write in doubt",
         says="settings count as put back without being read back",
+        seed=19,
         swaps=_putting_back(_believing_the_write),
     ),
     Defect(
         name="overwrites another operator",
         says="what somebody else set meanwhile is put back over",
+        seed=1,
         swaps=_putting_back(_overwriting),
     ),
     Defect(
         name="has no rescue",
         says="a shard that lost its last copy waits for hooks and a reboot",
+        seed=120,
         swaps=(Swap(owner=down, name="_rescue", by=_always(None)),),
     ),
     Defect(
         name="goes on after a second failure",
         says="another node's death changes nothing",
+        seed=11,
         swaps=(Swap(owner=decide, name="_second_failure", by=_always(None)),),
     ),
     Defect(
         name="does not ask for the lease",
         says="a stop is sent though the lease is lost",
+        seed=2,
         swaps=(_without("lease_is_held"),),
     ),
     Defect(
         name="trusts a stale reading",
         says="a reading that says it may be old is decided on",
+        seed=160,
         swaps=(_without("observation_is_fresh"),),
     ),
     Defect(
@@ -434,11 +445,13 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="forgets the baseline",
         says="what was missing before the run is waited for",
+        seed=9,
         swaps=(_kind(baseline=lambda of: lambda view, boots: replace(of(view, boots), missing=())),),
     ),
     Defect(
         name="does not ask for copies elsewhere",
         says="a wave takes all copies of a shard",
+        seed=19,
         swaps=(_without("every_shard_keeps_started_copies"),),
     ),
     Defect(
@@ -452,16 +465,19 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="counts nodes for the quorum",
         says="a majority of nodes is taken for one of the committed voters",
+        seed=56,
         swaps=(_kind(predicates=_counting_nodes),),
     ),
     Defect(
         name="ignores the budget of a wave",
         says="more nodes go down at once than the operator said",
+        seed=15,
         swaps=(_without("budget_not_exceeded"),),
     ),
     Defect(
         name="takes all zones for one",
         says="a wave has nodes of two zones",
+        seed=5,
         swaps=(
             Swap(owner=waves.Choice, name="zone", by=_always(Zone("one"))),
             _without("one_zone_at_a_time"),
@@ -470,6 +486,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="makes a wave wider than planned",
         says="what the operator agreed to bounds nothing",
+        seed=46,
         swaps=(
             Swap(owner=waves, name="_planned_with", by=lambda _: lambda state, _wave: frozenset(state.nodes)),
         ),
@@ -477,6 +494,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="leaves voting exclusions",
         says="exclusions count as cleared, and nothing was sent",
+        seed=6,
         swaps=(
             Swap(owner=settle, name="restore_voting", by=_forgetting_exclusions),
             Swap(owner=gates, name="restore_voting", by=_forgetting_exclusions),
@@ -485,6 +503,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="leaves added replicas",
         says="an added replica counts as taken away",
+        seed=17,
         swaps=(Swap(owner=settle, name="_restore_replicas", by=_forgetting_replicas),),
     ),
     Defect(
@@ -501,6 +520,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="bars a start by a gate",
         says="a node stays down while the lease is lost",
+        seed=5,
         swaps=(Swap(owner=down, name="_tuned", by=_starting_behind_a_gate),),
     ),
     Defect(
@@ -518,31 +538,37 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="goes on before a node is back",
         says="allocation goes back and the run goes on while the node is away",
+        seed=2,
         swaps=(Swap(owner=down, name="rejoined", by=_going_on),),
     ),
     Defect(
         name="starts nothing when it stands down",
         says="a stand-down leaves its nodes down",
+        seed=3,
         swaps=(Swap(owner=standdown, name="_nodes", by=_always(([], []))),),
     ),
     Defect(
         name="keeps no record in the cluster",
         says="another machine cannot know what is owed",
+        seed=3,
         swaps=(Swap(owner=Loop, name="_act", by=_unpublished),),
     ),
     Defect(
         name="takes over without the settings",
         says="a takeover leaves the dead run's settings",
+        seed=3,
         swaps=(Swap(owner=run, name="from_record", by=_taking_over_less(SettingChanged)),),
     ),
     Defect(
         name="takes over without the replicas",
         says="a takeover leaves the dead run's replicas",
+        seed=46,
         swaps=(Swap(owner=run, name="from_record", by=_taking_over_less(ReplicasAdded)),),
     ),
     Defect(
         name="takes over without the nodes",
         says="a takeover leaves down what the dead run stopped",
+        seed=15,
         swaps=(Swap(owner=run, name="from_record", by=_taking_over_no_nodes),),
     ),
     Defect(
@@ -553,6 +579,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="resumes without its nodes",
         says="a node in the middle of its stop counts as untouched",
+        seed=15,
         swaps=(Swap(owner=evolve, name="_in_doubt", by=_forgetting_nodes),),
     ),
 )
