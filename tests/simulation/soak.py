@@ -172,11 +172,14 @@ def main() -> int:
         told, held = told_in_full(wanted.seed)
         sys.stdout.write(told + "\n")
         return 0 if held else 1
-    latest = Tally(undone=wanted.first)
+    latest, told = Tally(undone=wanted.first), set[int]()
 
     def progress(tally: Tally) -> None:
         nonlocal latest
         latest = tally
+        for seed in sorted(tally.broken.keys() - told):
+            told.add(seed)
+            sys.stderr.write(f"\n--seed {seed}: {tally.broken[seed][:300]}\n")
         done = f"{tally.runs} of {wanted.runs} runs, {tally.seconds:.0f} s, {len(tally.broken)} broken"
         sys.stderr.write(f"\r{done}   ")
         sys.stderr.flush()
