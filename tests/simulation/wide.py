@@ -24,7 +24,7 @@ from tests.simulation.play import StuckError, plan_of, play
 
 _WORLD_HEALS_SECONDS = 8000.0
 _LEASE_RUNS_OUT_SECONDS = 95.0
-_MOST_TURNS = 4000
+_MOST_TURNS = 2500
 """Several times what the longest run needs, with the short limits of its policy."""
 
 _BY_THE_MAKING = frozenset(
