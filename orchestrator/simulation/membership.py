@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.reading import Seconds
+from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, deciders
 from orchestrator.simulation.parts import SimNode
 
@@ -23,6 +23,7 @@ class Electorate(deciders.Ground, Protocol):
     """What membership needs of the world beside what allocation needs."""
 
     voters: set[NodeName]
+    revoted: Instant
     exclusions: list[NodeName]
     detection_seconds: Seconds
 
@@ -123,7 +124,9 @@ def reconfigure(world: Electorate) -> None:
         return
     eligible.sort(key=lambda name: (name != world.master, name not in world.voters, name))
     size = len(eligible) if len(eligible) % 2 else len(eligible) - 1
-    world.voters = set(eligible[:size])
+    voters = set(eligible[:size])
+    if voters != world.voters:
+        world.voters, world.revoted = voters, world.agenda.now
 
 
 def exclude(world: Electorate, name: NodeName) -> None:

@@ -63,6 +63,7 @@ class World:
         self.refuse_settings: str | None = None
         self.master: NodeName | None = None
         self.voters: set[NodeName] = set()
+        self.revoted: Instant = 0.0
         self.exclusions: list[NodeName] = []
         self.excluded_by_others: set[NodeName] = set()
         self.detection_seconds: Seconds = 0.0
@@ -318,7 +319,9 @@ class World:
         """With the nodes that are asked to stop already, a majority of the voters must be left."""
         going = {node.name, *(other.name for other in others)}
         left = {name for name in self.voters - going if self.nodes[name].joined or self._news(name)}
-        if node.name in self.voters and not self.may_lose_master and 2 * len(left) <= len(self.voters):
+        unread = self.revoted >= self.last_read  # another configuration than the one that was read
+        needed = node.name in self.voters and not self.may_lose_master and not unread
+        if needed and 2 * len(left) <= len(self.voters):
             self._violated(f"{node.name} is stopped with no majority left: {len(left)} of {len(self.voters)}")
 
     def _judge_shard(
