@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -184,6 +185,8 @@ def main() -> int:
         sys.stderr.write(f"\r{done}   ")
         sys.stderr.flush()
 
+    for ending in (signal.SIGINT, signal.SIGTERM):  # in the background SIGINT is ignored unless asked for
+        signal.signal(ending, signal.default_int_handler)
     try:
         soak(wanted.first, wanted.runs, workers=wanted.workers, progress=progress)
     except KeyboardInterrupt:
