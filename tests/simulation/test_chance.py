@@ -1,6 +1,6 @@
 """Seeded whole runs with mishaps and kills: safe at every step, ended in time, everything as found.
 
-`make test` lives 5,000 of them (`ORCHESTRATE_RUNS`), `make soak` as many as you like.
+`make test` lives 1,500 of them (`ORCHESTRATE_RUNS`), `make soak` as many as you like.
 """
 
 from __future__ import annotations
