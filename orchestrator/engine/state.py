@@ -13,6 +13,7 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant
+from orchestrator.model.replacing import replace
 
 SettingKey = tuple[Level, str]
 
@@ -35,6 +36,7 @@ class NodeProgress:
         rescued: started at once because shards were left without a started copy.
         starts: how often a start was asked for in this wave.
         hooks_done: (moment, number) of hooks that ran, for which `after_recovery` may be owed.
+        hook_doubted: a `before_stop` hook was lost sight of: it may have run, so it is to be undone too.
         failure: why it is FAILED, in one line.
     """
 
@@ -53,6 +55,7 @@ class NodeProgress:
     rescued: bool = False
     starts: int = 0
     hooks_done: frozenset[tuple[str, int]] = frozenset()
+    hook_doubted: bool = False
     failure: str | None = None
 
 
@@ -149,7 +152,8 @@ class RunState:
     def untouched(self) -> bool:
         """Whether this run has changed nothing that would have to be put back or gone on with."""
         return not (self.debts or self.replicas or self.excluded or self.waves_finished) and all(
-            node.phase is NodePhase.PENDING and not node.hooks_done for node in self.nodes.values()
+            node.phase is NodePhase.PENDING and not (node.hooks_done or node.hook_doubted)
+            for node in self.nodes.values()
         )
 
     def failure_of(self, action: Action) -> ActionFailed | None:
@@ -186,3 +190,11 @@ IN_HAND = frozenset(
     {NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED, NodePhase.STARTING, NodePhase.FAILED}
 )
 """Phases in which a node may be down because of us, so that a start is owed."""
+
+
+def with_node(state: RunState, name: NodeName, **changes: object) -> RunState:
+    """The state with these fields of one node changed; the same for a node that is none of the run's."""
+    if name not in state.nodes:
+        return state
+    node: NodeProgress = replace(state.nodes[name], **changes)  # type: ignore[arg-type]  # field names by keyword
+    return replace(state, nodes={**state.nodes, name: node})

@@ -6,16 +6,11 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from orchestrator.engine.decide import needed
-from orchestrator.engine.state import RunState
+from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, Look, Observation
-from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Reading
 from orchestrator.ports import Clock, ClusterPort, ClusterReadings, HostPort, LeaseKeeper
-
-_TO_AVOID = frozenset(
-    {NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED, NodePhase.STARTING, NodePhase.FAILED}
-)
 
 
 class Lookout:
@@ -35,7 +30,7 @@ class Lookout:
         """One reading of the world. `at` is the moment before it: nothing in it is older."""
         at = self._clock.now()
         look, nodes = needed(state)
-        self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in _TO_AVOID))
+        self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in IN_HAND))
         read, hosts = self._read(look, nodes)
         return Observation(
             at=at,

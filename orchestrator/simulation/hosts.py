@@ -127,7 +127,8 @@ class SimulatedHosts:
     def _late(self, action: HostAction, node: SimNode, sent: Instant) -> None:
         if isinstance(action, StopNode):
             self.world.judge_late_stop(node, sent)
-        self._do(action, node)
+        if not isinstance(action, RunHook):  # one that runs so late is no part of `hooks`: nobody can undo it
+            self._do(action, node)
 
     def _do(self, action: HostAction, node: SimNode) -> ActionResult:
         match action:

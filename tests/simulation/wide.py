@@ -10,9 +10,9 @@ from orchestrator.engine.evolve import replay
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
-from orchestrator.model.action import Moment, RunHook, StopNode
+from orchestrator.model.action import Moment, StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionConfirmed, ActionSent, Event, PhaseEntered, StoodDown
+from orchestrator.model.event import ActionSent, Event, PhaseEntered, StoodDown
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
@@ -247,12 +247,11 @@ class Life:
                 raise BrokenError("completeness", f"{name} was not restarted")
             if stops > 1 and not state.policy.reboot:
                 raise BrokenError("completeness", f"{name} was stopped {stops} times")
-            # A hook whose connection was lost counts as not done, though it may have been.
-            records = self.simulation.journal.records
-            told = [r.event.action for r in records if isinstance(r.event, ActionConfirmed)]
-            hooks = [hook.moment for hook in told if isinstance(hook, RunHook) and hook.node == name]
-            if hooks and hooks[-1] is not Moment.AFTER_RECOVERY:
-                raise BrokenError("completeness", f"{name} is left out of service after {hooks[-1].value}")
+            hooks = [moment for node, moment, _ in self.simulation.hosts.hooks if node == name]
+            if hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
+                raise BrokenError(
+                    "completeness", f"{name} is left out of service: its last hook is {hooks[-1]}"
+                )
 
     def _told(self, attempts: int, state: RunState) -> Told:
         return Told(
