@@ -512,8 +512,8 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         swaps=(
             Swap(
                 owner=evolve,
-                name="_hooks_done",
-                by=lambda _: lambda state, name, _moment, _number: state.nodes[name].hooks_done,
+                name="hook_ran",
+                by=lambda _: lambda state, _hook: state,
             ),
         ),
     ),
