@@ -42,11 +42,11 @@ def holder(stage: Stage, index: str, *, primary: bool) -> NodeName:
     raise AssertionError(f"no node has a copy of {index}")
 
 
-def bystander(stage: Stage, index: str) -> NodeName:
-    """A node that has no copy and is not the master."""
-    read = view(stage)
-    busy = {copy.node for copy in read.copies if copy.shard.index == index} | {read.master}
-    return next(name for name in read.members if name not in busy)
+def the_master(stage: Stage) -> NodeName:
+    """The elected one."""
+    master = view(stage).master
+    assert master is not None, "no master"
+    return master
 
 
 def _restart(stage: Stage, node: NodeName) -> Titles:
@@ -107,36 +107,29 @@ def a_copy_away_misses_a_write(stage: Stage) -> Titles:
     yield "as found"
 
 
-def a_copy_is_made_anew_at_once(stage: Stage) -> Titles:
-    node = holder(stage, "posts", primary=False)
+def _away_and_back(stage: Stage, node: NodeName, meanwhile: str) -> Titles:
     stage.stop(node)
-    yield "without delay the replica goes elsewhere"
-    stage.start(node)
-    yield "its old node is back"
-
-
-def a_copy_waits_for_its_node(stage: Stage) -> Titles:
-    node = holder(stage, "posts", primary=False)
-    stage.stop(node)
-    yield "the replica waits"
+    yield meanwhile
     stage.start(node)
     yield "its node is back"
 
 
+def a_copy_is_made_anew_at_once(stage: Stage) -> Titles:
+    yield from _away_and_back(stage, holder(stage, "posts", primary=False), "the replica goes elsewhere")
+
+
+def a_copy_waits_for_its_node(stage: Stage) -> Titles:
+    yield from _away_and_back(stage, holder(stage, "posts", primary=False), "the replica waits")
+
+
 def more_copies_than_nodes(stage: Stage) -> Titles:
     yield "one stays unassigned"
-    stage.stop(ES1)
-    yield "two do"
-    stage.start(ES1)
-    yield "one again"
+    yield from _away_and_back(stage, ES1, "two do")
 
 
 def replicas_follow_the_nodes(stage: Stage) -> Titles:
     yield "a copy on every node"
-    stage.stop(ES3)
-    yield "one node fewer"
-    stage.start(ES3)
-    yield "as many as before"
+    yield from _away_and_back(stage, ES3, "one node fewer")
 
 
 def an_index_keeps_its_copies_away(stage: Stage) -> Titles:
@@ -168,12 +161,7 @@ def replicas_are_added_and_taken(stage: Stage) -> Titles:
 
 
 def the_master_is_restarted(stage: Stage) -> Titles:
-    master = view(stage).master
-    assert master is not None
-    stage.stop(master)
-    yield "another one is elected"
-    stage.start(master)
-    yield "it is back"
+    yield from _away_and_back(stage, the_master(stage), "another one is elected")
 
 
 def the_majority_is_away(stage: Stage) -> Titles:
@@ -184,9 +172,7 @@ def the_majority_is_away(stage: Stage) -> Titles:
 
 
 def a_master_hands_over(stage: Stage) -> Titles:
-    master = view(stage).master
-    assert master is not None
-    perform(stage, ExcludeFromVoting(node=master))
+    perform(stage, ExcludeFromVoting(node=the_master(stage)))
     yield "excluded from voting"
     perform(stage, ClearVotingExclusions())
     yield "it may vote again"
