@@ -37,7 +37,10 @@ from orchestrator.view.waits import awaited
 FOLDER: Final = Path(__file__).parent / "reference"
 
 EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
-    ExitCode.DONE: ("Done; what the plan said holds.", "Nothing."),
+    ExitCode.DONE: (
+        "Done; what the plan said holds. Also when nothing was due (`--started-before`).",
+        "Nothing.",
+    ),
     ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
     ExitCode.USAGE: (
         "Usage, configuration or the state file: file, line and key are named. Nothing was changed.",

@@ -24,6 +24,23 @@ def show_plan(plan: Plan, around: Surroundings) -> ExitCode:
     return around.end(code, holds=[hold_object(hold) for hold in plan.holds])
 
 
+def end_not_due(why: str, cluster: str, around: Surroundings) -> ExitCode:
+    """Say that nothing is due, and end: done, for a schedule finds that on most days."""
+    around.note(why)
+    return around.end(
+        ExitCode.DONE,
+        cluster=cluster,
+        nodes_restarted=0,
+        restarted=[],
+        failed=[],
+        pending=[],
+        seconds=0.0,
+        holds=[],
+        left=[],
+        message=why,
+    )
+
+
 def confirm(plan: Plan, around: Surroundings, look: str = "--dry-run") -> None:
     """Show the plan and ask.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from orchestrator.config.policy import PredicateNames
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
-from orchestrator.engine.waves import selected, unmatched
+from orchestrator.engine.waves import selected, undated, unmatched
 from orchestrator.errors import UsageError
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
@@ -77,10 +77,11 @@ def start_of(
     host: str,
     cluster_file: str,
 ) -> RunStarted:
-    """The event with which a run begins.
+    """The event with which a run begins; without nodes when none is due (`--started-before`).
 
     Raises:
-        UsageError: the selection names a node that is not there, or selects none.
+        UsageError: the selection names a node that is not there, or selects none; or whether a node is due
+            is not known of any.
     """
     if not isinstance(settings, Unknown):
         attribute, awareness = awareness_of(settings, policy.zone_attribute)
@@ -97,7 +98,7 @@ def start_of(
             f"no node is in zone {policy.selection.zone}; the zones are {', '.join(zones) or 'none'} ({of})"
         )
     nodes = selected(view, policy.selection, attribute)
-    if not nodes:
+    if not nodes and not _some_but_not_due(view, policy):
         raise UsageError(f"the selection leaves no node to restart; the cluster has {names}")
     return RunStarted(
         cluster=view.name,
@@ -110,4 +111,22 @@ def start_of(
         host=host,
         addresses={node.name: node.address for node in view.nodes},
         cluster_file=cluster_file,
+    )
+
+
+def _some_but_not_due(view: ClusterView, policy: Policy) -> bool:
+    """Whether the selection means nodes, all of them restarted lately: a schedule finds that on most days.
+
+    Raises:
+        UsageError: a node has not told when it started, so that this cannot be said.
+    """
+    selection, attribute = policy.selection, policy.zone_attribute
+    unknown = undated(view, selection, attribute)
+    if unknown:
+        raise UsageError(
+            f"--started-before: {', '.join(unknown)} did not tell when the process started, and no other "
+            "node is due: see whether `GET /_nodes/jvm` lists it, then try again"
+        )
+    return selection.started_before is not None and bool(
+        selected(view, replace(selection, started_before=None), attribute)
     )

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from orchestrator.cli.asking import require_terminal
 from orchestrator.cli.begin import PREDICATE_NAMES, require_cluster, require_zones, start_of
 from orchestrator.cli.drive import drive, exit_code
-from orchestrator.cli.holding import begin
+from orchestrator.cli.holding import begin, settle_others
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.engine.estimate import node_times
-from orchestrator.engine.plan import make_plan
+from orchestrator.engine.plan import empty_plan, make_plan
+from orchestrator.engine.waves import undated
 from orchestrator.errors import ExitCode, PlanMismatch
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
@@ -27,6 +28,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import StateMissing, StateStore, open_store
+from orchestrator.view.units import stamp_seconds
 
 _PAST_RUNS = 10
 """Older runs tell of other data and other machines."""
@@ -48,8 +50,29 @@ class Fresh:
     started: RunStarted
     state_url: str | None
 
+    @property
+    def not_due(self) -> str | None:
+        """Why there is nothing to restart; None when there is something."""
+        before = self.started.policy.selection.started_before
+        if self.started.nodes or before is None:
+            return None
+        return f"{self.view.name}: nothing is due: no selected node started before {stamp_seconds(before)}"
+
+    def settle(self) -> ExitCode:
+        """Instead of a run for which no node is due: what a dead run left is put back all the same.
+
+        Raises:
+            LeaseError: a run that has something in hand is alive.
+            JournalError: something is to be put back, and the state cannot be written.
+        """
+        with self._store(Access.WRITE) as store:
+            return settle_others(self.world, store, "", self.started, self.around)
+
     def plan(self) -> Plan:
         """What the run would do. Writes nothing, takes no lease."""
+        if self.not_due:
+            seen = Observation(at=self.around.clock.now(), cluster=self.view)
+            return empty_plan(self.started, seen)
         hosts = self.world.hosts(self.started.addresses)
         at = self.around.clock.now()
         read = self.world.cluster.observe(EVERYTHING - {Look.RECOVERIES})
@@ -224,6 +247,8 @@ def _differences(saved: SavedPlan, now: Plan) -> str:
     new = [name for name in nodes if name not in saved.nodes]
     if new:
         return f"{', '.join(new)} came into the selection since"
+    if not nodes:
+        return f"none of its nodes ({', '.join(saved.nodes)}) is due any more"
     if tuple(nodes) != saved.nodes:
         return f"it takes {', '.join(saved.nodes)} in this order, and now it would be {', '.join(nodes)}"
     return (
@@ -257,6 +282,11 @@ def _fresh(
     state_url: str | None,
 ) -> Fresh:
     started = _started(around, world, view, settings, policy)
+    unknown = undated(view, policy.selection, started.policy.zone_attribute)
+    if unknown:
+        around.warn(
+            f"{', '.join(unknown)} did not tell when the process started: left out (--started-before)"
+        )
     for warning in world.file.overrides_without_node(started.addresses):
         around.warn(warning)
     return Fresh(around=around, world=world, view=view, started=started, state_url=state_url)

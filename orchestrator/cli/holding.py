@@ -19,6 +19,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Seconds
 from orchestrator.runtime.identity import current_process, new_run_id
+from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.signals import LastWords, Signals, last_words
 from orchestrator.runtime.store import RunEntry, StateStore
@@ -47,15 +48,18 @@ def begin(
         JournalError: the state cannot be written; nothing was changed.
     """
     attempt = claim(world, store, started, around)
-    if attempt.owed is None:
-        return attempt.made
-    around.warn(
-        f"run {attempt.owed.run} of {attempt.owed.owner} left something behind: putting that back first"
-    )
-    code = put_back(store, attempt, started, around)
-    if code is not ExitCode.DONE:
-        return code
-    return claim(world, store, again(), around).made
+    while attempt.owed is not None:
+        _tell_of(attempt.owed, around)
+        code = put_back(store, attempt, started, around)
+        if code is not ExitCode.DONE:
+            return code
+        started = again()
+        attempt = claim(world, store, started, around)
+    return attempt.made
+
+
+def _tell_of(left: LeaseRecord, around: Surroundings) -> None:
+    around.warn(f"run {left.run} of {left.owner} left something behind: putting that back first")
 
 
 class Places(Enum):
@@ -87,10 +91,9 @@ def claim(world: World, store: StateStore, started: RunStarted, around: Surround
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written; nothing was changed.
     """
-    run = new_run_id(around.clock.now(), random.SystemRandom())
+    run = _new_id(around)
     lease = lease_of(world, store, run, started, around)
     taken = acquire(lease, around)
-    event = LeaseTaken(epoch=taken.record.epoch, holder=taken.record.owner, takeover=taken.takeover)
     previous = taken.previous
     owed = None if previous is None or owes_nothing(previous) else previous
     try:
@@ -99,8 +102,60 @@ def claim(world: World, store: StateStore, started: RunStarted, around: Surround
         if owed is None:
             lease.release()
         raise
-    made = Attempt(world=world, lease=lease, journal=journal, state=RunState(run=run), first=(started, event))
-    return Claimed(made, owed)
+    return Claimed(_attempt(world, (lease, taken), journal, started), owed)
+
+
+def _attempt(world: World, held: tuple[Lease, Taken], journal: SqlJournal, started: RunStarted) -> Attempt:
+    """A new run that begins with the lease that was taken for it."""
+    lease, taken = held
+    event = LeaseTaken(epoch=taken.record.epoch, holder=taken.record.owner, takeover=taken.takeover)
+    state = RunState(run=journal.run)
+    return Attempt(world=world, lease=lease, journal=journal, state=state, first=(started, event))
+
+
+def hold(
+    run: str,
+    world: World,
+    store: StateStore,
+    started: RunStarted,
+    around: Surroundings,
+    *,
+    places: Places | None = None,
+) -> tuple[Lease, Taken] | ExitCode:
+    """Take the lease for a run that is there; the exit code instead when another's leftovers stay.
+
+    They are looked for before that, so that the run which puts them back holds the lease in its own name.
+    What that look missed (no answer, a run that died after it, a record that stands in the other place) is
+    what the lease says that was taken: our first record would replace it, and nobody would know of it any
+    more.
+
+    Raises:
+        LeaseError: a live run holds it; its subclasses tell of no connection and of an interruption.
+        JournalError: something is to be put back, and the state cannot be written.
+    """
+    while True:
+        code = settle_others(world, store, run, started, around)
+        if code is not ExitCode.DONE:
+            return code
+        lease = lease_of(world, store, run, started, around, places=places)
+        taken = acquire(lease, around)
+        left = taken.previous if taken.takeover else None
+        if left is None or owes_nothing(left):
+            return lease, taken
+        _tell_of(left, around)
+        try:
+            journal = store.create_run(entry_of(_new_id(around), started, around))
+        except JournalError:
+            lease.leave()  # the record carries what is owed on
+            raise
+        made = _attempt(world, (lease, taken), journal, started)
+        code = put_back(store, Claimed(made, left), started, around)
+        if code is not ExitCode.DONE:
+            return code
+
+
+def _new_id(around: Surroundings) -> str:
+    return new_run_id(around.clock.now(), random.SystemRandom())
 
 
 def put_back(store: StateStore, claimed: Claimed, started: RunStarted, around: Surroundings) -> ExitCode:
@@ -119,17 +174,16 @@ def put_back(store: StateStore, claimed: Claimed, started: RunStarted, around: S
 def settle_others(
     world: World, store: StateStore, run: str, started: RunStarted, around: Surroundings
 ) -> ExitCode:
-    """Put back what another run than this one left in the cluster since; DONE when nothing is owed.
+    """Put back what another run than this one left since; DONE when nothing is owed, as far as is known.
 
     Raises:
         LeaseError: that run is alive.
     """
-    if started.policy.lease is not LeasePlace.CLUSTER:
-        return ExitCode.DONE
-    found = world.lease.read()
+    in_cluster = started.policy.lease is LeasePlace.CLUSTER
+    found = (world.lease if in_cluster else store.lease(started.cluster_uuid)).read()
     if not isinstance(found, LeaseRecord) or found.run == run or owes_nothing(found):
         return ExitCode.DONE
-    around.warn(f"run {found.run} of {found.owner} left something behind since: putting that back first")
+    _tell_of(found, around)
     return put_back(store, claim(world, store, started, around), started, around)
 
 

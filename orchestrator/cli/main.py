@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 from time import time
+from types import FrameType
 from typing import Annotated, Final
 
 import typer
 
 from orchestrator.cli import demo, later, look, plans, recover, requests, restart, validate
 from orchestrator.errors import ExitCode, OrchestratorError
+from orchestrator.runtime.signals import CAUGHT
 from orchestrator.view.jsonlines import json_line
 from orchestrator.view.outlet import shown
 from orchestrator.view.summary import refusal_object
@@ -64,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
         return _refuse(arguments, "interrupted before anything was changed", ExitCode.INTERRUPTED)
     except typer.TyperException as error:
         return _refuse(arguments, _usage(error), ExitCode.USAGE)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _InterruptedError):
         return _refuse(arguments, "interrupted before anything was changed", ExitCode.INTERRUPTED)
     except OrchestratorError as error:
         return _refuse(arguments, str(error), error.exit_code)
@@ -109,8 +112,27 @@ def _fall_silent() -> None:
     os.close(nowhere)
 
 
+class _InterruptedError(BaseException):
+    """A signal while no run is driven. No `KeyboardInterrupt`: typer makes exit code 130 of that, unasked."""
+
+
+def _heed_signals() -> None:
+    """Have each signal end a command that drives no run with the contract's code; a run catches them itself.
+
+    One that is ignored stays so: under `nohup` a command is to outlive its terminal.
+    """
+
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
+        raise _InterruptedError
+
+    for number in CAUGHT:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupted)
+
+
 def main() -> None:
     """The console script."""
+    _heed_signals()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.asking import confirm, require_terminal, show_plan
+from orchestrator.cli.asking import confirm, end_not_due, require_terminal, show_plan
 from orchestrator.cli.fresh import prepare, prepare_saved
 from orchestrator.cli.saved import load, save
 from orchestrator.cli.surroundings import surroundings
@@ -35,6 +35,8 @@ def plan(
     around = surroundings(output)
     file = around.cluster(cluster)
     with prepare(file, around, playbook=playbook, overrides=overrides, state_url=state) as fresh:
+        if fresh.not_due:
+            around.note(fresh.not_due)
         made = fresh.plan()
         if out is not None:
             save(out, made, fresh.started.policy, file.path)
@@ -57,6 +59,8 @@ def apply(
         require_terminal(around, "orchestrate plan")
     file = around.cluster(loaded.cluster_file)
     with prepare_saved(file, around, saved=loaded, state_url=state) as (fresh, made):
+        if fresh.not_due:
+            return int(fresh.settle() or end_not_due(fresh.not_due, fresh.view.name, around))
         if not yes:
             confirm(made, around, "orchestrate plan")
         return int(fresh.run(made))

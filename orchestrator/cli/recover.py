@@ -12,7 +12,7 @@ from orchestrator.cli import options as opt
 from orchestrator.cli.asking import require_terminal
 from orchestrator.cli.drive import Attempt, drive, exit_code
 from orchestrator.cli.fresh import prepare_restore
-from orchestrator.cli.holding import Places, acquire, claim, lease_of, put_back, settle_others
+from orchestrator.cli.holding import Places, acquire, claim, hold, lease_of, put_back
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
@@ -80,11 +80,10 @@ def resume(
         )
         world = World(file or around.cluster(started.cluster_file), around)
         try:
-            code = settle_others(world, store, entry.run, started, around)
-            if code is not ExitCode.DONE:
-                return int(code)
-            lease = lease_of(world, store, entry.run, started, around)
-            taken = acquire(lease, around)
+            held = hold(entry.run, world, store, started, around)
+            if isinstance(held, ExitCode):
+                return int(held)
+            lease, taken = held
             lease_event = LeaseTaken(
                 epoch=taken.record.epoch, holder=taken.record.owner, takeover=taken.takeover
             )
@@ -142,16 +141,14 @@ def _from_state(
     world = World(file or around.cluster(started.cluster_file), around)
     try:
         try:
-            code = settle_others(world, store, entry.run, started, around)
-            if code is not ExitCode.DONE:
-                return code
-            lease = lease_of(world, store, entry.run, started, around)
-            taken = acquire(lease, around)
+            held = hold(entry.run, world, store, started, around)
         except LeaseUnreachable as error:
             # The master may be down because of us: then starting it comes before any lease in the cluster.
             around.warn(f"{error}: going on with the lease in the state alone")
-            lease = lease_of(world, store, entry.run, started, around, places=Places.STATE)
-            taken = acquire(lease, around)
+            held = hold(entry.run, world, store, started, around, places=Places.STATE)
+        if isinstance(held, ExitCode):
+            return held
+        lease, taken = held
         journal = store.journal(entry.run, after=len(records))
         return _restore(Replayed(world, lease, taken, journal, records, past), around)
     finally:

@@ -10,6 +10,7 @@ from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
@@ -41,13 +42,18 @@ class World:
         self.client = ElasticsearchClient(_access(file, self.resolver), clock=around.clock)
         self.cluster = ElasticsearchCluster(self.client)
         self.lease = ElasticsearchLease(self.client)
+        self._settings: dict[NodeName, HostSettings] = {}
         self._hosts: Hosts | None = None
 
     def hosts(self, addresses: Mapping[NodeName, str]) -> Hosts:
-        """The hosts of these nodes; made once for the whole run, so that connections are kept."""
+        """The hosts of these nodes and of all that were asked for before; connections are kept.
+
+        A plan is made of the members. A run that first puts back what a dead one left knows of more: of the
+        nodes that it left down.
+        """
+        self._settings |= host_settings(self.file, addresses, self.resolver)
         if self._hosts is None:
-            settings = host_settings(self.file, addresses, self.resolver)
-            self._hosts = Hosts(settings, redact=self.redact)
+            self._hosts = Hosts(self._settings, redact=self.redact)
         return self._hosts
 
     def close(self) -> None:

@@ -93,6 +93,11 @@ def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, tim
     return _finished(started, seen, draft, times)
 
 
+def empty_plan(started: RunStarted, seen: Observation) -> Plan:
+    """The plan of a run for which no node is due: no wave, and nothing that could hold it."""
+    return _finished(started, seen, _Draft(), {})
+
+
 def _refusals(decision: Decision) -> tuple[Hold, ...]:
     """Holds of a decision, whether it waits on them or stands down because of them.
 

@@ -72,6 +72,14 @@ def selected(view: ClusterView, selection: Selection, zone_attribute: str | None
     return in_order(tuple(node for node in view.nodes if means(node)), view.master)
 
 
+def undated(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[NodeName, ...]:
+    """The nodes of which nobody knows whether `started_before` means them: they have not told their start."""
+    if selection.started_before is None:
+        return ()
+    whatever = selected(view, replace(selection, started_before=None), zone_attribute)
+    return tuple(node.name for node in whatever if node.incarnation.started_at_ms is None)
+
+
 def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
     """Names and globs of a selection that match no member: a typing error is never taken for "none"."""
     names = [node.name for node in view.nodes]

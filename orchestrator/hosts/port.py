@@ -226,7 +226,7 @@ class Hosts:
         line, stdin = services.command(settings, verb), sudo.stdin(settings)
         if services.is_queued(settings):
             outcome = connection.run(script.shell(line), timeout=settings.limits.command, stdin=stdin)
-            return self._result(settings, outcome)
+            return self._result(settings, line, outcome)
 
         def launch(ended: Callable[[], None]) -> Job | Unreachable:
             return connection.start(
@@ -237,9 +237,9 @@ class Hosts:
         if job is None:
             return Done(output="waits behind the stop that is under way")
         if isinstance(job, Unreachable):
-            return self._result(settings, job)
+            return self._result(settings, line, job)
         end = job.wait(QUICK_SECONDS)
-        return Done(output=self._redact(job.output())) if end is None else self._result(settings, end)
+        return Done(output=self._redact(job.output())) if end is None else self._result(settings, line, end)
 
     def _without_needless_password(self, settings: HostSettings, verb: Verb) -> HostSettings:
         """Keep the password back where sudo would not read it: the command itself would find it on its input.
@@ -259,9 +259,11 @@ class Hosts:
         settings, connection = found
         if settings.connect is Connect.LOCAL:
             return Refused(reason=f"{node} is on this machine: it is not rebooted under the run itself")
-        line = script.shell(services.reboot_command(settings))
-        outcome = connection.run(line, timeout=settings.limits.command, stdin=sudo.stdin(settings))
-        result = self._result(settings, outcome)
+        line = services.reboot_command(settings)
+        outcome = connection.run(
+            script.shell(line), timeout=settings.limits.command, stdin=sudo.stdin(settings)
+        )
+        result = self._result(settings, line, outcome)
         if not isinstance(result, Refused):
             # It stands for a host that is going away: the next reading makes a new one, or tells it cannot.
             connection.drop()
@@ -289,11 +291,11 @@ class Hosts:
         failure = failure_of(outcome)
         if failure is None and isinstance(outcome, CommandResult):
             return Done(output=self._redact(_said(outcome)))
-        if isinstance(outcome, CommandResult) and outcome.exit in (126, 127):
+        if isinstance(outcome, CommandResult) and services.never_ran(line, outcome.stderr):
             return Refused(reason=self._redact(f"cannot be run: {failure}"))
         return InDoubt(reason=self._redact(failure or ""))
 
-    def _result(self, settings: HostSettings, outcome: Outcome) -> ActionResult:
+    def _result(self, settings: HostSettings, line: str, outcome: Outcome) -> ActionResult:
         """What came of a stop, a start or a reboot."""
         match outcome:
             case Unreachable(reason=reason):
@@ -305,13 +307,13 @@ class Hosts:
                 return Done(output=self._redact(_said(outcome)))
             case CommandResult(exit=code):
                 said = _said(outcome)
-                refusal = sudo.refusal(said)
+                refusal = services.refused_by_sudo(line, said)
                 if refusal is not None:
                     return Refused(
                         reason=self._redact(f"sudo refused: {refusal}; see the sudoers file in the reference")
                     )
                 reason = self._redact(f"exit {code}: {said or 'no output'}")
-                nothing = services.did_nothing(settings, code, said)
+                nothing = services.did_nothing(settings, line, said)
                 return Refused(reason=reason) if nothing else InDoubt(reason=reason)
             case _:
                 assert_never(outcome)

@@ -209,11 +209,40 @@ def read_state(settings: HostSettings, answer: Section) -> ServiceReading | Unkn
             return _read_command(answer)
 
 
-def did_nothing(settings: HostSettings, code: int, output: str) -> bool:
-    """Whether a verb that failed certainly did nothing, so that it counts as refused."""
-    if sudo.refusal(output) is not None or code in (126, 127) or _NOT_DONE.search(output):
+def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
+    """Whether a verb that failed certainly did nothing, so that it counts as refused.
+
+    Args:
+        settings: of the node.
+        line: the command line of the verb, as it was sent.
+        output: what it printed.
+    """
+    if refused_by_sudo(line, output) is not None or never_ran(line, output):
         return True
-    return settings.service.manager is Manager.SYSTEMD and not _IN_DOUBT.search(output)
+    match settings.service.manager:
+        case Manager.SYSTEMD:
+            return not _IN_DOUBT.search(output)
+        case Manager.SYSV | Manager.DOCKER | Manager.COMMAND:
+            # Of a line of several commands, one may say so after another has done its part.
+            return bool(_SIMPLE_COMMAND.match(line) and _NOT_DONE.search(output))
+
+
+def refused_by_sudo(line: str, output: str) -> str | None:
+    """In what words sudo did not let a line begin; None when they are of a sudo in the middle of it."""
+    return sudo.refusal(output) if line.startswith("sudo ") else None
+
+
+def never_ran(line: str, output: str) -> bool:
+    """Whether the shell says of the program of a line that it cannot be run.
+
+    The exit codes 126 and 127 alone prove nothing: a line of several commands, and a script, end with them
+    too when it is the last one that is not there.
+    """
+    if not _SIMPLE_COMMAND.match(line) or not line.strip():
+        return False
+    program = re.escape(line.split(maxsplit=1)[0])
+    said = rf"(?:^|[\s:]){program}: (?:command )?(?:not found|permission denied|no such file)"
+    return re.search(said, output, re.IGNORECASE | re.MULTILINE) is not None
 
 
 def _program(service: ServiceSettings) -> str:

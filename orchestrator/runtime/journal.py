@@ -43,6 +43,11 @@ class SqlJournal:
         self._last = after
 
     @property
+    def run(self) -> str:
+        """The run's id."""
+        return self._run
+
+    @property
     def last(self) -> int:
         """Sequence of the last event; 0 before the first."""
         return self._last

@@ -1,9 +1,15 @@
-"""Reads the world for one decision: the cluster and its hosts at the same time, since each takes its time."""
+"""Reads the world for one decision: the cluster and its hosts at the same time, since each takes its time.
+
+Which of the two tells of the earlier moment is left open by that. No decision may rest on either order: a
+host may be seen as it was before the cluster was read, or as it was after that. Simulations read in turn, in
+both orders.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 
 from orchestrator.engine.decide import needed
 from orchestrator.engine.state import IN_HAND, RunState
@@ -13,18 +19,32 @@ from orchestrator.model.reading import Reading
 from orchestrator.ports import Clock, ClusterPort, ClusterReadings, HostPort, LeaseKeeper
 
 
+class Order(Enum):
+    """Which of the cluster and its hosts is read first. In turn, a reading is repeatable."""
+
+    AT_ONCE = "at once"
+    CLUSTER_FIRST = "the cluster, then its hosts"
+    HOSTS_FIRST = "the hosts, then their cluster"
+
+
 class Lookout:
     """Looks at what the next decision needs, and at nothing else.
 
     Args:
-        at_once: False reads one after the other, in order (simulations).
+        order: of the two readings; in turn for simulations.
     """
 
     def __init__(
-        self, cluster: ClusterPort, hosts: HostPort, lease: LeaseKeeper, clock: Clock, *, at_once: bool = True
+        self,
+        cluster: ClusterPort,
+        hosts: HostPort,
+        lease: LeaseKeeper,
+        clock: Clock,
+        *,
+        order: Order = Order.AT_ONCE,
     ) -> None:
         self._cluster, self._hosts, self._lease, self._clock = cluster, hosts, lease, clock
-        self._at_once = at_once
+        self._order = order
 
     def observe(self, state: RunState) -> Observation:
         """One reading of the world. `at` is the moment before it: nothing in it is older."""
@@ -50,8 +70,13 @@ class Lookout:
         if Look.HOSTS not in look:
             return self._cluster.observe(look), {}
         rights = Look.HOST_RIGHTS in look
-        if not self._at_once:
-            return self._cluster.observe(look), self._hosts.observe(nodes, rights=rights)
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="hosts") as beside:
-            hosts = beside.submit(self._hosts.observe, nodes, rights=rights)
-            return self._cluster.observe(look), hosts.result()
+        match self._order:
+            case Order.CLUSTER_FIRST:
+                return self._cluster.observe(look), self._hosts.observe(nodes, rights=rights)
+            case Order.HOSTS_FIRST:
+                hosts = self._hosts.observe(nodes, rights=rights)
+                return self._cluster.observe(look), hosts
+            case Order.AT_ONCE:
+                with ThreadPoolExecutor(max_workers=1, thread_name_prefix="hosts") as beside:
+                    reading = beside.submit(self._hosts.observe, nodes, rights=rights)
+                    return self._cluster.observe(look), reading.result()

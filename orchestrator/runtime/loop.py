@@ -39,7 +39,7 @@ from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.ports import Clock, ClusterPort, HostPort, Journal, LeaseKeeper, Listener, Reporter
 from orchestrator.runtime.executor import Executor
-from orchestrator.runtime.lookout import Lookout
+from orchestrator.runtime.lookout import Lookout, Order
 
 Asked = Callable[[], tuple[Request, str]]
 """The strongest request so far, and by whom: signals and the requests that other terminals left."""
@@ -62,12 +62,28 @@ class Ports:
 
 
 class Loop:
-    """Drives one run until it has ended."""
+    """Drives one run until it has ended.
 
-    def __init__(self, state: RunState, ports: Ports, *, asked: Asked, workers: int = 16) -> None:
+    Args:
+        state: of the run, as begun or replayed.
+        ports: its world.
+        asked: what people want of it.
+        workers: hosts worked on at once.
+        reads: in which order the world is read.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        ports: Ports,
+        *,
+        asked: Asked,
+        workers: int = 16,
+        reads: Order = Order.AT_ONCE,
+    ) -> None:
         self.state = state
         self._ports, self._asked = ports, asked
-        self._lookout = Lookout(ports.cluster, ports.hosts, ports.lease, ports.clock, at_once=workers > 1)
+        self._lookout = Lookout(ports.cluster, ports.hosts, ports.lease, ports.clock, order=reads)
         self._executor = Executor(ports.cluster, ports.hosts, workers=workers)
         self._unwritten: list[Event] = []
         self._sequence = 0

@@ -20,10 +20,15 @@ _STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
 
 
 class SmallCluster(ScriptedServer):
-    """The server; `names` are those of its nodes. It keeps lease records, and no other change."""
+    """The server; `names` are those of its nodes. It keeps lease records, and no other change.
+
+    Attributes:
+        started: what every node tells of its start, in milliseconds; None = nodes do not tell of themselves.
+    """
 
     def __init__(self, names: tuple[str, ...] = NODES) -> None:
         super().__init__()
+        self.started: int | None = 1
         self.nodes = {f"{number:022d}": name for number, name in enumerate(names)}
         self.templates: dict[str, Any] = {}
         health = {"status": "green", "timed_out": False, "number_of_nodes": len(names), "active_shards": 0}
@@ -69,7 +74,7 @@ class SmallCluster(ScriptedServer):
                 "version": "8.19.0",
                 "build_type": "tar",
                 "roles": ["master", "data"],
-                "jvm": {"start_time_in_millis": 1},
+                "jvm": {"start_time_in_millis": self.started},
                 "http": {"publish_address": f"127.0.0.1:{self.port}"},
             }
             for node, name in self.nodes.items()

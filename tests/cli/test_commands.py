@@ -18,8 +18,9 @@ from orchestrator.model.event import Event, RunFinished, RunStarted
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.store import RunEntry, open_store
+from orchestrator.runtime.store import open_store
 from tests.cli.console import SCRIPT, Console
+from tests.cli.runs import entry
 
 COMMANDS = (
     "restart",
@@ -214,17 +215,8 @@ def test_without_a_terminal_and_without_yes_a_restart_begins_nothing(console: Co
 def _left_run(console: Console, *events: Event) -> str:
     """A state file with one run in it, of which `events` are told; its id."""
     store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
-    entry = RunEntry(
-        run="20261101-0300-abcd",
-        cluster="prod",
-        cluster_uuid="u",
-        kind="elasticsearch",
-        started=1.0,
-        host="bastion",
-        operator="ann",
-        process="boot/1/2/3",
-    )
-    journal = store.create_run(entry)
+    listed = entry("20261101-0300-abcd", "boot/1/2/3", cluster="prod", uuid="u")
+    journal = store.create_run(listed)
     policy = Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
     begun = RunStarted(
         cluster="prod",
@@ -237,7 +229,7 @@ def _left_run(console: Console, *events: Event) -> str:
     )
     journal.append([begun, *events], 1.0)
     store.close()
-    return entry.run
+    return listed.run
 
 
 def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Console) -> None:

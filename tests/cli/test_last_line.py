@@ -19,8 +19,9 @@ from orchestrator.model.event import RunStarted
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
-from orchestrator.runtime.store import RunEntry, open_store
+from orchestrator.runtime.store import open_store
 from tests.cli.console import Console
+from tests.cli.runs import entry
 from tests.cli.small_cluster import NODES, SmallCluster
 
 RUN = "20261121-0413-x7k2"
@@ -54,16 +55,7 @@ def ends(console: Console, capsys: pytest.CaptureFixture[str]) -> Ends:
 def under_way(console: Console) -> None:
     """A run in the state file, of a process that lives: this one."""
     store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
-    entry = RunEntry(
-        run=RUN,
-        cluster="lab",
-        cluster_uuid="uuid",
-        kind="elasticsearch",
-        started=1000.0,
-        host="bastion1",
-        operator="anna",
-        process=str(current_process()),
-    )
+    listed = entry(RUN, str(current_process()))
     started = RunStarted(
         cluster="lab",
         cluster_uuid="uuid",
@@ -76,7 +68,7 @@ def under_way(console: Console) -> None:
         addresses={},
         cluster_file="lab.yml",
     )
-    store.create_run(entry).append([started], 1000.0)
+    store.create_run(listed).append([started], 1000.0)
     store.close()
 
 

@@ -123,6 +123,28 @@ def test_a_command_that_is_not_there_is_refused(service: ScriptService) -> None:
     assert "cannot be run" in reading.reason
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("no-such-program {node}", Refused),
+        ("echo {node} >>./out-of-service; no-such-program", InDoubt),
+        ("./depool {node}", InDoubt),
+        ("./not-to-be-run {node}", Refused),
+    ],
+)
+def test_a_hook_that_ends_with_what_is_not_there_may_have_done_a_part(
+    hosts: Hosts, tmp_path: Path, line: str, kind: type
+) -> None:
+    """Whatever took a node out of service is to be undone: 127 may be the end of a line that did so."""
+    script = tmp_path / "depool"
+    script.write_text(f"#!/bin/sh\necho $1 >>{tmp_path}/out-of-service\nno-such-program\n")
+    script.chmod(0o755)
+    (tmp_path / "not-to-be-run").touch(mode=0o644)
+    hook = Hook(run=line.replace("./", f"{tmp_path}/"))
+    result = hosts.perform(RunHook(node="n1", moment=Moment.BEFORE_STOP, number=0, hook=hook))
+    assert isinstance(result, kind), result
+
+
 def test_a_node_without_settings_is_unknown_and_refused(hosts: Hosts) -> None:
     assert isinstance(hosts.observe(["other", "n1"], rights=False)["other"], Unknown)
     assert isinstance(hosts.perform(StopNode(node="other")), Refused)

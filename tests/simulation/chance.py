@@ -20,6 +20,7 @@ from orchestrator.model.policy import (
     Strategy,
     ZeroReplicas,
 )
+from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
@@ -70,6 +71,7 @@ class Chance:
         crashes: points at which the attempts are killed, one each, counted from the attempt's beginning.
         pauses: seconds after each attempt until somebody takes it up.
         afterwards: who does, attempt by attempt.
+        reads: in which order the world is read: on a real run either may come first.
     """
 
     seed: int
@@ -81,6 +83,7 @@ class Chance:
     crashes: tuple[int, ...]
     pauses: tuple[float, ...]
     afterwards: tuple[Afterwards, ...]
+    reads: Order
 
 
 def chance(seed: int) -> Chance:
@@ -100,6 +103,7 @@ def chance(seed: int) -> Chance:
         crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
         pauses=tuple(dice.choice((0.5, 5.0, 60.0, 900.0)) for _ in range(ATTEMPTS)),
         afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
+        reads=dice.choice((Order.CLUSTER_FIRST, Order.HOSTS_FIRST)),
     )
 
 

@@ -17,6 +17,7 @@ from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
+from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.simulation import views
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip
@@ -101,10 +102,12 @@ def play(
     compare: bool = True,
     told: list[Event] | None = None,
     most_turns: int = MAX_TURNS,
+    reads: Order = Order.CLUSTER_FIRST,
 ) -> RunState:
     """Drive the loop to the end of this attempt; a `Crash` is the caller's.
 
-    `told` is filled with what was reported, also where the journal could not be written.
+    `told` is filled with what was reported, also where the journal could not be written. `reads` is the order
+    in which the world is read: a real run reads at once, and either may come first.
     """
     watcher = Watcher(
         simulation,
@@ -123,7 +126,8 @@ def play(
         listener=simulation.listener,
         reporter=watcher,
     )
-    return Loop(state, ports, asked=lambda: (simulation.fate.request, "bob"), workers=1).run()
+    asked = lambda: (simulation.fate.request, "bob")  # noqa: E731
+    return Loop(state, ports, asked=asked, workers=1, reads=reads).run()
 
 
 def run(

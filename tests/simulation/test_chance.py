@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.runtime.lookout import Order
 from tests.simulation.background import RUNS
+from tests.simulation.chance import chance
 from tests.simulation.soak import EVERY_MISHAP, Tally, report
+from tests.simulation.wide import Life
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENOUGH_FOR_EVERY_MISHAP = 300
@@ -41,6 +45,19 @@ def test_whole_runs_left_to_chance_break_no_property(lived: Tally) -> None:
 def test_every_kind_of_mishap_came_about(lived: Tally) -> None:
     assert sorted(EVERY_MISHAP - set(lived.happened)) == []
     assert set(lived.sizes) == {5, 9, 20, 60}
+
+
+def test_the_world_is_read_in_both_orders() -> None:
+    """A real run reads the cluster and its hosts at once: either may tell of the earlier moment."""
+    assert {chance(seed).reads for seed in range(20)} == {Order.CLUSTER_FIRST, Order.HOSTS_FIRST}
+    told: dict[Order, list[str]] = {Order.CLUSTER_FIRST: [], Order.HOSTS_FIRST: []}
+    for order, traces in told.items():
+        for seed in range(12):  # in most runs nothing happens just between the two readings
+            life = Life(replace(chance(seed), reads=order))
+            life.live()
+            traces.append(life.trace())
+    first, second = told.values()
+    assert first != second, "the order that was drawn is not the one in which the run reads"
 
 
 def test_a_seed_tells_the_same_story_in_every_process() -> None:

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.model.action import HostAction, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import Watcher, cluster, policy
@@ -54,7 +55,13 @@ def _loop(simulation: Simulation, hosts: Any) -> Loop:
         listener=simulation.listener,
         reporter=watcher,
     )
-    return Loop(simulation.begin(policy()), ports, asked=lambda: (Request.NONE, ""), workers=1)
+    return Loop(
+        simulation.begin(policy()),
+        ports,
+        asked=lambda: (Request.NONE, ""),
+        workers=1,
+        reads=Order.CLUSTER_FIRST,
+    )
 
 
 @pytest.mark.parametrize("verb", [StopNode, StartNode])

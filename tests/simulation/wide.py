@@ -116,7 +116,7 @@ class Life:
         simulation.seams.crash_at = None if offset is None else len(simulation.seams.passed) + offset
         ended, told = True, list[Event]()
         try:
-            state = play(simulation, state, told=told, most_turns=_MOST_TURNS)
+            state = play(simulation, state, told=told, most_turns=_MOST_TURNS, reads=drawn.reads)
         except Crash:
             simulation.fate.happened["the program is killed"] += 1
             ended = False

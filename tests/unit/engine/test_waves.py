@@ -14,6 +14,7 @@ from orchestrator.engine.waves import (
     in_order,
     next_wave,
     selected,
+    undated,
     unmatched,
     zone_wave,
 )
@@ -105,7 +106,11 @@ def test_selection(selection: Selection, names: str) -> None:
 
 def test_a_node_whose_start_nobody_knows_is_not_older_than_anything() -> None:
     nameless = replace(_node("es1", D), incarnation=Incarnation(ephemeral_id="x"))
-    assert selected(_view(nameless), Selection(started_before=1e12), None) == ()
+    view = _view(nameless, _node("es2", D, started=9_000))
+    assert [node.name for node in selected(view, Selection(started_before=1e12), None)] == ["es2"]
+    assert undated(view, Selection(started_before=1e12), None) == ("es1",)
+    assert undated(view, Selection(), None) == ()
+    assert undated(view, Selection(only=("es2",), started_before=1e12), None) == ()
 
 
 def test_names_that_match_nothing_are_told() -> None:

@@ -189,21 +189,31 @@ def test_states_of_the_other_managers(manager: Manager, answer: Section, state: 
 
 
 @pytest.mark.parametrize(
-    ("manager", "code", "output", "nothing"),
+    ("settings", "output", "nothing"),
     [
-        (Manager.SYSTEMD, 5, "Failed to stop es.service: Unit es.service not loaded.", True),
-        (Manager.SYSTEMD, 1, "Failed to start es.service: Connection timed out", False),
-        (Manager.SYSTEMD, 1, "sudo: a password is required", True),
-        (Manager.SYSV, 1, "stopping: timeout", False),
-        (Manager.SYSV, 1, "es: unrecognized service", True),
-        (Manager.DOCKER, 1, "Error response from daemon: No such container: es1", True),
-        (Manager.DOCKER, 1, "Error response from daemon: cannot stop container", False),
-        (Manager.COMMAND, 127, "sh: 1: ctl: not found", True),
-        (Manager.COMMAND, 3, "half done", False),
+        (host(Manager.SYSTEMD), "Failed to stop es.service: Unit es.service not loaded.", True),
+        (host(Manager.SYSTEMD), "Failed to start es.service: Connection timed out", False),
+        (host(Manager.SYSTEMD, mode=Sudo.PASSWORDLESS), "sudo: a password is required", True),
+        (host(Manager.SYSV), "stopping: timeout", False),
+        (host(Manager.SYSV), "es: unrecognized service", True),
+        (host(Manager.SYSV), "/etc/init.d/es: 9: rm-pid: not found", False),
+        (host(Manager.DOCKER), "Error response from daemon: No such container: es1", True),
+        (host(Manager.DOCKER), "Error response from daemon: cannot stop container", False),
+        (host(Manager.COMMAND), "sh: 1: ctl: not found", True),
+        (host(Manager.COMMAND), "bash: line 1: ctl: command not found", True),
+        (host(Manager.COMMAND), "/bin/sh: 1: ctl: Permission denied", True),
+        (host(Manager.COMMAND), "half done", False),
+        (host(Manager.COMMAND), "", False),
+        (host(Manager.COMMAND, stop="kill $(cat pid); ctl tell"), "sh: 1: ctl: not found", False),
+        (host(Manager.COMMAND), "/usr/bin/ctl: 3: tell: not found", False),
+        (host(Manager.COMMAND), "stopping\nsudo: a password is required", False),
+        (host(Manager.COMMAND, mode=Sudo.PASSWORDLESS), "sudo: a password is required", True),
+        (host(Manager.COMMAND, stop="docker stop a; docker stop b"), "No such container: b", False),
     ],
 )
-def test_certainly_nothing_done(manager: Manager, code: int, output: str, *, nothing: bool) -> None:
-    assert services.did_nothing(host(manager), code, output) is nothing
+def test_certainly_nothing_done(settings: HostSettings, output: str, *, nothing: bool) -> None:
+    line = services.command(settings, Verb.STOP)
+    assert services.did_nothing(settings, line, output) is nothing
 
 
 MATCHED = (

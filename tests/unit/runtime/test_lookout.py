@@ -11,7 +11,7 @@ import pytest
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
-from orchestrator.runtime.lookout import Lookout
+from orchestrator.runtime.lookout import Lookout, Order
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster
 
@@ -28,11 +28,11 @@ class Port:
         """Nobody is asked here."""
 
 
-def look(observe_cluster: Callable[..., Any], observe_hosts: Callable[..., Any], *, at_once: bool) -> Any:
+def look(observe_cluster: Callable[..., Any], observe_hosts: Callable[..., Any], *, order: Order) -> Any:
     simulation = Simulation(cluster(3))
     state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
     ports: Any = (Port(observe_cluster), Port(observe_hosts))
-    return Lookout(*ports, simulation.lease, simulation.clock, at_once=at_once).observe(state)
+    return Lookout(*ports, simulation.lease, simulation.clock, order=order).observe(state)
 
 
 def test_the_cluster_and_its_hosts_are_read_at_the_same_time() -> None:
@@ -46,7 +46,7 @@ def test_the_cluster_and_its_hosts_are_read_at_the_same_time() -> None:
         both.wait()
         return dict.fromkeys(nodes, rights)
 
-    seen = look(cluster_reading, hosts_reading, at_once=True)
+    seen = look(cluster_reading, hosts_reading, order=Order.AT_ONCE)
     assert seen.health == Unknown(reason="read")
     assert seen.hosts == {"es1": True, "es2": True, "es3": True}
 
@@ -56,18 +56,24 @@ def test_a_reading_of_hosts_that_raises_is_not_lost() -> None:
         raise ZeroDivisionError(rights)
 
     with pytest.raises(ZeroDivisionError):
-        look(lambda _look: ClusterReadings(), broken, at_once=True)
+        look(lambda _look: ClusterReadings(), broken, order=Order.AT_ONCE)
 
 
-def test_in_turn_there_is_no_second_thread_since_a_simulation_must_be_repeatable() -> None:
-    order: list[tuple[str, int]] = []
+@pytest.mark.parametrize(
+    ("order", "first", "second"),
+    [(Order.CLUSTER_FIRST, "cluster", "hosts"), (Order.HOSTS_FIRST, "hosts", "cluster")],
+)
+def test_in_turn_there_is_no_second_thread_since_a_simulation_must_be_repeatable(
+    order: Order, first: str, second: str
+) -> None:
+    seen: list[tuple[str, int]] = []
 
     def noting(what: str, found: Any) -> Callable[..., Any]:
         def read(*_: object, **__: object) -> Any:
-            order.append((what, threading.get_ident()))
+            seen.append((what, threading.get_ident()))
             return found
 
         return read
 
-    look(noting("cluster", ClusterReadings()), noting("hosts", {}), at_once=False)
-    assert order == [("cluster", threading.get_ident()), ("hosts", threading.get_ident())]
+    look(noting("cluster", ClusterReadings()), noting("hosts", {}), order=order)
+    assert seen == [(first, threading.get_ident()), (second, threading.get_ident())]

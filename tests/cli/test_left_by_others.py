@@ -1,0 +1,111 @@
+"""A run is taken up on whose cluster another one has died since: its leftovers are put back too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from orchestrator.cli.main import run
+from orchestrator.errors import ExitCode
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.event import RestoreBegun, RunFinished, RunStarted
+from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Kind, LeasePlace, Policy
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import current_process
+from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.stores.elasticsearch.lease import lease_body
+from tests.cli.console import Console
+from tests.cli.runs import entry
+from tests.cli.small_cluster import NODES, SmallCluster
+from tests.fakes.scripted_http import reply
+
+OURS, THEIRS = "20261101-0300-abcd", "20261102-0300-efgh"
+LEASES = "/_index_template/orchestrate-lease-*"
+
+
+@pytest.fixture
+def cluster() -> Iterator[SmallCluster]:
+    with SmallCluster() as server:
+        yield server
+
+
+@pytest.fixture
+def store(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateStore]:
+    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
+    opened = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    yield opened
+    opened.close()
+
+
+def _ended(store: StateStore, file: str, lease: LeasePlace) -> None:
+    """A run of ours that was interrupted before it touched a node."""
+    listed = entry(OURS, "boot/1/2/3")
+    begun = RunStarted(
+        cluster="lab",
+        cluster_uuid="uuid",
+        version="8.19.0",
+        distribution="elasticsearch",
+        policy=Policy(kind=Kind.ELASTICSEARCH, cluster="lab", lease=lease),
+        nodes=tuple(NodeName(name) for name in NODES),
+        addresses={NodeName(name): "127.0.0.1" for name in NODES},
+        operator="ann",
+        host="bastion",
+        cluster_file=file,
+    )
+    ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
+    store.create_run(listed).append([begun, ended], 1.0)
+
+
+def _theirs() -> LeaseRecord:
+    """The record of a run that is gone and had es2 in hand, in a life that es2 has behind it."""
+    boot, namespace, *_ = str(current_process()).split("/")
+    return LeaseRecord(
+        epoch=1,
+        run=THEIRS,
+        owner="ben@here",
+        process=f"{boot}/{namespace}/{2**22 + 1}/1",  # above the highest pid that Linux gives
+        started="2026-11-02",
+        in_hand=(NodeInHand(node=NodeName("es2"), incarnation=Incarnation(ephemeral_id="earlier")),),
+    )
+
+
+def _repairs(store: StateStore) -> list[str | None]:
+    """Whose leftovers the runs of the state put back."""
+    begun = [record.event for entry in store.runs() for record in store.replay(entry.run)]
+    return [event.repairs for event in begun if isinstance(event, RunStarted) and event.repairs]
+
+
+def test_what_a_look_at_the_lease_has_missed_is_seen_when_it_is_taken(
+    console: Console, cluster: SmallCluster, store: StateStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other run's record cannot be read at first: unknown is not nothing."""
+    _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
+    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(_theirs())))
+    down = reply({"error": {"type": "master_not_discovered_exception"}, "status": 503}, status=503)
+    cluster.on(LEASES, down, *cluster.answers[LEASES])
+    assert run(["restore", OURS]) == ExitCode.DONE
+    assert f"run {THEIRS} of ben@here left something behind" in capsys.readouterr().err
+    assert _repairs(store) == [THEIRS]
+    assert cluster.templates == {}
+    assert any(isinstance(record.event, RestoreBegun) for record in store.replay(OURS))
+
+
+@pytest.mark.parametrize("place", LeasePlace)
+def test_what_stands_in_the_state_alone_is_put_back_too(
+    console: Console,
+    cluster: SmallCluster,
+    store: StateStore,
+    capsys: pytest.CaptureFixture[str],
+    place: LeasePlace,
+) -> None:
+    file = cluster.write_file(console.folder)
+    _ended(store, file, place)
+    store.lease("uuid").create(_theirs())
+    assert run(["restore", OURS]) == ExitCode.DONE
+    assert f"run {THEIRS} of ben@here left something behind" in capsys.readouterr().err
+    assert _repairs(store) == [THEIRS]
+    assert store.lease("uuid").read() is None
