@@ -12,6 +12,7 @@ from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.plan import Plan
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.summary import hold_object
+from orchestrator.view.units import counted, duration, visible
 
 
 def show_plan(plan: Plan, around: Surroundings) -> ExitCode:
@@ -50,7 +51,30 @@ def confirm(plan: Plan, around: Surroundings, look: str = "--dry-run") -> None:
     """
     require_terminal(around, look)
     show_plan(plan, around)
-    typer.confirm("Go on?", abort=True)
+    ask(question(plan), around)
+
+
+def question(plan: Plan) -> str:
+    """What is asked; on a small terminal the head of the plan has scrolled away by then."""
+    nodes = counted(sum(len(wave.nodes) for wave in plan.waves), "node")
+    held = f", though {counted(len(plan.holds), 'rule holds', 'rules hold')} it now" if plan.holds else ""
+    waves, likely = counted(len(plan.waves), "wave"), duration(plan.predicted.likely)
+    return f"Restart {nodes} of {visible(plan.cluster)} in {waves}, likely {likely}{held}?"
+
+
+def ask(text: str, around: Surroundings) -> None:
+    """Ask for a yes.
+
+    Raises:
+        typer.Abort: the answer is no, or Ctrl-C.
+    """
+    try:
+        answer = typer.confirm(text)
+    except typer.Abort:
+        around.note("")  # the terminal's own `^C` stands on the line of the question
+        raise
+    if not answer:
+        raise typer.Abort
 
 
 def require_terminal(around: Surroundings, look: str = "--dry-run") -> None:

@@ -81,7 +81,9 @@ def demo(
         )
         _show(summary, before, after, around)
     if code is not ExitCode.DONE:
-        progress("its cluster and its state are gone with it: there is nothing to resume or to restore")
+        progress(
+            "its cluster and state are gone with it: nothing to resume or restore, whatever is said above"
+        )
         return int(code)
     if summary.good:
         return int(ExitCode.DONE)

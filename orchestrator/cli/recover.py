@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.asking import require_terminal
+from orchestrator.cli.asking import ask, require_terminal
 from orchestrator.cli.drive import Attempt, drive, exit_code
 from orchestrator.cli.fresh import prepare_restore
 from orchestrator.cli.holding import Places, acquire, claim, hold, lease_of, put_back
@@ -29,7 +29,7 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.runs import Wanted, find_run
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore, open_store
 from orchestrator.runtime.taking import LeaseUnreachable, Taken
-from orchestrator.view.units import visible
+from orchestrator.view.units import counted, visible
 
 Skip = Annotated[
     list[str] | None, typer.Option("--skip", help="Do without this node (repeatable).", metavar="NODE")
@@ -71,7 +71,9 @@ def resume(
             around.warn(f"{', '.join(failed)} failed: --retry-failed starts them again, --skip gives them up")
         if not yes:
             require_terminal(around, "orchestrate status")
-            typer.confirm(f"Resume run {entry.run} on {visible(entry.cluster)}?", abort=True)
+            left = [name for name in past.unfinished if name not in skipped]
+            what = f"run {entry.run} on {visible(entry.cluster)}, {counted(len(left), 'node')} left"
+            ask(f"Resume {what}?", around)
         event = RunResumed(
             operator=operator_name(around.environment),
             host=host_name(),

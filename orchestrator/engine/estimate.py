@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -23,6 +24,15 @@ _RECENT: Final = 5
 """Older runs tell of other data and other machines."""
 
 
+def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]:
+    """From when to when nobody worked on a run: between two attempts at it."""
+    return tuple(
+        (before.at, record.at)
+        for before, record in pairwise(records)
+        if isinstance(record.event, RunResumed | RestoreBegun)
+    )
+
+
 def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
     """Seconds from stop to recovered that a run spent on each node.
 
@@ -30,17 +40,13 @@ def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
     does not say that a node takes a night.
     """
     times: dict[NodeName, Seconds] = {}
-    idle: list[tuple[Instant, Instant]] = []
-    worked = records[0].at if records else 0.0
+    idle = idle_times(records)
     for record in records:
         event = record.event
-        if isinstance(event, RunResumed | RestoreBegun):
-            idle.append((worked, record.at))
-        elif isinstance(event, NodeRecovered):
+        if isinstance(event, NodeRecovered):
             stopped = record.at - event.seconds
-            away = sum(end - max(begin, stopped) for begin, end in idle if end > stopped)
+            away = sum(end - max(begin, stopped) for begin, end in idle if stopped < end <= record.at)
             times[event.node] = event.seconds - away
-        worked = record.at
     return times
 
 

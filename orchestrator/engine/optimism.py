@@ -27,6 +27,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy
 from orchestrator.model.observation import (
     ClusterView,
+    HostView,
     LeaseView,
     Level,
     Observation,
@@ -84,6 +85,15 @@ class OptimisticWorld:
     def _with(self, view: ClusterView, **changes: object) -> OptimisticWorld:
         changed: ClusterView = replace(view, **changes)  # type: ignore[arg-type]  # field names by keyword
         return replace(self, seen=replace(self.seen, cluster=changed))
+
+    def in_reach(self) -> OptimisticWorld:
+        """The world in which every host answers and tells its boot."""
+        unread, hosts = HostView(service=ServiceState.RUNNING, detail="running"), dict(self.seen.hosts)
+        for name in hosts:
+            host = self.seen.host(name)
+            known = unread if isinstance(host, Unknown) else host
+            hosts[name] = replace(known, boot_id=known.boot_id or f"unread-{name}")
+        return replace(self, seen=replace(self.seen, hosts=hosts))
 
     def service(self, name: NodeName, state: ServiceState) -> OptimisticWorld:
         """The world in which the node's service is in that state."""

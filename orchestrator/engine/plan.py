@@ -35,6 +35,8 @@ from orchestrator.model.reading import Instant, Unknown
 Describe = Callable[[Action], str]
 """The exact call or command line of an action."""
 
+_HOSTS_READY: Final = "selected_hosts_ready"
+"""What holds it is passed over in the world too: no stop could be planned on a host that does not answer."""
 _TURNS_A_NODE: Final = 200
 """Decisions that a node's restart may take in a world without delays; more means that a plan cannot end."""
 
@@ -75,6 +77,8 @@ def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, tim
             if passed is None:
                 break
             state = passed
+            if any(hold.predicate == _HOSTS_READY for hold in refusals):
+                world = world.in_reach()
             continue
         state = _follow(state, decision.events, now, draft)
         for action in decision.actions:

@@ -144,6 +144,12 @@ class RunState:
         return tuple(node for node in self.nodes.values() if node.phase in IN_HAND | {NodePhase.REJOINED})
 
     @property
+    def unfinished(self) -> tuple[NodeName, ...]:
+        """Nodes that have not had their restart and are not done without."""
+        over = (NodePhase.RECOVERED, NodePhase.SKIPPED)
+        return tuple(node.name for node in self.nodes.values() if node.phase not in over)
+
+    @property
     def recovered(self) -> int:
         """Nodes that have had their restart, in whatever attempt at the run."""
         return sum(node.phase is NodePhase.RECOVERED for node in self.nodes.values())

@@ -175,7 +175,7 @@ def missing_right(settings: HostSettings, right: Right) -> str:
             )
         case Sudo.PASSWORDLESS:
             return (
-                f"sudo does not let the account run `{right.command}` without a password{said}: put this"
+                f"sudo does not let the account run `{right.command}` without asking{said}: put this"
                 " line, word for word, into the host's sudoers file with NOPASSWD (the docs have one to copy)"
             )
         case Sudo.PASSWORD:

@@ -177,7 +177,7 @@ _WORDS: Final = {
     sqlite3.SQLITE_BUSY: f"another process has kept it locked for {BUSY_SECONDS:.0f} s",
     sqlite3.SQLITE_LOCKED: "another connection keeps it locked",
     sqlite3.SQLITE_READONLY: "it may only be read by this account (or its file system is read-only)",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: its folder is missing or not accessible to this account",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: it or its folder is missing or closed to this account",
     sqlite3.SQLITE_IOERR: "its disk reports an error (a full disk or a limit on file size can look so too)",
     sqlite3.SQLITE_CORRUPT: "it is damaged; move it away: without it `orchestrate restore --cluster NAME` "
     "works from the record in the cluster",
@@ -194,6 +194,8 @@ def explain(error: Exception) -> str:
         words = _WORDS.get(code & 0xFF)
         if words:
             return f"{words} ({cause})"
+    if isinstance(cause, OSError) and cause.strerror:
+        return f"{cause.strerror} ({cause.filename})" if cause.filename else cause.strerror
     return f"{type(cause).__name__}: {' '.join(str(cause).split())}"
 
 

@@ -54,7 +54,7 @@ def find_run(
         # The one to look at is the one on which something is to be done; else the latest.
         candidates = [entry for entry in candidates if entry.unfinished] or candidates[:1]
     if not candidates:
-        raise _none(store.where, wanted, cluster)
+        raise _none(store.where, wanted, cluster, entries)
     if len(candidates) > 1:
         raise UsageError(
             "more than one cluster has one; name the run, or the cluster with --cluster:\n"
@@ -114,11 +114,11 @@ def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, where: st
 
 
 def _of_cluster(entries: Sequence[RunEntry], wanted: Wanted) -> RunEntry | None:
-    """The run of one cluster that is meant; entries come the newest first.
+    """The run of one cluster that is meant; entries come the one with the latest event first.
 
-    A run that still owes something goes before one that ended in order, unless a later run of the cluster
-    finished: that one took its debts over with its lease. The latest run owes nothing once it is restored,
-    but not all of its nodes are restarted: it can be resumed.
+    A run that still owes something goes before one that ended in order, unless another run of the cluster
+    finished after it: that one took its debts over with its lease. The latest run owes nothing once it is
+    restored, but not all of its nodes are restarted: it can be resumed.
     """
     if wanted is Wanted.SHOW:
         return next((e for e in entries if e.outcome is None), entries[0])
@@ -131,9 +131,16 @@ def _of_cluster(entries: Sequence[RunEntry], wanted: Wanted) -> RunEntry | None:
     return next((entry for entry in open_ones if entry.outcome in _OWING), next(iter(open_ones), None))
 
 
-def _none(where: str, wanted: Wanted, cluster: str | None) -> UsageError:
+def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[RunEntry]) -> UsageError:
     of = f" of cluster {cluster}" if cluster else ""
     text = f"there is no {wanted.value}{of} in {where}"
+    passed = next((entry for entry in entries if entry.unfinished and cluster in (None, entry.cluster)), None)
+    if wanted is Wanted.RESUME and passed is not None:
+        how = passed.outcome.value if passed.outcome else "killed"
+        text += (
+            f": a later one is done; {passed.run} ({how}, begun {_when(passed.started)}) has nodes left, "
+            f"and goes on with `orchestrate resume {passed.run}`"
+        )
     if wanted in (Wanted.RESUME, Wanted.RESTORE):
         text += (
             "; what a run on another machine left is put back with `orchestrate restore --cluster "

@@ -103,9 +103,18 @@ class StateStore:
         return SqlJournal(self._engine, entry.run, after=0)
 
     def runs(self, *, cluster: str | None = None, limit: int | None = None) -> tuple[RunEntry, ...]:
-        """Runs, the newest first; one that never began (it has no event) changed nothing and is none."""
-        begun = exists().where(tables.events.c.run == tables.runs.c.id)
-        newest = (desc(tables.runs.c.started), desc(tables.runs.c.id))
+        """Runs, the one with the latest event first: one that was resumed is newer than what came between.
+
+        One that never began (it has no event) changed nothing and is none.
+        """
+        own = tables.events.c.run == tables.runs.c.id
+        begun = exists().where(own)
+        latest = select(tables.events.c.at).where(own).order_by(desc(tables.events.c.sequence)).limit(1)
+        newest = (
+            desc(latest.scalar_subquery()),
+            desc(tables.runs.c.started),
+            desc(tables.runs.c.id),
+        )
         query = select(tables.runs).where(begun).order_by(*newest).limit(limit)
         if cluster is not None:
             query = query.where(tables.runs.c.cluster == cluster)
@@ -124,7 +133,7 @@ class StateStore:
             raise JournalError(f"{self.where} holds a run that cannot be read: {error}") from error
 
     def unfinished(self, *, cluster: str | None = None) -> tuple[RunEntry, ...]:
-        """Runs that can be resumed, the newest first: killed, stopped, failed, held, paused, not restored."""
+        """Runs that can be resumed, the latest first: killed, stopped, failed, held, paused, not restored."""
         return tuple(entry for entry in self.runs(cluster=cluster) if entry.unfinished)
 
     def replay(self, run: str, *, after: int = 0) -> tuple[Record, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.engine.estimate import node_times
+from orchestrator.engine.estimate import idle_times, node_times
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record, RunFinished, RunStarted
 from orchestrator.model.phase import Outcome
@@ -26,7 +26,7 @@ class PastRun:
 
     Attributes:
         outcome: of its last attempt; None while it is unfinished.
-        seconds: from its first event to its last.
+        seconds: of all its attempts, without the time between them.
         selected: how many nodes it was to restart.
         node_seconds: from each node's stop to its recovery, without the time between two attempts.
     """
@@ -67,7 +67,7 @@ def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastR
         version=begun.event.version,
         strategy=begun.event.policy.strategy.value,
         started=begun.at,
-        seconds=records[-1].at - begun.at,
+        seconds=records[-1].at - begun.at - sum(end - start for start, end in idle_times(records)),
         outcome=ended.outcome if ended else outcome,
         exit_code=ended.exit_code if ended else None,
         selected=len(begun.event.nodes),

@@ -90,7 +90,7 @@ def _holds(plan: Plan) -> list[str]:
     if not plan.holds:
         return ["Nothing holds it: every predicate passes as of now."]
     holds = counted(len(plan.holds), "hold")
-    head = f"HELD, as of now: {holds}. The run would wait before any node that this concerns."
+    head = f"HELD, as of now: {holds}. A run would wait for it to pass, or stand down where no wait helps."
     return [head, *(f"  {hold_sentence(hold)}" for hold in plan.holds)]
 
 

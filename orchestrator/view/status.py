@@ -132,11 +132,7 @@ def _advice(state: RunState, alive: bool | None) -> list[str]:  # noqa: FBT001  
     """The command that goes on from here, when this process is known to do nothing more by itself."""
     left = not_put_back(state)
     over = state.phase is Phase.ENDED or alive is False
-    to_do = [
-        node.name
-        for node in state.nodes.values()
-        if node.phase not in (NodePhase.RECOVERED, NodePhase.SKIPPED)
-    ]
+    to_do = state.unfinished
     if not over or not (left or to_do):
         return []
     lines = [f"  to put back: orchestrate restore {state.run}"] if left else []

@@ -205,7 +205,7 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
     lines += [f"  NOT PUT BACK: {item}" for item in end.left]
-    if end.message:
+    if end.message and not (end.holds and end.message.startswith("held by ")):  # the holds have said it
         lines.append(f"  {end.message}")
     if end.left:
         lines.append(f"  repair: orchestrate restore {end.run}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.engine.decision import Decision
@@ -17,6 +17,7 @@ from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.reading import Unknown
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.simulation import views
@@ -143,7 +144,7 @@ def run(
     return simulation, play(simulation, simulation.begin(wanted or policy()), limit=limit)
 
 
-def plan_of(world: World, wanted: Policy) -> Plan:
+def plan_of(world: World, wanted: Policy, *, out_of_reach: Collection[str] = ()) -> Plan:
     """What `plan` would show of this world now; nothing is done to it."""
     simulation = Simulation(world)
     simulation.begin(wanted)
@@ -156,7 +157,12 @@ def plan_of(world: World, wanted: Policy) -> Plan:
         health=read.health,
         activity=read.activity,
         disks=read.disks,
-        hosts={name: views.host(node, rights=True) for name, node in world.nodes.items()},
+        hosts={
+            name: Unknown(reason=f"host of {name}: no route to it")
+            if name in out_of_reach
+            else views.host(node, rights=True)
+            for name, node in world.nodes.items()
+        },
     )
     return make_plan(started, seen, describe=action_name, times={})
 

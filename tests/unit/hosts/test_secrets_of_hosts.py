@@ -14,9 +14,11 @@ from orchestrator.cli.world import World
 from orchestrator.config.cluster import load_cluster
 from orchestrator.config.secrets import MAX_SECRET_BYTES, SecretResolver, parse_reference, run_command
 from orchestrator.errors import ConfigError
+from orchestrator.hosts.check import missing_right
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.hosts.survey import Right
 from orchestrator.model.action import Done, Refused, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.runtime.clock import SystemClock
@@ -138,3 +140,20 @@ def test_a_command_that_prints_without_end_is_refused_and_ended(tmp_path: Path) 
     resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path)
     with pytest.raises(ConfigError, match="secret command:yes: holds more than 64 KiB"):
         resolver.resolve(parse_reference("command:yes"))
+
+
+@pytest.mark.parametrize("sudo", [Sudo.OFF, Sudo.PASSWORDLESS, Sudo.PASSWORD])
+@pytest.mark.parametrize("said", ["", "sudo: a password is required"])
+def test_what_to_do_about_a_missing_right_is_not_taken_for_a_secret(sudo: Sudo, said: str) -> None:
+    settings = HostSettings(
+        node=NODE,
+        address="es1",
+        sudo=sudo,
+        sudo_password=(lambda: PASSWORD) if sudo is Sudo.PASSWORD else None,
+        service=ServiceSettings(manager=Manager.SYSTEMD, unit="elasticsearch"),
+    )
+    right = Right(
+        what="stop", command="/usr/bin/systemctl --no-block stop elasticsearch", allowed=False, said=said
+    )
+    told = missing_right(settings, right)
+    assert Redactor()(told) == told

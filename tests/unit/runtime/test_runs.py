@@ -151,3 +151,30 @@ def test_a_resumed_run_is_under_way_again(store: StateStore, fill: Fill) -> None
     run = find_run(store, Wanted.RESUME).run
     store.journal(run).append((RunResumed(operator="o", host="h"),), 9.0)
     assert find_run(store, Wanted.REQUEST).run == run
+
+
+@pytest.mark.parametrize("wanted", Wanted)
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_that_was_gone_on_with_is_newer_than_one_that_was_done_in_between(
+    store: StateStore, fill: Fill, wanted: Wanted, *, killed: bool
+) -> None:
+    fill("prod", Outcome.PAUSED, Outcome.DONE)
+    run = find_run(store, Wanted.SHOW, run="xxx1").run
+    store.journal(run).append((RunResumed(operator="o", host="h"),), 9.0)
+    if killed or wanted is Wanted.REQUEST:
+        assert find_run(store, wanted).run == run
+        return
+    ended = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=1.0)
+    store.journal(run).append((ended,), 10.0)
+    assert find_run(store, wanted).run == run
+
+
+def test_an_older_run_with_nodes_left_is_named_where_a_later_one_is_done(
+    store: StateStore, fill: Fill
+) -> None:
+    fill("prod", Outcome.PAUSED, Outcome.DONE)
+    with pytest.raises(UsageError, match=r"20261121-0411-xxx1 .paused, .* resume 20261121-0411-xxx1`"):
+        find_run(store, Wanted.RESUME)
+    with pytest.raises(UsageError) as error:
+        find_run(store, Wanted.RESTORE)
+    assert "xxx1" not in str(error.value)

@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, text
 
 from orchestrator.errors import JournalError, UsageError
 from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold
-from orchestrator.runtime.database import Access, place_of, state_url, usable
+from orchestrator.runtime.database import Access, explain, place_of, state_url, usable
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
@@ -335,3 +335,11 @@ def test_an_account_that_may_only_read_can_look_and_is_told_why_it_cannot_write(
 def test_a_missing_driver_is_named(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=r"driver of postgresql\+\w+ is not installed.*psycopg"):
         open_store("postgresql+pg8000://u:secret@h/db", {}, access=Access.WRITE, home=tmp_path)
+
+
+def test_a_file_that_is_closed_to_this_account_is_told_in_words() -> None:
+    closed = PermissionError(13, "Permission denied", "/var/lib/orchestrate/state.db")
+    assert explain(closed) == "Permission denied (/var/lib/orchestrate/state.db)"
+    with pytest.raises(sqlite3.OperationalError) as error:
+        sqlite3.connect("file:/nowhere/state.db?mode=ro", uri=True).execute("SELECT 1")
+    assert explain(error.value).startswith("it cannot be opened: it or its folder is missing or closed to")

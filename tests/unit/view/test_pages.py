@@ -9,12 +9,13 @@ from typing import Any
 
 from orchestrator.engine.state import NodeProgress
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunStarted
+from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunResumed, RunStarted
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.plan import Step
 from orchestrator.view.history import PastRun, history_object, history_text, past_run
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
+from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.table import table
 
 Golden = Callable[[str, str], None]
@@ -164,6 +165,32 @@ def test_history_as_json_has_the_same_numbers(samples: Any) -> None:
     assert line["seconds_a_node"] == 100.0
     assert line["nodes_restarted"] == 3
     assert line["outcome"] == "done"
+
+
+def test_a_run_that_lay_paused_over_night_did_not_take_the_night(samples: Any) -> None:
+    begun = next(one for one in samples.examples() if isinstance(one, RunStarted))
+    paused = RunFinished(outcome=Outcome.PAUSED, exit_code=9, seconds=40)
+    done = RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=60)
+    moments = [(0, begun), (40, paused), (40_000, RunResumed(operator="o", host="h")), (40_060, done)]
+    run = past_run(
+        [
+            Record(run="r", sequence=n, at=samples.t0 + at, event=event)
+            for n, (at, event) in enumerate(moments, 1)
+        ]
+    )
+    assert run is not None
+    assert run.seconds == 100.0
+
+
+def test_what_held_a_run_stands_once_in_its_summary(samples: Any) -> None:
+    hold = samples.hold
+    said = f"held by {hold.predicate}: {hold.subject}: {hold.evidence}"
+    state = replace(samples.run_state(), holds=(hold,), message=said)
+    text = "\n".join(summary_lines(summary(state, Outcome.HELD, (), samples.t0)))
+    assert text.count(hold.evidence) == 1
+    state = replace(samples.run_state(), message=said)
+    text = "\n".join(summary_lines(summary(state, Outcome.HELD, (), samples.t0)))
+    assert text.count(hold.evidence) == 1
 
 
 def test_no_history_says_so() -> None:
