@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE = 240.0
+DEADLINE = 900.0
 _TESTS = """
 from tests.simulation.background import SimulatedRuns
 runs = SimulatedRuns()
@@ -22,6 +22,7 @@ runs.end()
 """
 
 
+@pytest.mark.timeout(2 * DEADLINE)
 @pytest.mark.parametrize("killed", [True, False])
 def test_no_simulated_run_outlives_the_tests(killed: bool) -> None:  # noqa: FBT001  (a parameter of pytest)
     with subprocess.Popen(  # noqa: S603  (our own module)

@@ -192,7 +192,7 @@ def test_a_run_that_another_has_put_back_is_closed(store: StateStore, entry: Ent
 
 def test_a_reader_looks_while_the_run_writes(store: StateStore, url: str, entry: Entry) -> None:
     journal = store.create_run(entry())
-    steps, done = 60, threading.Event()
+    done, steps, most = threading.Event(), 0, 10_000
     seen: list[int] = []
     troubles: list[BaseException] = []
 
@@ -209,15 +209,16 @@ def test_a_reader_looks_while_the_run_writes(store: StateStore, url: str, entry:
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for number in range(steps):
-        journal.append(STEP, float(number))
+    while steps < most and len(set(seen)) < 3:  # however seldom a busy machine lets the readers look
+        journal.append(STEP, float(steps))
+        steps += 1
     done.set()
     for thread in threads:
         thread.join(30)
     assert troubles == []
     assert len(store.replay(RUN)) == 2 * steps
     assert all(count % 2 == 0 for count in seen), "a reader saw half a step"
-    assert len(set(seen)) > 1, "the readers saw nothing of the run going on"
+    assert len(set(seen)) >= 3, "the readers saw nothing of the run going on"
 
 
 def test_a_long_step_is_one_transaction(store: StateStore, entry: Entry) -> None:
