@@ -49,6 +49,7 @@ class Simulation:
     def begin(self, policy: Policy, *, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunState:
         """Journal the beginning of a run over the nodes that the policy selects, in planned waves if any."""
         view = views.cluster(self.world)
+        self.world.unassigned_before = self.world.unassigned()
         nodes = selected(view, policy.selection, policy.zone_attribute)
         started = RunStarted(
             cluster=self.world.name,

@@ -10,6 +10,7 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Strategy, ZeroReplicas
 from orchestrator.simulation import mishaps
+from orchestrator.simulation.allocation import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
 from tests.simulation.play import policy
@@ -61,6 +62,7 @@ def chance(seed: int) -> Chance:
     by_zone = _strategy(seed)
     wanted = policy(
         **by_zone,
+        **_overlap(seed),
         master_step_down=dice.random() < 0.5,
         zero_replicas=ZeroReplicas.ADD_REPLICA,
         hooks=hooks if dice.random() < 0.4 else Hooks(),
@@ -84,6 +86,12 @@ def _strategy(seed: int) -> dict[str, object]:
     if dice.random() < 0.5:
         return {}
     return {**ZONED, "max_unavailable": dice.choice((None, None, 1, 2))}
+
+
+def _overlap(seed: int) -> dict[str, object]:
+    """With overlap in every other run."""
+    dice = Random(seed + 3)  # noqa: S311  (repeatable, and secret to nobody)
+    return {"overlap_recovery": True} if dice.random() < 0.5 else {}
 
 
 def _trip(dice: Random) -> Trip:
@@ -138,6 +146,9 @@ def world_of(drawn: Chance) -> World:
         world.add_node(f"es{number}", zone="abc"[(number - 1) % 3])
     world.add_index("logs", shards=dice.randint(1, drawn.nodes), replicas=dice.choice((1, 1, 2)))
     world.add_index("archive", shards=2, replicas=1, written=False, size=dice.choice((1 << 20, 4 << 30)))
+    if drawn.wanted.overlap_recovery:
+        for _, shard in shards_of(world):
+            shard.size = dice.choice((1 << 20, 4 << 30, 300 << 30))
     if dice.random() < 0.3:
         world.add_index("bare", shards=1, replicas=0)
     if dice.random() < 0.5:

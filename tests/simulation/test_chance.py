@@ -80,7 +80,8 @@ def _live(simulation: Simulation, drawn: Chance, world: World) -> None:
 
 def _repair(simulation: Simulation) -> None:
     """What only people can do: undo a change that bars the run, start a node that died by itself."""
-    if (Level.PERSISTENT, ALLOCATION) in simulation.world.meddled:
+    _, meddled = simulation.world.meddled.get((Level.PERSISTENT, ALLOCATION), (0.0, None))
+    if meddled is not None:
         simulation.fate.befall(SettingMeddled(key=ALLOCATION, value=None))
     for node in simulation.world.nodes.values():
         if node.service is ServiceState.FAILED and not node.stopped_by_us:
