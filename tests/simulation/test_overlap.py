@@ -9,13 +9,14 @@ import pytest
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import (
     NodeRecovered,
+    PhaseEntered,
     SecondFailure,
     SettingChanged,
     SettingRestored,
     WaveFinished,
 )
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, RecoveryLimits, Strategy
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Crash, Mishap
@@ -253,12 +254,8 @@ def test_a_recovery_that_comes_between_sends_the_run_back_to_waiting() -> None:
     world.agenda.after(40.0, meddle)
     state = play(simulation, state)
     _done(simulation, state.outcome)
-    back = [
-        r.event.why
-        for r in simulation.journal.records
-        if getattr(r.event, "to", "") == Phase.REASSIGNED.value
-        and getattr(r.event, "from_", "") == Phase.GATED.value
-    ]
+    entered = [r.event for r in simulation.journal.records if isinstance(r.event, PhaseEntered)]
+    back = [step.why for step in entered if (step.from_, step.to) == ("gated", "reassigned")]
     assert back
     assert back[0].startswith("every_shard_keeps_started_copies: index logs"), "its other copy is not started"
 
