@@ -91,11 +91,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.ActionFailed():
             return _failed(state, event, at)
         case ev.Hold():
-            since = state.holding_since if state.holding_since is not None else at
-            others = tuple(
-                h for h in state.holds if (h.predicate, h.subject) != (event.predicate, event.subject)
-            )
-            return replace(state, holds=(*others, event), holding_since=since)
+            return _held(state, event, at)
         case ev.HoldsCleared():
             return replace(state, holds=(), holding_since=None)
         case ev.GoodReading(count=count):
@@ -184,6 +180,12 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
             starts=0,
         )
     return replace(state, wave=event.wave, wave_since=at, nodes=nodes, retries=0, retried_at=0.0)
+
+
+def _held(state: RunState, event: ev.Hold, at: Instant) -> RunState:
+    since = state.holding_since if state.holding_since is not None else at
+    others = tuple(h for h in state.holds if (h.predicate, h.subject) != (event.predicate, event.subject))
+    return replace(state, holds=(*others, event), holding_since=since)
 
 
 def _gave_way(state: RunState) -> RunState:
