@@ -1,6 +1,6 @@
 # `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench lock clean prepare prepare-demo hosts
+.PHONY: help demo test test-all soak lint docs bench lock clean prepare prepare-demo hosts
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -14,10 +14,13 @@ demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this m
 	$(VENV)/bin/orchestrate demo
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and all tests, on real nodes and hosts too
-	$(PYTEST) -m "not exhaustive"
+	ORCHESTRATE_RUNS=$(or $(RUNS),1500) $(PYTEST) -m "not exhaustive"
 
 test-all: prepare $(VENV)/.java lint hosts  ## the same, and the tests that take hours
-	$(PYTEST)
+	ORCHESTRATE_RUNS=$(or $(RUNS),1500) $(PYTEST)
+
+soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…, FIRST=… for a part of them)
+	$(PYTHON) -m tests.simulation.soak --first $(or $(FIRST),0) --runs $(or $(RUNS),100000)
 
 lint: $(VENV)/.installed  ## ruff, mypy and the layers
 	$(PYTHON) -m ruff check

@@ -192,7 +192,7 @@ def _onwards(situation: Situation, node: NodeProgress, *steps: Event) -> Move:
 
 def _tuned(situation: Situation, node: NodeProgress) -> Move:
     step = node_phase(node.name, NodePhase.TUNED, NodePhase.STARTING)
-    if situation.policy.reboot and not node.rebooted:
+    if situation.to_reboot(node) and not node.rebooted:
         return Move(events=(step,), actions=(RebootHost(node=node.name),))
     return Move(events=(step,), actions=(StartNode(node=node.name),))
 
@@ -202,7 +202,7 @@ def starting(situation: Situation, node: NodeProgress) -> Move:
     name, host, now = node.name, situation.seen.host(node.name), situation.now
     if _started(situation, node):
         return WAIT
-    if situation.policy.reboot and not situation.rebooted(node) and not node.rescued:
+    if situation.to_reboot(node) and not situation.rebooted(node):
         return _rebooting(situation, node)
     running = not isinstance(host, Unknown) and host.service is ServiceState.RUNNING
     if (node.rescued or not node.starts) and running and situation.never_stopped(node):
@@ -233,7 +233,7 @@ def _rebooting(situation: Situation, node: NodeProgress) -> Move:
     if situation.now - node.since > limit:
         reason = f"the host of {node.name} is not back with another boot id after {limit:.0f} s"
         return Move(give_up=reason, overdue=True)
-    if not node.rebooted:
+    if not node.rebooted or situation.reboot_lost(node):
         return Move(actions=(action,))
     return WAIT
 
@@ -243,11 +243,12 @@ def _started(situation: Situation, node: NodeProgress) -> bool:
     if node.phase in (NodePhase.PENDING, NodePhase.FAILED):
         return True  # dropped from the wave, or given up
     if situation.reborn(node):
-        return True
+        # Not while its stop may still be done: another reading sees it out of STOPPING, or down.
+        return node.phase is not NodePhase.STOPPING
     host = situation.seen.host(node.name)
     if node.phase is not NodePhase.STARTING or isinstance(host, Unknown):
         return node.phase is NodePhase.REJOINED
-    if situation.policy.reboot and not node.rescued and not situation.rebooted(node):
+    if situation.to_reboot(node) and not situation.rebooted(node):
         return False
     return host.service is ServiceState.RUNNING and not situation.same_life(node)
 

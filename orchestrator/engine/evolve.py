@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import assert_never
 
+from orchestrator.engine.hooks import hook_doubted, hook_ran
 from orchestrator.engine.phases import check_node_step, check_run_step
 from orchestrator.engine.resumption import restoring, resumed
-from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState
+from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState, with_node
 from orchestrator.model import event as ev
 from orchestrator.model.action import (
     Action,
-    Moment,
     ProbeSettings,
     Purpose,
     RebootHost,
@@ -26,6 +25,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant
+from orchestrator.model.replacing import replace
 
 
 def replay(run: str, records: Iterable[ev.Record]) -> RunState:
@@ -176,6 +176,7 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
             stopped_at=None,
             doubt_since=None,
             rebooted=False,
+            reboot_doubt_since=None,
             rescued=False,
             starts=0,
         )
@@ -253,22 +254,15 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
     return replace(state, nodes={**state.nodes, name: changed})
 
 
-def _with_node(state: RunState, name: NodeName, **changes: object) -> RunState:
-    if name not in state.nodes:
-        return state
-    node: NodeProgress = replace(state.nodes[name], **changes)  # type: ignore[arg-type]  # field names by keyword
-    return replace(state, nodes={**state.nodes, name: node})
-
-
 def _sent(state: RunState, action: Action, at: Instant) -> RunState:
     state = replace(state, in_flight=(*state.in_flight, action), acted_at=at)
     match action:
         case StopNode(node=name):
-            return _with_node(state, name, asked_at=at, stops=state.nodes[name].stops + 1)
+            return with_node(state, name, asked_at=at, stops=state.nodes[name].stops + 1)
         case StartNode(node=name):
-            return _with_node(state, name, asked_at=at, starts=state.nodes[name].starts + 1)
+            return with_node(state, name, asked_at=at, starts=state.nodes[name].starts + 1)
         case RebootHost(node=name):
-            return _with_node(state, name, asked_at=at, rebooted=True)
+            return with_node(state, name, asked_at=at, rebooted=True)
         case RetryFailed():
             return replace(state, retries=state.retries + 1, retried_at=at)
         case _:
@@ -297,35 +291,31 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
     state = replace(state, confirmed=(*state.confirmed, action), failed=still_failed)
     match action:
         case StopNode(node=name):
-            return _with_node(state, name, asked=True, doubt_since=None)
+            return with_node(state, name, asked=True, doubt_since=None)
         case StartNode(node=name):
-            return _with_node(state, name, asked=True)
-        case RunHook(node=name, moment=moment, number=number):
-            done = _hooks_done(state, name, moment, number)
-            return _with_node(state, name, hooks_done=done)
+            return with_node(state, name, asked=True)
+        case RebootHost(node=name):
+            return with_node(state, name, reboot_doubt_since=None)
+        case RunHook():
+            return hook_ran(state, action)
         case ProbeSettings():
             return replace(state, probed=True)
         case _:
             return state
 
 
-def _hooks_done(state: RunState, name: NodeName, moment: Moment, number: int) -> frozenset[tuple[str, int]]:
-    """What ran and counts: `after_recovery` undoes `before_stop` once all of it has run."""
-    done = state.nodes[name].hooks_done | {(moment.value, number)}
-    after = {d for d in done if d[0] == Moment.AFTER_RECOVERY.value}
-    if moment is Moment.BEFORE_STOP:
-        return done - after  # out of service anew: what put it back before does not count any more
-    owed = len(state.policy.hooks.after_recovery) if state.policy else 0
-    if moment is Moment.AFTER_RECOVERY and len(after) >= owed:
-        return frozenset(d for d in done if d[0] != Moment.BEFORE_STOP.value)
-    return done
-
-
 def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
     state = _landed(state, event.action, at)
     state = replace(state, failed=(*(f for f in state.failed if f.action != event.action), event))
-    if isinstance(event.action, StopNode) and event.in_doubt:
-        return _with_node(state, event.action.node, doubt_since=at)
-    if isinstance(event.action, ProbeSettings):
-        return replace(state, probed=False)
-    return state
+    match event.action:
+        case StopNode(node=name) if event.in_doubt:
+            return with_node(state, name, doubt_since=at)
+        case RebootHost(node=name):
+            since = at if event.in_doubt else None
+            return with_node(state, name, rebooted=event.in_doubt, reboot_doubt_since=since)
+        case RunHook() if event.in_doubt:
+            return hook_doubted(state, event.action)
+        case ProbeSettings():
+            return replace(state, probed=False)
+        case _:
+            return state

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from orchestrator.engine.state import IN_HAND, RunState
@@ -57,16 +58,24 @@ class Invariant:
         name: by which a failure is reported.
         why: what goes wrong where it does not hold.
         check: yields what is wrong with a step.
+        at: names of the events at which it can break, so that it is asked at no others; empty = at all.
     """
 
     name: str
     why: str
     check: Callable[[Step], Iterator[str]]
+    at: tuple[str, ...] = ()
 
 
 def broken(step: Step) -> tuple[str, ...]:
     """Everything that is wrong with a step; empty when all holds."""
-    return tuple(f"{rule.name}: {wrong}" for rule in INVARIANTS for wrong in rule.check(step))
+    asked = _asked_at(step.record.event.event)
+    return tuple([f"{rule.name}: {wrong}" for rule in asked for wrong in rule.check(step)])
+
+
+@cache
+def _asked_at(event: str) -> tuple[Invariant, ...]:
+    return tuple(rule for rule in INVARIANTS if not rule.at or event in rule.at)
 
 
 def _sent(step: Step) -> object:
@@ -281,27 +290,37 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         name="stops_stand_behind_withholding",
         why="With allocation on, the cluster begins to rebuild what the node will bring back.",
         check=_stops_stand_behind_withholding,
+        at=("action_sent",),
     ),
     Invariant(
         name="stops_are_sent_from_down_alone",
         why="Every other phase is outside the gates.",
         check=_stops_are_sent_from_down_alone,
+        at=("action_sent",),
     ),
     Invariant(
         name="only_the_wave_is_stopped",
         why="The rules were asked about the wave and about no other node.",
         check=_only_the_wave_is_stopped,
+        at=("action_sent",),
     ),
-    Invariant(name="budget", why="The operator said how many nodes may be away at once.", check=_budget),
+    Invariant(
+        name="budget",
+        why="The operator said how many nodes may be away at once.",
+        check=_budget,
+        at=("action_sent",),
+    ),
     Invariant(
         name="no_wider_than_planned",
         why="The operator agreed to the plan that was shown.",
         check=_no_wider_than_planned,
+        at=("wave_started",),
     ),
     Invariant(
         name="nobody_stops_without_the_lease",
         why="Two runs would take two nodes down at once.",
         check=_nobody_stops_without_the_lease,
+        at=("action_sent",),
     ),
     Invariant(
         name="a_finished_node_is_not_stopped",
@@ -312,6 +331,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         name="changes_are_written_down_first",
         why="What nobody wrote down, nobody puts back after a crash.",
         check=_changes_are_written_down_first,
+        at=("action_sent",),
     ),
     Invariant(
         name="what_was_found_stays",
@@ -332,6 +352,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         name="waves_begin_healed",
         why="The node before must be back before the next goes.",
         check=_waves_begin_healed,
+        at=("phase_entered",),
     ),
     Invariant(
         name="overlap_leaves_recoveries_alone",
@@ -342,29 +363,37 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         name="done_owes_nothing",
         why="Exit 0 says that the cluster is as it was found.",
         check=_done_owes_nothing,
+        at=("run_finished",),
     ),
     Invariant(
         name="what_is_left_is_said",
         why="A setting left behind unsaid is found at the next outage.",
         check=_what_is_left_is_said,
+        at=("stood_down",),
     ),
     Invariant(
         name="nodes_are_brought_up",
         why="Nobody else knows that the node is ours to start.",
         check=_nodes_are_brought_up,
+        at=("run_finished",),
     ),
     Invariant(
-        name="nothing_after_the_end", why="The lease is given back by then.", check=_nothing_after_the_end
+        name="nothing_after_the_end",
+        why="The lease is given back by then.",
+        check=_nothing_after_the_end,
+        at=("action_sent",),
     ),
     Invariant(
         name="no_stop_after_standing_down",
         why="Standing down puts back, and takes nothing more.",
         check=_no_stop_after_standing_down,
+        at=("action_sent",),
     ),
     Invariant(
         name="starts_are_for_our_own",
         why="A node that somebody else keeps down is not ours to start.",
         check=_starts_are_for_our_own,
+        at=("action_sent",),
     ),
 )
 """All of them; the docs list them by name."""

@@ -35,8 +35,8 @@ def at_once(hooks: Iterable[RunHook]) -> tuple[RunHook, ...]:
 
 
 def depooled(node: NodeProgress) -> bool:
-    """Its `before_stop` ran and it is not down: what took it out of service is to be undone."""
-    ran = any(moment == Moment.BEFORE_STOP.value for moment, _ in node.hooks_done)
+    """Its `before_stop` ran, or may have, and it is not down: what took it out of service is to be undone."""
+    ran = node.hook_doubted or any(moment == Moment.BEFORE_STOP.value for moment, _ in node.hooks_done)
     return ran and node.phase is not NodePhase.FAILED
 
 

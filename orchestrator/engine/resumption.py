@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from orchestrator.engine.hooks import hook_doubted
 from orchestrator.engine.phases import FINAL_NODE_PHASES
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import StopNode
+from orchestrator.model.action import RebootHost, StopNode
 from orchestrator.model.event import RunResumed
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
+from orchestrator.model.replacing import replace
 
 
 def _in_doubt(state: RunState, at: Instant) -> RunState:
-    """A new process takes over: what was under way is in doubt, and every timer begins anew."""
-    flying = {action.node for action in state.in_flight if isinstance(action, StopNode)}
+    """A new process takes over: what was under way is in doubt, and every timer begins anew.
+
+    Its clock may have been set since: a moment of the old process is never later than its beginning.
+    """
+    stopping = {action.node for action in state.in_flight if isinstance(action, StopNode)}
+    rebooting = {action.node for action in state.in_flight if isinstance(action, RebootHost)}
+    for action in state.in_flight:
+        state = hook_doubted(state, action)
     nodes = {
         name: replace(
             node,
             since=at,
             asked=False,
             asked_at=0.0,
-            doubt_since=at if name in flying else node.doubt_since,
+            stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
+            doubt_since=at if name in stopping or node.doubt_since is not None else None,
+            reboot_doubt_since=at if name in rebooting or node.reboot_doubt_since is not None else None,
             stops=0,
         )
         for name, node in state.nodes.items()

@@ -14,11 +14,12 @@ from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant
+from orchestrator.model.replacing import replace
 
 SettingKey = tuple[Level, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class NodeProgress:
     """One node of the run.
 
@@ -32,9 +33,11 @@ class NodeProgress:
         doubt_since: when a stop of it was left in doubt; None when none is.
         stops: how often a stop was asked for in this attempt.
         rebooted: a reboot was asked for (it counts as the start).
+        reboot_doubt_since: when a reboot of its host was left in doubt; None when none is.
         rescued: started at once because shards were left without a started copy.
         starts: how often a start was asked for in this wave.
         hooks_done: (moment, number) of hooks that ran, for which `after_recovery` may be owed.
+        hook_doubted: a `before_stop` hook was lost sight of: it may have run, so it is to be undone too.
         failure: why it is FAILED, in one line.
     """
 
@@ -49,9 +52,11 @@ class NodeProgress:
     doubt_since: Instant | None = None
     stops: int = 0
     rebooted: bool = False
+    reboot_doubt_since: Instant | None = None
     rescued: bool = False
     starts: int = 0
     hooks_done: frozenset[tuple[str, int]] = frozenset()
+    hook_doubted: bool = False
     failure: str | None = None
 
 
@@ -67,7 +72,7 @@ class RecoveringWave:
     since: Instant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class RunState:
     """Everything that a decision may know of the past.
 
@@ -185,7 +190,8 @@ class RunState:
     def untouched(self) -> bool:
         """Whether this run has changed nothing that would have to be put back or gone on with."""
         return not (self.debts or self.replicas or self.excluded or self.waves_finished) and all(
-            node.phase is NodePhase.PENDING and not node.hooks_done for node in self.nodes.values()
+            node.phase is NodePhase.PENDING and not (node.hooks_done or node.hook_doubted)
+            for node in self.nodes.values()
         )
 
     def failure_of(self, action: Action) -> ActionFailed | None:
@@ -222,3 +228,11 @@ IN_HAND = frozenset(
     {NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED, NodePhase.STARTING, NodePhase.FAILED}
 )
 """Phases in which a node may be down because of us, so that a start is owed."""
+
+
+def with_node(state: RunState, name: NodeName, **changes: object) -> RunState:
+    """The state with these fields of one node changed; the same for a node that is none of the run's."""
+    if name not in state.nodes:
+        return state
+    node: NodeProgress = replace(state.nodes[name], **changes)  # type: ignore[arg-type]  # field names by keyword
+    return replace(state, nodes={**state.nodes, name: node})

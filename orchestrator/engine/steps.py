@@ -70,9 +70,26 @@ class Situation:
             return False
         return not self.reboot_awaited(node)
 
+    def to_reboot(self, node: NodeProgress) -> bool:
+        """Whether its host is to be rebooted before it counts as started.
+
+        A rescued node has no time for it. Once the lease is lost no reboot is begun, since somebody else may
+        be at work on the cluster; a start is owed all the same.
+        """
+        begun = node.rebooted or self.state.lease_lost is None
+        return self.policy.reboot and not node.rescued and begun
+
     def reboot_awaited(self, node: NodeProgress) -> bool:
         """Whether its host was told to reboot and has not provably done so; a rescued node has no time."""
-        return node.rebooted and not node.rescued and not self.rebooted(node)
+        asked = node.rebooted and not self.reboot_lost(node)
+        return asked and not node.rescued and not self.rebooted(node)
+
+    def reboot_lost(self, node: NodeProgress) -> bool:
+        """Whether a reboot in doubt can be taken as not done: the same boot, long after it was asked for."""
+        host, since = self.seen.host(node.name), node.reboot_doubt_since
+        if since is None or isinstance(host, Unknown) or host.boot_id is None:
+            return False
+        return host.boot_id == node.boot_before and self.now - since > DOUBT_SECONDS
 
     def reboot_due(self, node: NodeProgress) -> bool:
         """Whether the node's turn is not over though it is back: its host was to be rebooted, and was not."""

@@ -222,7 +222,7 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask) -> Wave | None:
         pending = tuple(name for name in pending if name in state.wave.nodes)
     if not pending or policy is None:
         return None
-    members = {node.name: node for node in view.nodes}
+    members = view.members
     present = in_order(tuple(members[name] for name in pending if name in members), view.master)
     if policy.overlap_recovery:
         present = _beside_recovery(present, view, policy)

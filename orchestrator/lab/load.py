@@ -43,7 +43,7 @@ class LoadProfile:
         searches_per_second: the bound on the searching client.
         request_seconds: limit on one request.
         shun_seconds: for how long an endpoint that did not answer is left out.
-        search_attempts: endpoints that a search is tried on before it is given up.
+        search_attempts: endpoints that a search is tried on, for a whole answer, before it is given up.
     """
 
     index: str = "load"
@@ -233,9 +233,14 @@ class Load:
         while not self._over.is_set():
             began = time.monotonic()
             attempts = range(self.profile.search_attempts)
-            if all(self._attempt("searching", rotation, path, query) is None for _ in attempts):
+            if not any(self._searched(rotation, path, query) for _ in attempts):
                 self._tally.abandoned("searching")
             self._over.wait(max(0.0, began + 1.0 / self.profile.searches_per_second - time.monotonic()))
+
+    def _searched(self, rotation: Rotation, path: str, query: Any) -> bool:
+        """Whether an endpoint gave a whole answer; one without some shard is counted, and asked for again."""
+        answer = self._attempt("searching", rotation, path, query)
+        return answer is not None and not answer.body["_shards"]["failed"]
 
     def _attempt(self, kind: str, rotation: Rotation, path: str, body: Any) -> Answer | None:
         """Send one request to the endpoint whose turn it is; None if that failed, which is counted."""

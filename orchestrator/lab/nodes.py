@@ -194,6 +194,9 @@ class LabCluster:
             encoding="utf-8",
         )
         command.chmod(0o755)
+        asked = self.directory / "nodestatus"
+        shutil.copyfile(Path(nodectl.__file__).with_name("nodestatus.sh"), asked)
+        asked.chmod(0o755)
         for node in self.nodes:
             folder = self.directory / node.name
             for inner in ("data", "logs", "tmp"):
@@ -319,7 +322,8 @@ class LabCluster:
     def cluster_document(self) -> dict[str, object]:
         """What a cluster file for this cluster says, as data."""
         control = shlex.quote(str(self.directory / "nodectl"))
-        verbs = {verb: f"{control} {verb} {{node}}" for verb in ("stop", "start", "status")}
+        verbs = {verb: f"{control} {verb} {{node}}" for verb in ("stop", "start")}
+        verbs["status"] = f"{shlex.quote(str(self.directory / 'nodestatus'))} {{node}}"
         document: dict[str, object] = {
             "kind": "elasticsearch",
             "name": self.name,

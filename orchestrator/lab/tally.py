@@ -29,7 +29,7 @@ class Requests:
     Attributes:
         sent: requests sent, those sent again to another endpoint included.
         failed: not answered, or answered with an error, or (bulk) with an error for some document.
-        abandoned: operations for which no endpoint was left to try; indexing never gives up.
+        abandoned: searches that no endpoint answered whole; indexing never gives up.
         partial: searches that were answered without some shard.
         latencies: of the answered ones.
     """

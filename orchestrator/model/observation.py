@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 
 from orchestrator.model.cluster import Health, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
@@ -20,7 +21,7 @@ class Level(Enum):
     TRANSIENT = "transient"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # not slotted, so that what is derived from it is derived once
 class ClusterView:
     """One `_cluster/state` read: membership, metadata and routing that belong together.
 
@@ -49,7 +50,30 @@ class ClusterView:
 
     def node(self, name: NodeName) -> Node | None:
         """The member of that name; None when the master does not list it."""
-        return next((node for node in self.nodes if node.name == name), None)
+        return self.members.get(name)
+
+    @cached_property
+    def members(self) -> Mapping[NodeName, Node]:
+        """The nodes by name, in their order."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def metadata(self) -> Mapping[str, Index]:
+        """The indices by uuid, since a name can be given again."""
+        return {index.uuid: index for index in self.indices}
+
+    @cached_property
+    def not_started(self) -> tuple[ShardCopy, ...]:
+        """Copies that do not serve; none of them on a healthy cluster."""
+        return tuple(copy for copy in self.copies if not copy.started)
+
+    @cached_property
+    def shards(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
+        """The routing table by shard."""
+        shards: dict[ShardId, list[ShardCopy]] = {}
+        for copy in self.copies:
+            shards.setdefault(copy.shard, []).append(copy)
+        return {shard: tuple(copies) for shard, copies in shards.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.decide import decide, needed
+from orchestrator.engine.decide import decide
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.evolve import evolve
 from orchestrator.engine.state import RunState
@@ -25,7 +25,6 @@ from orchestrator.model.action import (
     StopNode,
     WriteSettings,
 )
-from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionFailed,
     Event,
@@ -36,18 +35,14 @@ from orchestrator.model.event import (
     StandingDown,
     run_phase,
 )
-from orchestrator.model.observation import Look, Observation
-from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.observation import Observation
+from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.ports import Clock, ClusterPort, HostPort, Journal, LeaseKeeper, Listener, Reporter
 from orchestrator.runtime.executor import Executor
+from orchestrator.runtime.lookout import Lookout
 
 Asked = Callable[[], tuple[Request, str]]
 """The strongest request so far, and by whom: signals and the requests that other terminals left."""
-
-_TO_AVOID = frozenset(
-    {NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED, NodePhase.STARTING, NodePhase.FAILED}
-)
-
 
 _DEFECTS_BORNE = 3
 """The first leads to the stand-down; a stand-down that meets more of them has little left to try."""
@@ -72,6 +67,7 @@ class Loop:
     def __init__(self, state: RunState, ports: Ports, *, asked: Asked, workers: int = 16) -> None:
         self.state = state
         self._ports, self._asked = ports, asked
+        self._lookout = Lookout(ports.cluster, ports.hosts, ports.lease, ports.clock, at_once=workers > 1)
         self._executor = Executor(ports.cluster, ports.hosts, workers=workers)
         self._unwritten: list[Event] = []
         self._sequence = 0
@@ -90,7 +86,7 @@ class Loop:
         while not self._ended():
             try:
                 self._heed()
-                self.turn(self._observe())
+                self.turn(self._lookout.observe(self.state))
             except Exception as defect:  # raised again below, once everything is put back
                 defects.append(defect)
                 if len(defects) > _DEFECTS_BORNE or self._ended():
@@ -127,29 +123,6 @@ class Loop:
             self._act(decision.actions)
         elif decision.watch is not None:
             self._ports.listener.listen(decision.watch)
-
-    def _observe(self) -> Observation:
-        at = self._ports.clock.now()
-        look, nodes = needed(self.state)
-        self._ports.cluster.avoid(self._avoided())
-        read = self._ports.cluster.observe(look)
-        hosts = (
-            self._ports.hosts.observe(nodes, rights=Look.HOST_RIGHTS in look) if Look.HOSTS in look else {}
-        )
-        return Observation(
-            at=at,
-            cluster=read.cluster,
-            settings=read.settings,
-            health=read.health,
-            recoveries=read.recoveries,
-            activity=read.activity,
-            disks=read.disks,
-            hosts=hosts,
-            lease=self._ports.lease.view(),
-        )
-
-    def _avoided(self) -> frozenset[NodeName]:
-        return frozenset(node.name for node in self.state.nodes.values() if node.phase in _TO_AVOID)
 
     def _heed(self) -> None:
         """Write down what was asked, and a lease that is lost, once each."""

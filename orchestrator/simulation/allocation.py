@@ -1,39 +1,44 @@
-"""Which copy goes where, and how long it takes: the deciders that a rolling restart has to do with.
+"""What becomes of the copies: assigned, recovered, started, left behind, promoted.
 
-Modelled: the enable decider at both levels and per index file default, same-shard, the limits of concurrent
-recoveries, delayed allocation after a node left, in-sync sets, re-use of what lies on a returning node's
-disk, recoveries as long as their bytes, five failed attempts, awareness (forced too) where the cluster has
-one for replicas. Not modelled: rebalancing, disk.
+Modelled: what `deciders.py` says, delayed allocation after a node left, in-sync sets, recoveries as long as
+their bytes or, from a returning node's disk, as the operations that it has missed, five failed attempts,
+replicas that follow the number of data nodes. Not modelled: rebalancing, disk. A searchable snapshot waits
+for its node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.settings import (
     ALLOCATION,
-    AWARENESS,
     BANDWIDTH,
     CONCURRENT_RECOVERIES,
-    FORCED_AWARENESS,
     INITIAL_PRIMARIES,
     bytes_of,
-    listed,
 )
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.observation import SettingValue
-from orchestrator.simulation.agenda import Agenda
-from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+from orchestrator.model.reading import Seconds
+from orchestrator.simulation.deciders import (
+    Crowd,
+    Ground,
+    count_of,
+    data_nodes,
+    enabled,
+    shards_of,
+    zone_has_room,
+)
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimRecovery, SimShard
 
 MAX_ATTEMPTS: Final = 5
 """`index.allocation.max_retries`."""
 
-_DELAYED_SECONDS: Final = 60.0
-"""`index.unassigned.node_left.delayed_timeout`."""
+_DIVERGED_SHARE: Final = 0.3
+"""Of a copy on disk that has to be copied again where the operations are gone."""
 
-_DIVERGED_SHARE: Final = 0.02
-"""Of a copy on disk that has to be copied again after a short absence."""
+_WRITTEN_A_SECOND: Final = 200.0
+_REPLAYED_A_SECOND: Final = 20_000.0
+"""Operations, of each shard."""
 
 _OVERHEAD_SECONDS: Final = 0.4
 _FROM_DISK_SECONDS: Final = 1.0
@@ -41,137 +46,93 @@ _FIRST_WRITE_SECONDS: Final = 3.0
 """After so long an index that is written has acknowledged something without the copy that is away."""
 
 
-class Ground(Protocol):
-    """What allocation needs of the world."""
-
-    agenda: Agenda
-    master: NodeName | None
-    nodes: dict[NodeName, SimNode]
-    indices: dict[str, SimIndex]
-    recoveries: list[SimRecovery]
-
-    def effective(self, key: str) -> SettingValue | None:
-        """The value that counts."""
-        ...
-
-    def changed(self, what: str) -> None:
-        """The cluster state is another one now."""
-        ...
-
-    def next_id(self) -> str:
-        """A new allocation id."""
-        ...
-
-
-def shards_of(world: Ground) -> Iterator[tuple[SimIndex, SimShard]]:
-    """Every shard with its index."""
-    for index in world.indices.values():
-        for shard in index.shards:
-            yield index, shard
-
-
 def reroute(world: Ground) -> None:
     """Assign what may be assigned now."""
     if world.master is None:
         return
-    enable = str(world.effective(ALLOCATION) or "all")
-    for _, shard in shards_of(world):
+    of_cluster, crowd = str(world.effective(ALLOCATION) or "all"), None
+    for index, shard in shards_of(world):
         for copy in shard.copies:
             if copy.state is not CopyState.UNASSIGNED or copy.failed_attempts >= MAX_ATTEMPTS:
                 continue
+            if not enabled(copy, index.allocation_enable or of_cluster):
+                continue
+            crowd = crowd or Crowd(world)
             if copy.primary:
-                _assign_primary(world, shard, copy, enable)
+                place = _assign_primary(world, shard, copy, crowd)
             else:
-                _assign_replica(world, shard, copy, enable)
+                place = _assign_replica(world, index, shard, copy, crowd)
+            if place is not None:
+                crowd.took(place)
 
 
-def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, enable: str) -> None:
-    if enable == "none" or (enable == "new_primaries" and not copy.fresh):
-        return
+def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: Crowd) -> NodeName | None:
     if copy.fresh:
-        place = _emptiest(world, shard)
-        if place is None:
-            return
-        _begin(world, shard, copy, place, seconds=0.2, total=0, reused=0)
-        return
-    holders = [n for n in shard.on_disk if world.nodes[n].joined and shard.on_disk[n] in shard.in_sync]
-    limit = _count(world, INITIAL_PRIMARIES, 4)
-    for place in holders:
-        if _arriving(world, place) < limit:
+        place = crowd.emptiest(shard, data_nodes(world))
+        if place is not None:
+            _begin(world, shard, copy, place, seconds=0.2, total=0, reused=0)
+        return place
+    limit = count_of(world, INITIAL_PRIMARIES, 4)
+    for place in shard.on_disk:
+        there = world.nodes[place].joined and shard.on_disk[place] in shard.in_sync
+        if there and crowd.arriving[place] < limit:
             copy.allocation_id = shard.on_disk[place]
             _begin(world, shard, copy, place, seconds=_FROM_DISK_SECONDS, total=shard.size, reused=shard.size)
-            return
+            return place
+    return None
 
 
-def _assign_replica(world: Ground, shard: SimShard, copy: SimCopy, enable: str) -> None:
-    primary = shard.primary
-    if enable != "all" or primary not in shard.started:
-        return
+def _assign_replica(
+    world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy, crowd: Crowd
+) -> NodeName | None:
+    if not shard.primary.serves:
+        return None
     taken = {other.node for other in shard.copies}
-    limit = _count(world, CONCURRENT_RECOVERIES, 2)
+    limit = count_of(world, CONCURRENT_RECOVERIES, 2)
     free = [
-        n
-        for n in world.nodes.values()
-        if n.joined and n.holds_data and n.name not in taken and _zone_has_room(world, shard, n)
+        name
+        for name in data_nodes(world)
+        if name not in taken and zone_has_room(world, index, shard, world.nodes[name])
     ]
-    returning = [n.name for n in free if n.name in shard.on_disk]
-    place = next((name for name in returning if _arriving(world, name) < limit), None)
+    returning = [name for name in free if name in shard.on_disk]
+    place = next((name for name in returning if crowd.arriving[name] < limit), None)
     if place is None and not returning:
-        if copy.left_at is not None and world.agenda.now < copy.left_at + _DELAYED_SECONDS:
-            return  # `left` has put a reroute for the end of the delay on the agenda
-        candidate = _emptiest(world, shard, among={n.name for n in free})
-        place = candidate if candidate and _arriving(world, candidate) < limit else None
-    if place is None:
-        return
-    copied = int(shard.size * _DIVERGED_SHARE) if place in shard.on_disk else shard.size
+        if copy.left_at is not None and world.agenda.now < copy.left_at + index.delay:
+            return None  # `left` has put a reroute for the end of the delay on the agenda
+        candidate = crowd.emptiest(shard, free)
+        place = candidate if candidate and crowd.arriving[candidate] < limit else None
+    if place is not None:
+        _begin_replica(world, index, shard, copy, place)
+    return place
+
+
+def _begin_replica(world: Ground, index: SimIndex, shard: SimShard, copy: SimCopy, place: NodeName) -> None:
+    """From the operations that the copy on disk has missed, if the primary has them still, or from files."""
+    since = shard.missed_since.get(place, world.agenda.now)
+    missed = world.agenda.now - since
+    copied = operations = 0
+    if place not in shard.on_disk:
+        copied = shard.size
+    elif missed > index.keeps:
+        copied = int(shard.size * _DIVERGED_SHARE)
+    else:
+        operations = int(missed * _WRITTEN_A_SECOND)
     rate = bytes_of(world.effective(BANDWIDTH)) or 40 << 20
-    seconds = _OVERHEAD_SECONDS + copied / rate
-    _begin(world, shard, copy, place, seconds=seconds, total=shard.size, reused=shard.size - copied)
-
-
-def _zone_has_room(world: Ground, shard: SimShard, node: SimNode) -> bool:
-    """Awareness: copies are spread over the zones that are there, and over those that are forced.
-
-    As `AwarenessAllocationDecider` counts: no zone has more than its share of the copies, rounded up.
-    """
-    if "zone" not in listed(world.effective(AWARENESS)):
-        return True
-    members = [n for n in world.nodes.values() if n.joined and n.holds_data]
-    zones = {n.zone for n in members} | set(listed(world.effective(f"{FORCED_AWARENESS}zone.values")))
-    here = sum(copy.node is not None and world.nodes[copy.node].zone == node.zone for copy in shard.copies)
-    return here + 1 <= -(-len(shard.copies) // len(zones))
-
-
-def _emptiest(world: Ground, shard: SimShard, *, among: set[NodeName] | None = None) -> NodeName | None:
-    """The data node with the fewest copies that has none of this shard."""
-    taken = {other.node for other in shard.copies}
-    load = {
-        n.name: 0
-        for n in world.nodes.values()
-        if n.joined and n.holds_data and n.name not in taken and (among is None or n.name in among)
-    }
-    for _, other in shards_of(world):
-        for copy in other.copies:
-            if copy.node in load:
-                load[copy.node] += 1
-    return min(load, key=lambda name: (load[name], name)) if load else None
-
-
-def _arriving(world: Ground, place: NodeName) -> int:
-    return sum(
-        copy.node == place and copy.state is CopyState.INITIALIZING
-        for _, shard in shards_of(world)
-        for copy in shard.copies
-    )
-
-
-def _count(world: Ground, key: str, default: int) -> int:
-    value = world.effective(key)
-    return int(value) if isinstance(value, str) and value.isdigit() else default
+    seconds = _OVERHEAD_SECONDS + copied / rate + operations / _REPLAYED_A_SECOND
+    reused = shard.size - copied
+    _begin(world, shard, copy, place, seconds=seconds, total=shard.size, reused=reused, operations=operations)
 
 
 def _begin(
-    world: Ground, shard: SimShard, copy: SimCopy, place: NodeName, *, seconds: float, total: int, reused: int
+    world: Ground,
+    shard: SimShard,
+    copy: SimCopy,
+    place: NodeName,
+    *,
+    seconds: Seconds,
+    total: int,
+    reused: int,
+    operations: int = 0,
 ) -> None:
     copy.ticket += 1
     ticket, source = copy.ticket, None if copy.primary else shard.primary.node
@@ -184,6 +145,7 @@ def _begin(
         source=source,
         total=total,
         reused=reused,
+        operations=operations,
         began=world.agenda.now,
         ends=world.agenda.now + seconds,
     )
@@ -212,6 +174,7 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
             shard.in_sync.clear()
         shard.in_sync.add(copy.allocation_id)
         shard.on_disk[copy.node] = copy.allocation_id
+        shard.missed_since.pop(copy.node, None)
     copy.fresh = False
     shard.lost_at = None
     if len(shard.started) == len(shard.copies):
@@ -238,7 +201,9 @@ def left(world: Ground, name: NodeName) -> None:
         here = [copy for copy in shard.copies if copy.node == name]
         had_primary = any(copy.primary for copy in here)
         for copy in here:
-            served = copy in shard.started
+            served = copy.serves
+            if served and index.written:
+                shard.missed_since[name] = world.agenda.now
             primary = copy.primary
             _unassign(copy, "NODE_LEFT")
             copy.left_at = world.agenda.now
@@ -250,7 +215,20 @@ def left(world: Ground, name: NodeName) -> None:
             _abandon(shard)
         if here and index.written:
             world.agenda.after(_FIRST_WRITE_SECONDS, lambda shard=shard: _write(shard))  # type: ignore[misc]  # a default binds the loop's value
-    world.agenda.after(_DELAYED_SECONDS, lambda: reroute(world))
+    for delay in sorted({index.delay for index in world.indices.values()}):
+        world.agenda.after(delay, lambda: reroute(world))
+
+
+def expand(world: Ground) -> None:
+    """Let the replicas of indices that expand by themselves follow the number of data nodes."""
+    others = len(data_nodes(world)) - 1
+    for index in world.indices.values():
+        if index.auto_expand is None:
+            continue
+        least, _, most = index.auto_expand.partition("-")
+        wanted = max(int(least), others if most == "all" else min(int(most), others))
+        if wanted != index.replicas:
+            set_replicas(world, index, wanted)
 
 
 def _promote(shard: SimShard, lost: SimCopy) -> None:
@@ -272,7 +250,7 @@ def _abandon(shard: SimShard) -> None:
 
 def _write(shard: SimShard) -> None:
     """The first acknowledged write while a copy is away makes it stale."""
-    if shard.primary in shard.started:
+    if shard.primary.serves:
         shard.in_sync &= {str(c.allocation_id) for c in shard.started}
 
 

@@ -28,7 +28,7 @@ from orchestrator.model.observation import Look
 from orchestrator.model.reading import NOT_READ, Seconds, Unknown
 from orchestrator.model.watch import ClusterWatch, CopiesActive, MasterElected, NodesJoined
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import allocation, membership, views
+from orchestrator.simulation import allocation, deciders, membership, views
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
 from orchestrator.simulation.world import World
@@ -70,11 +70,14 @@ class SimulatedCluster:
             read = self.fate.frozen
             self.world.stale_read = True
         else:
-            read = views.readings(self.world)
+            read = views.readings(self.world, look)
             self.world.stale_read = False
             if Look.CLUSTER in look:
                 self.world.last_read = began
-        self.world.agenda.advance(_READ_SECONDS)
+        stood_still = self.fate.stood_still()
+        self.world.agenda.advance(_READ_SECONDS + stood_still)
+        if stood_still:
+            self.world.program_since = self.world.agenda.now
         return _parts(read, look)
 
     def perform(self, action: ClusterAction) -> ActionResult:
@@ -160,7 +163,7 @@ class SimulatedCluster:
             case NodesJoined(count=count):
                 return lambda: sum(node.joined for node in world.nodes.values()) >= count
             case CopiesActive(count=count):
-                return lambda: sum(len(s.started) for _, s in allocation.shards_of(world)) >= count
+                return lambda: sum(len(s.started) for _, s in deciders.shards_of(world)) >= count
             case MasterElected():
                 return lambda: world.master is not None
             case _:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
 from orchestrator.model.action import Action, WriteSettings, action_name, action_target
 from orchestrator.model.phase import Request
-from orchestrator.model.reading import Instant
+from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import machines, mishaps, views
-from orchestrator.simulation.mishaps import Mishap, Trip, What
+from orchestrator.simulation import machines, membership, mishaps, views
+from orchestrator.simulation.mishaps import Mishap, OfCluster, OfMachine, OfProgram, Trip, What
 from orchestrator.simulation.world import World
 
 
@@ -24,6 +25,9 @@ class Fate:
         unreadable_until: reads of the cluster fail before this moment.
         stale_until: reads are answered with `frozen` before this moment.
         disk_full_until: the journal cannot be written before this moment.
+        standing_still: for so long the program does nothing at its next reading.
+        clock_ahead: of the program's clock before the world's, from its next process on.
+        happened: how often each kind of mishap came about, and each fate of a verb.
     """
 
     def __init__(self, world: World, *, plan: Sequence[Mishap] = (), trips: Sequence[Trip] = ()) -> None:
@@ -39,6 +43,9 @@ class Fate:
         self.stale_until: Instant = 0.0
         self.frozen: ClusterReadings | None = None
         self.disk_full_until: Instant = 0.0
+        self.standing_still: Seconds = 0.0
+        self.clock_ahead: Seconds = 0.0
+        self.happened: Counter[str] = Counter()
         for mishap in plan:
             if mishap.verb is None:
                 world.agenda.after(mishap.after, lambda what=mishap.what: self.befall(what))  # type: ignore[misc]  # a default binds the loop's value
@@ -57,7 +64,16 @@ class Fate:
                 self._seen_by_trip[place] += 1
                 if trip.first <= self._seen_by_trip[place] < trip.first + trip.times:
                     met = met or trip
+        if met is not None:
+            self.happened[f"verb {met.how.value}"] += 1
         return met
+
+    def stood_still(self) -> Seconds:
+        """For how long the program stands still at this reading; no heartbeat is sent meanwhile."""
+        seconds, self.standing_still = self.standing_still, 0.0
+        if seconds:
+            self.unrefreshed = (self._world.agenda.now, self._world.agenda.now + seconds)
+        return seconds
 
     def late(self, trip: Trip, action: WriteSettings) -> None:
         """A settings update takes effect later, and before whatever is written after it."""
@@ -65,50 +81,106 @@ class Fate:
         world.late_writes.append((world.last_read, action.changes))
         world.agenda.after(trip.late, world.apply_late_writes)
 
-    def befall(self, what: What) -> None:  # noqa: C901  (one arm a mishap)
+    def befall(self, what: What) -> None:
         """Let it happen now."""
-        world, now = self._world, self._world.agenda.now
-        world.story.append((now, f"mishap: {what}"))
+        world = self._world
+        world.story.append((world.agenda.now, f"mishap: {what}"))
+        self.happened[type(what).__name__] += 1
         match what:
-            case mishaps.NodeDies(node=name, back_after=back):
-                node = world.nodes[name]
-                machines.die(world, node)
-                if back is not None:
-                    world.agenda.after(back, lambda: machines.start(world, node))
-            case mishaps.HostCutOff(node=name, seconds=seconds):
-                world.nodes[name].unreachable_until = now + seconds
-            case mishaps.IndexMade(name=name, on=place, replicas=replicas):
-                world.create_index(name, on=place, replicas=replicas)
-            case mishaps.SnapshotBegun(name=name):
-                world.snapshots = (*world.snapshots, name)
-            case mishaps.SettingMeddled(key=key, value=value, level=level):
-                world.meddle(level, key, value)
+            case (
+                mishaps.NodeDies()
+                | mishaps.HostCutOff()
+                | mishaps.HostHangs()
+                | mishaps.RestartedByHand()
+                | mishaps.StopHangs()
+                | mishaps.StartsFail()
+                | mishaps.RisesByItself()
+            ):
+                _befall_machine(world, what)
+            case (
+                mishaps.IndexMade()
+                | mishaps.RolledOver()
+                | mishaps.SnapshotBegun()
+                | mishaps.VoterExcluded()
+                | mishaps.SettingMeddled()
+                | mishaps.SettingsRefused()
+                | mishaps.AllocationsFail()
+            ):
+                _befall_cluster(world, what)
+            case _:
+                self._befall_program(what)
+
+    def _befall_program(self, what: OfProgram) -> None:
+        """What stands between the program and the world."""
+        world, now = self._world, self._world.agenda.now
+        match what:
             case mishaps.Unreadable(seconds=seconds):
                 self.unreadable_until = now + seconds
             case mishaps.StaleReadings(seconds=seconds):
                 self.stale_until, self.frozen = now + seconds, views.readings(world, settled=False)
+            case mishaps.ProgramStandsStill(seconds=seconds):
+                self.standing_still = seconds
+            case mishaps.ClockSet(seconds=seconds):
+                self.clock_ahead += seconds
             case mishaps.LeaseTaken(holder=holder):
                 self.lease_holder = holder
             case mishaps.LeaseUnrefreshed(seconds=seconds):
                 self.unrefreshed = (now, now + seconds)
             case mishaps.Asked(request=request):
                 self.request = max(self.request, request)
-            case mishaps.SettingsRefused(reason=reason):
-                world.refuse_settings = reason or None
             case mishaps.DiskFull(seconds=seconds):
                 self.disk_full_until = now + seconds
-            case mishaps.StopHangs(node=name, repaired_after=repaired):
-                node = world.nodes[name]
-                node.stop_hangs = True
-                if repaired is not None:
-                    world.agenda.after(repaired, lambda: machines.unhang(world, node))
-            case mishaps.StartsFail(node=name, times=times):
-                world.nodes[name].starts_that_fail = times
-            case mishaps.RisesByItself(node=name, after=after):
-                world.nodes[name].rises_after = after
-            case mishaps.AllocationsFail(index=name, times=times):
-                for index in world.indices.values():
-                    for shard in index.shards:
-                        shard.failing = times if index.name == name else shard.failing
             case _:
                 assert_never(what)
+
+
+def _befall_machine(world: World, what: OfMachine) -> None:
+    node, now = world.nodes[what.node], world.agenda.now
+    match what:
+        case mishaps.NodeDies(back_after=back):
+            machines.die(world, node)
+            if back is not None:
+                world.agenda.after(back, lambda: machines.start(world, node))
+        case mishaps.HostCutOff(seconds=seconds):
+            node.unreachable_until = now + seconds
+        case mishaps.HostHangs(seconds=seconds, does=does):
+            node.hangs_until, node.hangs_and_does = now + seconds, does
+        case mishaps.RestartedByHand():
+            machines.stop(world, node)
+            machines.start(world, node)
+        case mishaps.StopHangs(repaired_after=repaired):
+            node.stop_hangs = True
+            if repaired is not None:
+                world.agenda.after(repaired, lambda: machines.unhang(world, node))
+        case mishaps.StartsFail(times=times):
+            node.starts_that_fail = times
+        case mishaps.RisesByItself(after=after):
+            node.rises_after = after
+        case _:
+            assert_never(what)
+
+
+def _befall_cluster(world: World, what: OfCluster) -> None:
+    match what:
+        case mishaps.IndexMade(name=name, on=place, replicas=replicas):
+            world.create_index(name, on=place, replicas=replicas)
+        case mishaps.RolledOver(index=name, to=new):
+            world.roll_over(name, new)
+        case mishaps.SnapshotBegun(name=name, seconds=seconds):
+            world.begin_snapshot(name)
+            if seconds is not None:
+                world.agenda.after(seconds, lambda: world.end_snapshot(name))
+        case mishaps.VoterExcluded(node=node, seconds=seconds):
+            world.excluded_by_others.add(node)
+            membership.exclude(world, node)
+            world.agenda.after(seconds, lambda: membership.clear_exclusion(world, node))
+        case mishaps.SettingMeddled(key=key, value=value, level=level):
+            world.meddle(level, key, value)
+        case mishaps.SettingsRefused(reason=reason):
+            world.refuse_settings = reason or None
+        case mishaps.AllocationsFail(index=name, times=times):
+            for index in world.indices.values():
+                for shard in index.shards:
+                    shard.failing = times if index.name == name else shard.failing
+        case _:
+            assert_never(what)

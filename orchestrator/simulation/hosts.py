@@ -11,6 +11,7 @@ from orchestrator.model.action import (
     Done,
     HostAction,
     InDoubt,
+    Moment,
     RebootHost,
     Refused,
     RunHook,
@@ -31,6 +32,8 @@ from orchestrator.simulation.world import World
 _READ_SECONDS: Final = 0.1
 _VERB_SECONDS: Final = 0.2
 _TIMEOUT_SECONDS: Final = 10.0
+_HANGING_SECONDS: Final = 20.0
+"""The adapter's own limit of one command (`hosts.settings.Limits.command`)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +54,7 @@ class SimulatedHosts:
     def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
         """Read each; hosts are read in parallel, so one that does not answer costs its limit once."""
         wanted = [self.world.nodes[name] for name in sorted(nodes)]
-        silent = [node for node in wanted if self._unreachable(node)]
+        silent = [node for node in wanted if self._silent(node)]
         read: dict[NodeName, Reading[HostView]] = {
             node.name: Unknown(reason=f"ssh to {node.name}: timed out")
             if node in silent
@@ -63,6 +66,12 @@ class SimulatedHosts:
 
     def _unreachable(self, node: SimNode) -> bool:
         return self.world.agenda.now < node.unreachable_until
+
+    def _hangs(self, node: SimNode) -> bool:
+        return self.world.agenda.now < node.hangs_until
+
+    def _silent(self, node: SimNode) -> bool:
+        return self._unreachable(node) or self._hangs(node)
 
     def perform(self, action: HostAction) -> ActionResult:
         """Do it, unless a mishap has it otherwise; the program may be killed right after."""
@@ -77,33 +86,49 @@ class SimulatedHosts:
         if self._unreachable(node):
             self.world.agenda.advance(_TIMEOUT_SECONDS)
             return Refused(reason=f"ssh to {node.name}: timed out")
-        how = trip.how if trip else None
+        how, limit = trip.how if trip else None, _TIMEOUT_SECONDS
+        if self._hangs(node):
+            how, limit = How.UNACKNOWLEDGED if node.hangs_and_does else How.LOST, _HANGING_SECONDS
         if how is How.REFUSED:
             self.world.agenda.advance(_VERB_SECONDS)
             return Refused(reason="sudo: a password is required")
+        lost = InDoubt(reason=f"ssh to {node.name}: connection lost")
         if how is How.LOST:
-            self.world.agenda.advance(_TIMEOUT_SECONDS)
-            return InDoubt(reason=f"ssh to {node.name}: connection lost")
+            self.world.agenda.advance(limit)
+            return lost
+        self._judge(action, node)
         if how is How.LATE and trip is not None:
-            if isinstance(action, StopNode):
-                self.world.judge_stop(node)
             sent = self.world.agenda.now
             self.world.agenda.after(trip.late, lambda: self._late(action, node, sent))
             self.world.agenda.advance(_VERB_SECONDS)
-            return InDoubt(reason=f"ssh to {node.name}: connection lost")
-        if isinstance(action, StopNode):
-            self.world.judge_stop(node)
+            return lost
         result = self._do(action, node)
         self.world.agenda.advance(_VERB_SECONDS)
         if how is How.UNACKNOWLEDGED:
-            self.world.agenda.advance(_TIMEOUT_SECONDS)
-            return InDoubt(reason=f"ssh to {node.name}: connection lost")
+            self.world.agenda.advance(limit)
+            return lost
         return result
+
+    def _judge(self, action: HostAction, node: SimNode) -> None:
+        match action:
+            case StopNode():
+                self.world.judge_stop(node)
+            case StartNode():
+                self.world.judge_start(node)
+            case RebootHost():
+                self.world.judge_delay(node, "a reboot")
+                self.world.judge_start(node)
+            case RunHook(moment=moment):
+                if moment is Moment.WHILE_STOPPED:
+                    self.world.judge_delay(node, "a hook")
+            case _:
+                assert_never(action)
 
     def _late(self, action: HostAction, node: SimNode, sent: Instant) -> None:
         if isinstance(action, StopNode):
             self.world.judge_late_stop(node, sent)
-        self._do(action, node)
+        if not isinstance(action, RunHook):  # one that runs so late is no part of `hooks`: nobody can undo it
+            self._do(action, node)
 
     def _do(self, action: HostAction, node: SimNode) -> ActionResult:
         match action:
@@ -139,7 +164,9 @@ class SimulatedHosts:
     def services(self, nodes: Collection[NodeName]) -> tuple[str, ...]:
         """The states of their services now, those of silent hosts hidden."""
         hosts = [self.world.nodes[name] for name in sorted(nodes)]
-        return tuple("?" if self._unreachable(node) else node.service.value for node in hosts)
+        return tuple(
+            "?" if self._unreachable(node) or self._hangs(node) else node.service.value for node in hosts
+        )
 
     def close(self) -> None:
         """Nothing is open."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.reading import Seconds
-from orchestrator.simulation import allocation
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.simulation import allocation, deciders
 from orchestrator.simulation.parts import SimNode
 
 _ELECTION_SECONDS: Final = 2.0
@@ -19,10 +19,11 @@ _SMALLEST_FULL: Final = 3
 """The configuration never shrinks below three voters by itself."""
 
 
-class Electorate(allocation.Ground, Protocol):
+class Electorate(deciders.Ground, Protocol):
     """What membership needs of the world beside what allocation needs."""
 
     voters: set[NodeName]
+    revoted: Instant
     exclusions: list[NodeName]
     detection_seconds: Seconds
 
@@ -33,7 +34,7 @@ class Electorate(allocation.Ground, Protocol):
 
 def process_ended(world: Electorate, node: SimNode, *, clean: bool) -> None:
     """The process of a node is gone; the master notices at once, or only after a while."""
-    life, node.process = node.life, False
+    life, node.process, node.ended = node.life, False, world.agenda.now
     world.judge_down()
     if world.master == node.name:
         world.master = None
@@ -61,6 +62,7 @@ def _leave(world: Electorate, node: SimNode, life: int) -> None:
     node.member_life = None
     world.changed(f"{node.name} left")
     allocation.left(world, node.name)
+    allocation.expand(world)
     reconfigure(world)
     allocation.reroute(world)
 
@@ -78,6 +80,7 @@ def _join(world: Electorate, node: SimNode, life: int) -> None:
     node.member_life = life
     node.stopped_by_us = False
     world.changed(f"{node.name} joined")
+    allocation.expand(world)
     reconfigure(world)
     allocation.reroute(world)
 
@@ -121,7 +124,9 @@ def reconfigure(world: Electorate) -> None:
         return
     eligible.sort(key=lambda name: (name != world.master, name not in world.voters, name))
     size = len(eligible) if len(eligible) % 2 else len(eligible) - 1
-    world.voters = set(eligible[:size])
+    voters = set(eligible[:size])
+    if voters != world.voters:
+        world.voters, world.revoted = voters, world.agenda.now
 
 
 def exclude(world: Electorate, name: NodeName) -> None:
@@ -132,6 +137,14 @@ def exclude(world: Electorate, name: NodeName) -> None:
     if world.master == name:
         world.agenda.after(_ELECTION_SECONDS / 2, lambda: _hand_over(world, name))
     world.changed(f"{name} is excluded from voting")
+
+
+def clear_exclusion(world: Electorate, name: NodeName) -> None:
+    """Let a node vote again."""
+    if name in world.exclusions:
+        world.exclusions.remove(name)
+        reconfigure(world)
+        world.changed(f"{name} may vote again")
 
 
 def _hand_over(world: Electorate, name: NodeName) -> None:

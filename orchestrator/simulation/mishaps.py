@@ -71,6 +71,22 @@ class HostCutOff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostHangs:
+    """For a while SSH to a host hangs: what it is asked it does (or not), and never says so."""
+
+    node: NodeName
+    seconds: Seconds
+    does: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartedByHand:
+    """Somebody else restarts a node, and has it back as soon as it starts."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexMade:
     """Somebody creates an index whose primary lands on that node."""
 
@@ -80,10 +96,27 @@ class IndexMade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RolledOver:
+    """An index is rolled over: a new one is written from now on, wherever it lands, and the old no more."""
+
+    index: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBegun:
-    """A snapshot begins, and does not end."""
+    """A snapshot begins, and ends after a while, if at all."""
 
     name: str = "repo/nightly"
+    seconds: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterExcluded:
+    """Another operator excludes a node from voting for a while."""
+
+    node: NodeName
+    seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +138,23 @@ class Unreadable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleReadings:
     """Reads are answered with what was true at this moment, and say that they are not settled."""
+
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramStandsStill:
+    """The program's machine is suspended for a while, at its next reading; the world goes on."""
+
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSet:
+    """The system clock of the program's machine is set by so much: the next process begins with it.
+
+    A process reads the wall clock once and counts the time passed since, so none sees a jump of its own.
+    """
 
     seconds: Seconds
 
@@ -176,24 +226,29 @@ class AllocationsFail:
     times: int
 
 
-What: TypeAlias = (
-    NodeDies
-    | HostCutOff
-    | IndexMade
+OfMachine: TypeAlias = (
+    NodeDies | HostCutOff | HostHangs | RestartedByHand | StopHangs | StartsFail | RisesByItself
+)
+OfCluster: TypeAlias = (
+    IndexMade
+    | RolledOver
     | SnapshotBegun
+    | VoterExcluded
     | SettingMeddled
-    | Unreadable
+    | SettingsRefused
+    | AllocationsFail
+)
+OfProgram: TypeAlias = (
+    Unreadable
     | StaleReadings
+    | ProgramStandsStill
+    | ClockSet
     | LeaseTaken
     | LeaseUnrefreshed
     | Asked
-    | SettingsRefused
     | DiskFull
-    | StopHangs
-    | StartsFail
-    | RisesByItself
-    | AllocationsFail
 )
+What: TypeAlias = OfMachine | OfCluster | OfProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

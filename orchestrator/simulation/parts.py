@@ -1,14 +1,15 @@
 """What the simulated world is made of: machines with nodes on them, indices, shards and their copies.
 
-These are the ground truth and change in place; what the program may see is made of them in `views.py`.
+These are the ground truth and change in place; what the program may see is made of them in `views.py`, which
+keeps in `shown` what it has made of a part, and makes it anew only when that part has changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
-from orchestrator.model.observation import ServiceState
+from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
+from orchestrator.model.observation import Recovery, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
@@ -23,7 +24,7 @@ class SimNode:
         life: counts the starts of its process.
         process: the process runs.
         member_life: the life in which the master lists it; None while it does not.
-        began: when the process of this life started.
+        began: when the process of this life started; `ended`, when the last one ended.
         boot: counts the boots of its machine.
         job: counts verbs of the service manager, so that a replaced one is known.
         start_queued: a start waits behind the stop under way.
@@ -32,6 +33,8 @@ class SimNode:
         starts_at_boot: its service is begun with its machine.
         rises_after: seconds after a stop after which something else starts the service again; None = never.
         unreachable_until: its host does not answer before this moment.
+        hangs_until: SSH to its host hangs before this moment; `hangs_and_does` tells whether what is asked
+            is done all the same.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
         restarts_by_us: stops of the program that ended a process.
     """
@@ -45,6 +48,7 @@ class SimNode:
     process: bool = True
     member_life: int | None = 1
     began: Instant = 0.0
+    ended: Instant = 0.0
     service: ServiceState = ServiceState.RUNNING
     boot: int = 1
     job: int = 0
@@ -58,8 +62,11 @@ class SimNode:
     starts_at_boot: bool = True
     rises_after: Seconds | None = None
     unreachable_until: Instant = 0.0
+    hangs_until: Instant = 0.0
+    hangs_and_does: bool = True
     stopped_by_us: bool = False
     restarts_by_us: int = 0
+    shown: tuple[object, Node] | None = None
 
     @property
     def joined(self) -> bool:
@@ -94,6 +101,12 @@ class SimCopy:
     left_at: Instant | None = None
     relocating_to: NodeName | None = None
     ticket: int = 0
+    shown: tuple[object, ShardCopy] | None = None
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is started: the source of a move is."""
+        return self.state is CopyState.STARTED or self.state is CopyState.RELOCATING
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -102,6 +115,7 @@ class SimShard:
 
     Attributes:
         on_disk: allocation id of the copy that a node has on disk.
+        missed_since: from when on a node's copy on disk has missed what was written.
         failing: so many more allocations of a replica fail.
         lost_at: since when no copy is started; None while one is.
     """
@@ -111,6 +125,7 @@ class SimShard:
     copies: list[SimCopy] = field(default_factory=list)
     in_sync: set[str] = field(default_factory=set)
     on_disk: dict[NodeName, str] = field(default_factory=dict)
+    missed_since: dict[NodeName, Instant] = field(default_factory=dict)
     failing: int = 0
     lost_at: Instant | None = None
 
@@ -122,7 +137,7 @@ class SimShard:
     @property
     def started(self) -> list[SimCopy]:
         """Copies that serve."""
-        return [copy for copy in self.copies if copy.state in (CopyState.STARTED, CopyState.RELOCATING)]
+        return [copy for copy in self.copies if copy.serves]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -132,6 +147,13 @@ class SimIndex:
     Attributes:
         written: documents keep coming, so a copy that is away turns stale.
         made_at: when it was created, by which the tests know a race from a mistake.
+        closed: it serves nothing and is written by nobody; its copies are allocated like others (since 7.2).
+        auto_expand: `auto_expand_replicas`, such as `0-1` or `0-all`; None = off.
+        allocation_enable: its own `index.routing.allocation.enable`, which goes before the cluster's.
+        searchable_snapshot: its repository is its other copy.
+        delay: `index.unassigned.node_left.delayed_timeout`, in seconds.
+        keeps: `index.soft_deletes.retention_lease.period`, in seconds: for so long a primary has operations
+            that a copy on disk has missed; after it that copy is compared file by file.
     """
 
     name: str
@@ -139,18 +161,31 @@ class SimIndex:
     replicas: int
     written: bool = True
     made_at: Instant = 0.0
+    closed: bool = False
+    auto_expand: str | None = None
+    allocation_enable: str | None = None
+    searchable_snapshot: bool = False
+    delay: Seconds = 60.0
+    keeps: Seconds = 12 * 3600.0
     shards: list[SimShard] = field(default_factory=list)
+    shown: tuple[object, Index] | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimRecovery:
-    """A recovery, under way or done."""
+    """A recovery, under way or done.
+
+    Attributes:
+        operations: replayed by it, of those that the copy on disk has missed.
+    """
 
     shard: ShardId
     target: NodeName
     source: NodeName | None
     total: int
     reused: int
+    operations: int
     began: Instant
     ends: Instant
     done: bool = False
+    shown: Recovery | None = None

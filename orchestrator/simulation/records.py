@@ -24,14 +24,19 @@ from orchestrator.simulation.world import World
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedClock:
-    """Virtual time: waiting lets the world go on."""
+    """Virtual time, as one process of the program has it: waiting lets the world go on.
+
+    Attributes:
+        ahead: of the world's own time, as the machine's clock was when the process began.
+    """
 
     world: World
     fate: Fate
+    ahead: Seconds = 0.0
 
     def now(self) -> Instant:
-        """The world's now."""
-        return self.world.agenda.now
+        """The process's now."""
+        return self.world.agenda.now + self.ahead
 
     def wait(self, seconds: Seconds) -> None:
         """Let time pass; a request ends the wait."""
@@ -45,6 +50,7 @@ class SimulatedListener:
 
     world: World
     fate: Fate
+    clock: SimulatedClock
     cluster: SimulatedCluster
     hosts: SimulatedHosts
 
@@ -58,7 +64,7 @@ class SimulatedListener:
                 or self.fate.request is not request
                 or self.hosts.services(watch.services) != services
             ),
-            watch.until - self.world.agenda.now,
+            watch.until - self.clock.now(),
         )
 
 

@@ -6,13 +6,15 @@ Who drives it is not decided here: the real loop does, over these ports.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orchestrator.engine.evolve import replay
 from orchestrator.engine.state import RunState
+from orchestrator.engine.takeover import from_record, owes_nothing
 from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, LeaseTaken, RestoreBegun, RunResumed, RunStarted
-from orchestrator.model.phase import Request
+from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Policy
 from orchestrator.simulation import views
 from orchestrator.simulation.cluster import SimulatedCluster
@@ -30,28 +32,65 @@ class Simulation:
         world: the cluster.
         plan: what happens to it.
         trips: verbs that go wrong.
+        run: its id.
+        fate: what goes on to happen to a world that had a run before; instead of `plan` and `trips`.
     """
 
     def __init__(
-        self, world: World, *, plan: Sequence[Mishap] = (), trips: Sequence[Trip] = (), run: str = "run-1"
+        self,
+        world: World,
+        *,
+        plan: Sequence[Mishap] = (),
+        trips: Sequence[Trip] = (),
+        run: str = "run-1",
+        fate: Fate | None = None,
     ) -> None:
         self.world = world
         self.seams = Seams()
-        self.fate = Fate(world, plan=plan, trips=trips)
-        self.clock = SimulatedClock(world=world, fate=self.fate)
+        self.fate = fate or Fate(world, plan=plan, trips=trips)
+        self.clock = SimulatedClock(world=world, fate=self.fate, ahead=self.fate.clock_ahead)
         self.cluster = SimulatedCluster(world=world, fate=self.fate, seams=self.seams)
         self.hosts = SimulatedHosts(world=world, fate=self.fate, seams=self.seams)
-        self.listener = SimulatedListener(world=world, fate=self.fate, cluster=self.cluster, hosts=self.hosts)
+        self.listener = SimulatedListener(
+            world=world, fate=self.fate, clock=self.clock, cluster=self.cluster, hosts=self.hosts
+        )
         self.journal = MemoryJournal(run=run, world=world, fate=self.fate, seams=self.seams)
         self.lease = SimulatedLease(world=world, fate=self.fate)
         self.run = run
 
     def begin(self, policy: Policy, *, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunState:
         """Journal the beginning of a run over the nodes that the policy selects, in planned waves if any."""
+        started = self._start_of(policy, planned)
+        return self.journalled(started, LeaseTaken(epoch=self.lease.record.epoch, holder="ann@bastion"))
+
+    def take_over(self, policy: Policy) -> RunState | None:
+        """Journal a run that only puts back what the record in the cluster tells of; None = nothing."""
+        record = self.lease.record
+        if owes_nothing(record):
+            return None
+        first, *others = from_record(record, self._start_of(policy, ()))
+        taken = LeaseTaken(epoch=record.epoch + 1, holder="ben@bastion2", takeover=True)
+        self.lease.record = replace(record, epoch=record.epoch + 1, run=self.run, owner="ben@bastion2")
+        return self.journalled(first, taken, *others)
+
+    def elsewhere(self, run: str) -> Simulation:
+        """Another machine's program on the same world: it knows of this one what stands in the cluster."""
+        other = Simulation(self.world, run=run, fate=self.fate)
+        other.lease.record = self.lease.record
+        other.fate.request, other.fate.lease_holder = Request.NONE, None
+        other.fate.disk_full_until = 0.0  # its journal is on a disk of its own
+        return other
+
+    def let_go(self, state: RunState) -> None:
+        """Release the lease at the end of an attempt, unless something is left for whoever repairs it."""
+        if state.outcome is not Outcome.NOT_RESTORED:
+            self.lease.record = RunState(run=self.run).lease_record(self.lease.record)
+
+    def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...]) -> RunStarted:
         view = views.cluster(self.world)
         self.world.unassigned_before = self.world.unassigned()
         nodes = selected(view, policy.selection, policy.zone_attribute)
-        started = RunStarted(
+        return RunStarted(
             cluster=self.world.name,
             cluster_uuid=self.world.uuid,
             version=view.version,
@@ -63,7 +102,6 @@ class Simulation:
             addresses={node.name: node.address for node in nodes},
             planned=planned,
         )
-        return self.journalled(started, LeaseTaken(epoch=1, holder="ann@bastion"))
 
     def resume(self, *, retry_failed: bool = False, skip: Sequence[NodeName] = ()) -> RunState:
         """A new process takes the run up."""
@@ -76,9 +114,12 @@ class Simulation:
 
     def _taken_up(self, event: Event) -> RunState:
         self.fate.request, self.fate.lease_holder = Request.NONE, None
-        return self.journalled(event, LeaseTaken(epoch=1, holder="ann@bastion", takeover=False))
+        self.clock.ahead = self.fate.clock_ahead
+        epoch = self.lease.record.epoch
+        return self.journalled(event, LeaseTaken(epoch=epoch, holder="ann@bastion", takeover=False))
 
     def journalled(self, *events: Event) -> RunState:
         """Commit these events as a process would; the state that they lead to."""
         self.journal.append(events, self.clock.now())
+        self.world.program_since = self.world.agenda.now
         return replay(self.run, self.journal.records)

@@ -2,123 +2,179 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from operator import attrgetter
 from typing import Final
 
-from orchestrator.model.cluster import (
-    CopyState,
-    Health,
-    Incarnation,
-    Index,
-    Node,
-    ShardCopy,
-)
+from orchestrator.model.cluster import CopyState, Health, Incarnation, Index, Node, NodeName, ShardCopy
 from orchestrator.model.observation import (
+    EVERYTHING,
     Activity,
     ClusterView,
     Disk,
     HealthView,
     HostView,
+    Look,
     Recovery,
     ServiceState,
     SettingsView,
 )
+from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation.allocation import shards_of
-from orchestrator.simulation.parts import SimCopy, SimNode
+from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery
 from orchestrator.simulation.world import World
 
 _LOW_WATERMARK: Final = 0.85
 _HIGH_WATERMARK: Final = 0.9
 
+_OF_NODE: Final = attrgetter("member_life", "roles", "version", "zone")
+_OF_INDEX: Final = attrgetter("closed", "replicas", "auto_expand", "allocation_enable", "searchable_snapshot")
+_OF_COPY: Final = attrgetter(
+    "primary", "state", "node", "relocating_to", "allocation_id", "reason", "failed_attempts"
+)
+"""What the views of a node, an index and a copy are made of."""
 
-def readings(world: World, *, settled: bool = True) -> ClusterReadings:
-    """Everything, as it is now."""
+
+def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool = True) -> ClusterReadings:
+    """The parts asked for, as they are now."""
     return ClusterReadings(
-        cluster=cluster(world),
-        settings=SettingsView(
-            persistent=dict(world.persistent), transient=dict(world.transient), files=dict(world.files)
-        ),
-        health=health(world, settled=settled),
-        recoveries=recoveries(world),
-        activity=Activity(snapshots=world.snapshots, merges=frozenset(world.merges)),
-        disks={name: _disk(world.disks.get(name, 0.4)) for name in world.nodes},
+        cluster=cluster(world) if Look.CLUSTER in look else NOT_READ,
+        settings=_settings(world) if Look.SETTINGS in look else NOT_READ,
+        health=health(world, settled=settled) if Look.HEALTH in look else NOT_READ,
+        recoveries=recoveries(world) if Look.RECOVERIES in look else NOT_READ,
+        activity=_activity(world) if Look.ACTIVITY in look else NOT_READ,
+        disks=_disks(world) if Look.DISKS in look else NOT_READ,
     )
 
 
-def cluster(world: World) -> ClusterView:
-    """The cluster state, as the master (or, without one, any node) has it."""
-    return ClusterView(
-        name=world.name,
-        uuid=world.uuid,
-        version=min(node.version for node in world.nodes.values()),
-        distribution="elasticsearch",
-        state_version=world.version,
-        master=world.master,
-        nodes=tuple(_member(node) for node in world.nodes.values() if node.joined),
-        indices=tuple(
-            Index(
-                name=index.name,
-                uuid=index.uuid,
-                replicas=index.replicas,
-                in_sync={shard.id.number: frozenset(shard.in_sync) for shard in index.shards},
-            )
-            for index in world.indices.values()
-        ),
-        copies=tuple(_copy(copy) for _, shard in shards_of(world) for copy in shard.copies),
-        voters=frozenset(world.nodes[name].node_id for name in world.voters),
-        voting_exclusions=tuple(world.exclusions),
+def _settings(world: World) -> SettingsView:
+    return SettingsView(
+        persistent=dict(world.persistent), transient=dict(world.transient), files=dict(world.files)
     )
+
+
+def _activity(world: World) -> Activity:
+    return Activity(snapshots=world.snapshots, merges=frozenset(world.merges))
+
+
+def _disks(world: World) -> dict[NodeName, Disk]:
+    return {name: _disk(world.disks.get(name, 0.4)) for name in world.nodes}
 
 
 def _disk(used: float) -> Disk:
     return Disk(used_share=used, over_low=used > _LOW_WATERMARK, over_high=used > _HIGH_WATERMARK)
 
 
-def _member(node: SimNode) -> Node:
-    life = node.member_life
-    return Node(
-        name=node.name,
-        node_id=node.node_id,
-        incarnation=Incarnation(ephemeral_id=f"{node.name}-life-{life}", started_at_ms=life),
-        roles=node.roles,
-        version=node.version,
-        address=f"{node.name}.example",
-        attributes={"zone": node.zone} if node.zone else {},
+def cluster(world: World) -> ClusterView:
+    """The cluster state, as the master (or, without one, any node) has it.
+
+    Nothing that is unchanged is made anew: whole runs are read some hundred times.
+    """
+    made_of = (
+        world.version,
+        world.master,
+        tuple([_member(node) for node in world.nodes.values() if node.joined]),
+        tuple([_index(index) for index in world.indices.values()]),
+        tuple([_copy(copy) for _, shard in shards_of(world) for copy in shard.copies]),
+        frozenset(world.voters),
+        tuple(world.exclusions),
     )
+    if world.shown is None or world.shown[0] != made_of:
+        _, master, nodes, indices, copies, voters, exclusions = made_of
+        view = ClusterView(
+            name=world.name,
+            uuid=world.uuid,
+            version=min(node.version for node in world.nodes.values()),
+            distribution="elasticsearch",
+            state_version=world.version,
+            master=master,
+            nodes=nodes,
+            indices=indices,
+            copies=copies,
+            voters=frozenset(world.nodes[name].node_id for name in voters),
+            voting_exclusions=exclusions,
+        )
+        world.shown = (made_of, view)
+    return world.shown[1]
+
+
+def _member(node: SimNode) -> Node:
+    made_of = _OF_NODE(node)
+    if node.shown is None or node.shown[0] != made_of:
+        life = node.member_life
+        member = Node(
+            name=node.name,
+            node_id=node.node_id,
+            incarnation=Incarnation(ephemeral_id=f"{node.name}-life-{life}", started_at_ms=life),
+            roles=node.roles,
+            version=node.version,
+            address=f"{node.name}.example",
+            attributes={"zone": node.zone} if node.zone else {},
+        )
+        node.shown = (made_of, member)
+    return node.shown[1]
+
+
+def _index(index: SimIndex) -> Index:
+    in_sync = tuple([frozenset(shard.in_sync) for shard in index.shards])
+    made_of = (*_OF_INDEX(index), in_sync)
+    if index.shown is None or index.shown[0] != made_of:
+        metadata = Index(
+            name=index.name,
+            uuid=index.uuid,
+            open=not index.closed,
+            replicas=index.replicas,
+            auto_expand=index.auto_expand,
+            allocation_enable=index.allocation_enable,
+            searchable_snapshot=index.searchable_snapshot,
+            in_sync={shard.id.number: ids for shard, ids in zip(index.shards, in_sync, strict=True)},
+        )
+        index.shown = (made_of, metadata)
+    return index.shown[1]
 
 
 def _copy(copy: SimCopy) -> ShardCopy:
-    return ShardCopy(
-        shard=copy.shard,
-        primary=copy.primary,
-        state=copy.state,
-        node=copy.node,
-        relocating_to=copy.relocating_to,
-        allocation_id=copy.allocation_id,
-        unassigned_reason=copy.reason if copy.state is CopyState.UNASSIGNED else None,
-        failed_attempts=copy.failed_attempts,
-    )
+    made_of = _OF_COPY(copy)
+    if copy.shown is None or copy.shown[0] != made_of:
+        entry = ShardCopy(
+            shard=copy.shard,
+            primary=copy.primary,
+            state=copy.state,
+            node=copy.node,
+            relocating_to=copy.relocating_to,
+            allocation_id=copy.allocation_id,
+            unassigned_reason=copy.reason if copy.state is CopyState.UNASSIGNED else None,
+            failed_attempts=copy.failed_attempts,
+        )
+        copy.shown = (made_of, entry)
+    return copy.shown[1]
 
 
 def health(world: World, *, settled: bool) -> HealthView:
     """The cluster's own summary."""
-    states = [copy.state for _, shard in shards_of(world) for copy in shard.copies]
-    primaries = [shard.primary.state for _, shard in shards_of(world)]
-    serving = (CopyState.STARTED, CopyState.RELOCATING)
-    if any(state not in serving for state in primaries):
-        status = Health.RED
-    elif any(state not in serving for state in states):
-        status = Health.YELLOW
-    else:
-        status = Health.GREEN
+    started = initializing = relocating = unassigned = 0
+    status = Health.GREEN
+    for _, shard in shards_of(world):
+        for copy in shard.copies:
+            state = copy.state
+            if state is CopyState.STARTED:
+                started += 1
+                continue
+            if state is CopyState.RELOCATING:
+                relocating += 1
+                continue
+            initializing += state is CopyState.INITIALIZING
+            unassigned += state is CopyState.UNASSIGNED
+            status = Health.RED if copy.primary or status is Health.RED else Health.YELLOW
     return HealthView(
         status=status,
         settled=settled and world.master is not None,
         nodes=sum(node.joined for node in world.nodes.values()),
-        active_shards=sum(state in serving for state in states),
-        initializing_shards=states.count(CopyState.INITIALIZING),
-        relocating_shards=states.count(CopyState.RELOCATING),
-        unassigned_shards=states.count(CopyState.UNASSIGNED),
+        active_shards=started + relocating,
+        initializing_shards=initializing,
+        relocating_shards=relocating,
+        unassigned_shards=unassigned,
         pending_tasks=len(world.late_writes),
         oldest_task=world.oldest_task,
     )
@@ -126,25 +182,27 @@ def health(world: World, *, settled: bool) -> HealthView:
 
 def recoveries(world: World) -> tuple[Recovery, ...]:
     """The latest recovery of each copy; one under way has copied its share of the time passed."""
-    now = world.agenda.now
-    found = []
-    for recovery in world.recoveries:
-        passed = (now - recovery.began) / max(recovery.ends - recovery.began, 0.001)
-        to_copy = recovery.total - recovery.reused
-        found.append(
-            Recovery(
-                shard=recovery.shard,
-                target=recovery.target,
-                source=recovery.source,
-                stage="DONE" if recovery.done else "INDEX",
-                bytes_total=recovery.total,
-                bytes_reused=recovery.reused,
-                bytes_copied=to_copy if recovery.done else int(to_copy * min(1.0, passed)),
-                operations_replayed=0,
-                done=recovery.done,
-            )
-        )
-    return tuple(found)
+    return tuple([_recovery(recovery, world.agenda.now) for recovery in world.recoveries])
+
+
+def _recovery(recovery: SimRecovery, now: Instant) -> Recovery:
+    if recovery.shown is not None:
+        return recovery.shown
+    passed = (now - recovery.began) / max(recovery.ends - recovery.began, 0.001)
+    to_copy = recovery.total - recovery.reused
+    shown = Recovery(
+        shard=recovery.shard,
+        target=recovery.target,
+        source=recovery.source,
+        stage="DONE" if recovery.done else "INDEX",
+        bytes_total=recovery.total,
+        bytes_reused=recovery.reused,
+        bytes_copied=to_copy if recovery.done else int(to_copy * min(1.0, passed)),
+        operations_replayed=recovery.operations,
+        done=recovery.done,
+    )
+    recovery.shown = shown if recovery.done else None
+    return shown
 
 
 def host(node: SimNode, *, rights: bool) -> HostView:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 from random import Random
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
-from orchestrator.model.observation import Level, SettingValue
+from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, membership
 from orchestrator.simulation.agenda import Agenda
-from orchestrator.simulation.allocation import shards_of
+from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
 
 DEFAULTS: dict[str, SettingValue] = {
@@ -32,8 +33,8 @@ DEFAULTS: dict[str, SettingValue] = {
 _IN_DOUBT: Seconds = 30.0
 """A host that is reached at all does within it what it was asked."""
 
-
-_FEW_VOTERS = 2
+_LEFT_DOWN: Seconds = 300.0
+"""Far longer than hooks take: a node whose host answers is started before, whatever else is waited for."""
 
 
 class World:
@@ -42,6 +43,10 @@ class World:
     Args:
         seed: of everything that is left to chance; the same seed gives the same world.
         allowed_down: nodes that the program may have down at once, all of one zone, for the judge.
+
+    Attributes:
+        may_lose_master: its operator accepts that a stop takes the majority of the voters.
+        program_since: when the program's process began, or its machine last woke up.
     """
 
     def __init__(self, *, seed: int = 0, name: str = "prod", allowed_down: int = 1) -> None:
@@ -49,6 +54,7 @@ class World:
         self.random = Random(seed)  # noqa: S311  (a simulation: repeatable, and secret to nobody)
         self.name, self.uuid = name, f"{name}-uuid"
         self.allowed_down = allowed_down
+        self.may_lose_master = False
         self.nodes: dict[NodeName, SimNode] = {}
         self.indices: dict[str, SimIndex] = {}
         self.recoveries: list[SimRecovery] = []
@@ -58,7 +64,9 @@ class World:
         self.refuse_settings: str | None = None
         self.master: NodeName | None = None
         self.voters: set[NodeName] = set()
+        self.revoted: Instant = 0.0
         self.exclusions: list[NodeName] = []
+        self.excluded_by_others: set[NodeName] = set()
         self.detection_seconds: Seconds = 0.0
         self.version = 1
         self.snapshots: tuple[str, ...] = ()
@@ -71,8 +79,10 @@ class World:
         self.late_writes: list[tuple[Instant, tuple[SettingChange, ...]]] = []
         self.meddled: dict[tuple[Level, str], tuple[Instant, SettingValue | None]] = {}
         self.last_read: Instant = 0.0
+        self.program_since: Instant = 0.0
         self.exempt_indices: set[str] = set()
         self.unassigned_before: Counter[ShardId] = Counter()
+        self.shown: tuple[object, ClusterView] | None = None
         self._ids = 0
 
     # What allocation and membership need -------------------------------------------------------
@@ -140,12 +150,15 @@ class World:
         self.indices[index.uuid] = index
         return index
 
-    def create_index(self, name: str, *, on: NodeName, replicas: int = 1) -> None:
-        """An index made during the run, whose primary lands on that node: no check closes that race."""
+    def create_index(self, name: str, *, on: NodeName | None = None, replicas: int = 1) -> None:
+        """An index made during the run, whose primary lands on that node: no check closes that race.
+
+        None leaves it to allocation where it lands.
+        """
         index = SimIndex(name=name, uuid=f"{name}-uuid", replicas=replicas, made_at=self.agenda.now)
         shard = SimShard(id=ShardId(index=name, index_uuid=index.uuid, number=0), size=1 << 20)
         primary = SimCopy(shard=shard.id, primary=True, allocation_id=self.next_id())
-        if self.nodes[on].process:
+        if on is not None and self.nodes[on].process:
             primary.node, primary.state = on, CopyState.STARTED
             shard.in_sync.add(str(primary.allocation_id))
             shard.on_disk[on] = str(primary.allocation_id)
@@ -156,8 +169,25 @@ class World:
             shard.copies.append(SimCopy(shard=shard.id, primary=False, reason="INDEX_CREATED"))
         index.shards.append(shard)
         self.indices[index.uuid] = index
-        self.changed(f"index {name} is created, its primary on {on}")
+        self.changed(f"index {name} is created, its primary on {primary.node}")
         allocation.reroute(self)
+
+    def roll_over(self, name: str, to: str) -> None:
+        """The index is written no more, and another one is, wherever allocation puts it."""
+        index = self.indices.get(f"{name}-uuid")
+        if index is None or self.master is None:
+            return
+        index.written = False
+        self.create_index(to, replicas=index.replicas)
+
+    def begin_snapshot(self, name: str) -> None:
+        """A snapshot begins."""
+        self.snapshots = (*self.snapshots, name)
+        self.changed(f"snapshot {name} begins")
+
+    def end_snapshot(self, name: str) -> None:
+        """A snapshot is done."""
+        self.snapshots = tuple(other for other in self.snapshots if other != name)
 
     # What is done to it -----------------------------------------------------------------------------
 
@@ -234,6 +264,9 @@ class World:
         for other in away:
             if not self._news(other):
                 self._violated(f"{name} is stopped while {other} is away")
+        for snapshot in self.snapshots:
+            if not self._news(snapshot):
+                self._violated(f"{name} is stopped while snapshot {snapshot} runs")
         for index, shard in shards_of(self):
             self._judge_shard(index, shard, node, down)
             self._judge_recovery(index, shard, node, down)
@@ -252,6 +285,38 @@ class World:
         if self.effective(ALLOCATION) == "all" and self.agenda.now - sent < _IN_DOUBT and not others_failed:
             self._violated(f"a late stop of {node.name} meets allocation on")
 
+    def judge_delay(self, node: SimNode, what: str) -> None:
+        """Write down what is wrong with doing this on the host of a node that is down, instead of a start.
+
+        A shard that waits for the node, or another node that is away, was there to be read: not without a
+        master, whose word it is.
+        """
+        if node.process or not node.stopped_by_us or self.master is None or self.stale_read:
+            return
+        for index, shard in shards_of(self):
+            lost = shard.lost_at is not None and shard.lost_at < self.last_read
+            if not lost or self._exempt(index) or node.name not in shard.on_disk:
+                continue
+            if shard.on_disk[node.name] in shard.in_sync:
+                self._violated(f"{what} on {node.name} while {shard.id} waits for it")
+        away = [n.name for n in self.nodes.values() if not n.joined and not n.process and not n.stopped_by_us]
+        for other in away:
+            if not self._news(other):
+                self._violated(f"{what} on {node.name} while {other} is away")
+
+    def judge_start(self, node: SimNode) -> None:
+        """Write down that a node was left down though its host could be reached."""
+        if node.process or not node.stopped_by_us:
+            return
+        since = max(node.ended, self.program_since, node.unreachable_until, node.hangs_until)
+        if self.agenda.now - since > _LEFT_DOWN:
+            self._violated(f"{node.name} was left down for {self.agenda.now - since:.0f} s")
+        node.ended = self.agenda.now
+
+    def _exempt(self, index: SimIndex) -> bool:
+        """Whether the index may be away while its node is."""
+        return index.searchable_snapshot or index.name in self.exempt_indices
+
     def judge_down(self) -> None:
         """The standing check: no more nodes are down by the program than it may have down."""
         down = [node.name for node in self.nodes.values() if node.stopped_by_us and not node.process]
@@ -261,9 +326,10 @@ class World:
     def _judge_quorum(self, node: SimNode, others: Sequence[SimNode]) -> None:
         """With the nodes that are asked to stop already, a majority of the voters must be left."""
         going = {node.name, *(other.name for other in others)}
-        left = self.voters - going
-        small = len(self.voters) <= _FEW_VOTERS  # their operator has accepted an outage, or a rule has failed
-        if others and node.name in self.voters and not small and 2 * len(left) <= len(self.voters):
+        left = {name for name in self.voters - going if self.nodes[name].joined or self._news(name)}
+        unread = self.revoted >= self.last_read  # another configuration than the one that was read
+        needed = node.name in self.voters and not self.may_lose_master and not unread
+        if needed and 2 * len(left) <= len(self.voters):
             self._violated(f"{node.name} is stopped with no majority left: {len(left)} of {len(self.voters)}")
 
     def _judge_shard(
@@ -273,7 +339,7 @@ class World:
         if node.name in moving and not self._news(str(shard.id)):
             self._violated(f"{node.name} is stopped while {shard.id} moves from or to it")
         here = [c for c in shard.started if c.node == node.name]
-        if not here or index.name in self.exempt_indices or index.made_at >= self.last_read:
+        if not here or self._exempt(index) or index.made_at >= self.last_read:
             return
         # Copies on a node that died and that the master has not missed yet count: no reading can tell.
         others = [
@@ -298,7 +364,8 @@ class World:
 
     def _news(self, of: str) -> bool:
         """Whether something happened to it since the program's last reading began."""
-        return any(at >= self.last_read and of in what for at, what in reversed(self.story[-200:]))
+        since = takewhile(lambda told: told[0] >= self.last_read, reversed(self.story))
+        return any(of in what.split() for _, what in since)
 
     def _violated(self, what: str) -> None:
         self.violations.append(f"{self.agenda.now:.1f}: {what}")

@@ -6,8 +6,9 @@ package knows of it. What it is told stands in one variable, as JSON:
 - `seam`: `before:N` (events inserted, their transaction not committed), `after:N` (committed, not acted on),
   `acted:N` (done, the outcome not recorded); N counts appends or performs of this process. `any:N` is the
   N-th seam of whatever kind. Absent: it lives.
-- `at`: it dies after the commit of events of which one contains this text; with `kind`, at the first seam of
-  that kind whose whole detail is this text.
+- `at`: it dies after the commit of events of which one contains this text.
+- `among`: places, of which it dies at the first that it passes; `waves` had finished before it began.
+- `names`: what to call nodes, by their names: which node comes when depends on the elected master.
 - `trace`: a file that gets one line for each seam as it is passed, so that it is known where a run died.
 - `foreign`: the process gives itself an identity of another machine, so that nobody can prove it dead.
 - `expiry`: seconds after which a lease that shows no sign of life may be taken over, for whoever watches.
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, event
 
@@ -42,13 +43,33 @@ VARIABLE = "ORCHESTRATE_TEST_DOOM"
 ELSEWHERE = ProcessIdentity(boot="another-machine", namespace="1", pid=4711, started=1)
 
 
+class Place(NamedTuple):
+    """One event or action of a run: at which kind of seam it is told, in which words, and in which wave.
+
+    Nodes of a wave go each at its own pace, so what is told at one seam together differs from run to run;
+    each event and action for itself does not.
+    """
+
+    kind: str
+    told: str
+    waves: int
+
+
+def finished(kind: str, detail: Sequence[str]) -> bool:
+    """Whether the end of a wave is committed at a seam."""
+    return kind == "after" and any(each.startswith("wave_finished") for each in detail)
+
+
 class Fate:
     """Counts the seams that this process passes, and ends it at the chosen one."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         kind, _, number = told.get("seam", "").partition(":")
         self._kind, self._number = kind, int(number or 0)
-        self._at, self._at_kind = told.get("at"), told.get("kind")
+        self._at = told.get("at")
+        self._among = {Place(*place) for place in told.get("among", ())}
+        self._waves = int(told.get("waves", 0))
+        self._names: dict[str, str] = told.get("names", {})
         self._trace = Path(told.get("trace", os.devnull))
         self._passed = {"append": 0, "perform": 0, "any": 0}
 
@@ -59,18 +80,18 @@ class Fate:
 
     def passes(self, kind: str, number: int, detail: Sequence[str]) -> None:
         """Write the seam down; die if it is the one."""
+        detail = [" ".join(self._names.get(word, word) for word in each.split(" ")) for each in detail]
         with self._trace.open("a", encoding="utf-8") as trace:
             trace.write(json.dumps([f"{kind}:{number}", list(detail)]) + "\n")
         chosen = (self._kind, self._number) in ((kind, number), ("any", self.begins("any")))
         if chosen or self._is_at(kind, detail):
             os.kill(os.getpid(), signal.SIGKILL)
+        self._waves += finished(kind, detail)
 
     def _is_at(self, kind: str, detail: Sequence[str]) -> bool:
-        if self._at is None:
-            return False
-        if self._at_kind is not None:
-            return kind == self._at_kind and "; ".join(detail) == self._at
-        return kind == "after" and any(self._at in each for each in detail)
+        if any(Place(kind, each, self._waves) in self._among for each in detail):
+            return True
+        return self._at is not None and kind == "after" and any(self._at in each for each in detail)
 
 
 class DoomedJournal(SqlJournal):
@@ -113,7 +134,7 @@ class DoomedExecutor(Executor):
 def _told(each: Event) -> str:
     what = getattr(each, "to", None) or getattr(each, "key", None)
     action = getattr(each, "action", None)
-    what = what or (type(action).__name__ if action is not None else "")
+    what = what or (f"{action_name(action)} {action_target(action)}" if action is not None else "")
     return f"{each.event} {getattr(each, 'node', None) or ''} {what}".strip()
 
 

@@ -1,8 +1,8 @@
 """Clusters on real hosts (systemd and sshd in containers) for tests: `host_cluster("9.1.0")`.
 
 Registered by the conftest at the root. A cluster is kept for the session and brought back to a fresh state
-for each test that asks for it; asking for another flavour or number of hosts ends the one that runs. Without
-a Docker engine these tests fail; with SKIP_REAL=1 they are skipped, and the summary says so.
+for each test that asks for it; asking for another flavour, number of hosts or zones ends the one that runs.
+Without a Docker engine these tests fail; with SKIP_REAL=1 they are skipped, and the summary says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orchestrator.lab.errors import LabError
 from tests.integration.hostlab import docker
 from tests.integration.hostlab.flavours import find_flavour
 from tests.integration.hostlab.hosts import HostCluster
-from tests.integration.hostlab.running import running
+from tests.integration.hostlab.running import ZONES, running
 
 _USUAL = "9.1.0"
 HostClusterFactory = Callable[..., HostCluster]
@@ -30,14 +30,14 @@ class _Keeper:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._stack = contextlib.ExitStack()
-        self._wanted: tuple[str, int] | None = None
+        self._wanted: tuple[str, int, str] | None = None
         self._cluster: HostCluster | None = None
 
-    def get(self, flavour: str, *, nodes: int = 3) -> HostCluster:
+    def get(self, flavour: str, *, nodes: int = 3, zones: str = ZONES) -> HostCluster:
         """The cluster, running and fresh."""
         if docker.unwanted():
             pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
-        if self._cluster is not None and self._wanted == (flavour, nodes):
+        if self._cluster is not None and self._wanted == (flavour, nodes, zones):
             try:
                 self._cluster.reset()
             except LabError as error:  # whatever the last test did to it: start from nothing
@@ -46,9 +46,9 @@ class _Keeper:
                 return self._cluster
         self.close()
         self._cluster = self._stack.enter_context(
-            running(find_flavour(flavour), nodes=nodes, progress=self._progress)
+            running(find_flavour(flavour), nodes=nodes, zones=zones, progress=self._progress)
         )
-        self._wanted = (flavour, nodes)
+        self._wanted = (flavour, nodes, zones)
         return self._cluster
 
     def close(self) -> None:
@@ -101,5 +101,5 @@ def _host_clusters(request: pytest.FixtureRequest) -> Iterator[_Keeper]:
 
 @pytest.fixture
 def host_cluster(_host_clusters: _Keeper) -> HostClusterFactory:
-    """Gives a running, fresh cluster: `host_cluster(flavour, nodes=3)`; see `hostlab.flavours`."""
+    """Gives a running, fresh cluster: `host_cluster(flavour, nodes=6, zones="abc")`; see `flavours.py`."""
     return _host_clusters.get

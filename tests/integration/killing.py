@@ -20,7 +20,7 @@ from typing import Any
 
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
-from tests.integration.doomed import VARIABLE
+from tests.integration.doomed import VARIABLE, Place
 
 CHILD = Path(__file__).with_name("doomed.py")
 RUN_SECONDS = 300.0
@@ -166,6 +166,7 @@ class Bastion:
         lab: the cluster.
         expiry: seconds after which a silent lease may be taken over; None leaves the program's own 90.
         hooks: of its playbook.
+        strategy: of its playbook.
         foreign: whether its processes belong to a machine on which nobody can look for them.
     """
 
@@ -174,6 +175,7 @@ class Bastion:
     expiry: float | None = None
     foreign: bool = False
     hooks: Mapping[str, Any] = field(default_factory=dict)
+    strategy: str = "node"
     file: Path = field(init=False)
     said: list[str] = field(init=False, default_factory=list)
     _begun: list[subprocess.Popen[str]] = field(init=False, default_factory=list)
@@ -181,7 +183,9 @@ class Bastion:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         book = self.folder / "playbook.yml"
-        book.write_text(json.dumps({**PLAYBOOK, "hooks": self.hooks}), encoding="utf-8")
+        book.write_text(
+            json.dumps({**PLAYBOOK, "hooks": self.hooks, "strategy": self.strategy}), encoding="utf-8"
+        )
         document = {**self.lab.cluster_document(), "playbook": str(book)}
         self.file = self.folder / "lab.yml"
         self.file.write_text(json.dumps(document), encoding="utf-8")
@@ -198,7 +202,13 @@ class Bastion:
         return [(seam, detail) for seam, detail in map(json.loads, self.trace.read_text().splitlines())]
 
     def begin(
-        self, *words: str, seam: Seam | None = None, at: str | None = None, kind: str | None = None
+        self,
+        *words: str,
+        seam: Seam | None = None,
+        at: str | None = None,
+        among: Sequence[Place] = (),
+        waves: int = 0,
+        names: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         """Start the program and let it run; its output goes to pipes.
 
@@ -206,16 +216,17 @@ class Bastion:
             words: its command line.
             seam: where it dies.
             at: it dies after the commit of an event that is told with this text.
-            kind: with `at`: it dies at the first seam of this kind that is told so, and not otherwise.
+            among: it dies at the first of these that it passes.
+            waves: how many had finished before it.
+            names: what to call nodes where places are told.
         """
         self.trace.unlink(missing_ok=True)
-        told: dict[str, Any] = {"trace": str(self.trace)}
+        told: dict[str, Any] = {"trace": str(self.trace), "among": list(among), "waves": waves}
+        told["names"] = dict(names or {})
         if seam is not None:
             told["seam"] = str(seam)
         if at is not None:
             told["at"] = at
-        if kind is not None:
-            told["kind"] = kind
         return self._start(words, told)
 
     def aside(self, *words: str) -> tuple[int, str]:
@@ -264,18 +275,17 @@ class Bastion:
         self.said.append(out)
         return process.returncode
 
-    def orchestrate(
-        self, *words: str, seam: Seam | None = None, at: str | None = None, kind: str | None = None
-    ) -> int:
-        """Run the program to its end, or to its death; the exit code (-9: it was killed)."""
-        return self.end(self.begin(*words, seam=seam, at=at, kind=kind))
+    def orchestrate(self, *words: str, **doom: Any) -> int:
+        """Run the program to its end, or to its death (`doom` as in `begin`); the exit code (-9: killed)."""
+        return self.end(self.begin(*words, **doom))
 
-    def restart(
-        self, *words: str, seam: Seam | None = None, at: str | None = None, kind: str | None = None
-    ) -> int:
+    def restart(self, *words: str, **doom: Any) -> int:
         """`orchestrate restart` on the cluster."""
-        command = ("restart", "--cluster", str(self.file), "--yes", *words)
-        return self.orchestrate(*command, seam=seam, at=at, kind=kind)
+        return self.orchestrate("restart", "--cluster", str(self.file), "--yes", *words, **doom)
+
+    def restore(self) -> int:
+        """`orchestrate restore` of the cluster."""
+        return self.orchestrate("restore", "--cluster", str(self.file))
 
     def begin_restart(self, *words: str) -> subprocess.Popen[str]:
         """The same, to be disturbed from outside."""

@@ -46,7 +46,11 @@ class Operator:
     reboot: bool = False
 
     def write(
-        self, *, playbook: Mapping[str, Any] | None = None, hosts: Mapping[str, Any] | None = None
+        self,
+        *,
+        playbook: Mapping[str, Any] | None = None,
+        hosts: Mapping[str, Any] | None = None,
+        zone_attribute: str | None = None,
     ) -> Path:
         """Write the cluster file (JSON is YAML) and, if wanted, a playbook of the operator's own."""
         cluster = self.cluster
@@ -64,6 +68,8 @@ class Operator:
                 **(hosts or {}),
             },
         }
+        if zone_attribute is not None:
+            content["zone_attribute"] = zone_attribute
         if cluster.flavour.secured:
             content["auth"] = {
                 "basic": {"username": cluster.orchestrator.user, "password": f"env:{PASSWORD_VARIABLE}"}

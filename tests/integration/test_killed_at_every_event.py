@@ -65,7 +65,7 @@ def test_resume_ends_as_an_undisturbed_run_does(
     if _nothing_to_resume(bastion, seam):
         assert bastion.orchestrate("resume", "--yes") == USAGE, bastion.story()
         # What is left is the lease of a dead process: the next run, or a restore, takes it away.
-        assert (bastion.restart() if seam.when is When.BEFORE else _restore(bastion)) == 0, bastion.story()
+        assert (bastion.restart() if seam.when is When.BEFORE else bastion.restore()) == 0, bastion.story()
     else:
         assert bastion.orchestrate("resume", "--yes") == 0, bastion.story()
     assert_restarted_once(lab, before, bastion.story())
@@ -80,7 +80,7 @@ def test_restore_puts_back_what_was_found(
     bastion = bastion_of(lab)
     before = prepare(lab)
     _killed(bastion, seam)
-    assert _restore(bastion) == 0, bastion.story()
+    assert bastion.restore() == 0, bastion.story()
     assert_put_back(lab, before, bastion.story())
 
 
@@ -123,7 +123,7 @@ def test_a_run_killed_four_times_by_chance_ends_as_an_undisturbed_run_does(
         assert code == KILLED, bastion.story()
         if chance.random() < 0.5:
             told.append("restore")
-            assert _restore(bastion) == 0, bastion.story()
+            assert bastion.restore() == 0, bastion.story()
             assert_put_back(lab, before, bastion.story())
     if code != 0:
         assert bastion.orchestrate("resume", "--yes") == 0, bastion.story()
@@ -146,7 +146,3 @@ def _by_chance(chance: random.Random) -> list[Seam]:
         number = max(1, (end - begin) // _APPENDS_A_PERFORM) if when is When.ACTED else max(2, end - begin)
         seams.append(Seam(when=when, number=number))
     return seams
-
-
-def _restore(bastion: Bastion) -> int:
-    return bastion.orchestrate("restore", "--cluster", str(bastion.file))

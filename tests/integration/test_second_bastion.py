@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.lab.layout import THREE_ZONES, LabNode
 from tests.integration.killing import (
     KILLED,
     QUICKEST,
@@ -16,6 +17,7 @@ from tests.integration.killing import (
     prepare,
     truth,
 )
+from tests.integration.zoning import SIX_IN_THREE
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
@@ -27,37 +29,54 @@ EXPIRY_SECONDS = 15.0
 """In place of 90: still six heartbeats, so that a busy machine does not lose a lease."""
 DONE, LEASED = 0, 6
 ENABLE = "cluster.routing.allocation.enable"
+by_nodes_and_by_zones = pytest.mark.parametrize(
+    ("strategy", "nodes"),
+    [("node", THREE_ZONES), pytest.param("zone", SIX_IN_THREE, marks=pytest.mark.exhaustive)],
+    ids=["nodes", "zones"],
+)
+OF_A_WAVE = {"node": 1, "zone": 2}
+"""Nodes of each wave."""
 
 
+@by_nodes_and_by_zones
 @pytest.mark.parametrize("foreign", [False, True], ids=["provably gone", "run out"])
 def test_restore_from_an_empty_state_needs_only_the_record_in_the_cluster(
-    process_cluster: ProcessCluster, bastion_of: BastionOf, *, foreign: bool
+    process_cluster: ProcessCluster,
+    bastion_of: BastionOf,
+    *,
+    foreign: bool,
+    strategy: str,
+    nodes: tuple[LabNode, ...],
 ) -> None:
-    lab = process_cluster(QUICKEST)
-    first = bastion_of(lab, "first", foreign=foreign, expiry=EXPIRY_SECONDS)
+    lab, wave = process_cluster(QUICKEST, nodes=nodes), OF_A_WAVE[strategy]
+    first = bastion_of(lab, "first", foreign=foreign, expiry=EXPIRY_SECONDS, strategy=strategy)
     second = bastion_of(lab, "second", expiry=EXPIRY_SECONDS)
     before = prepare(lab)
     assert first.restart(at=" stopped") == KILLED, first.story()
     left = truth(lab)
     assert left.settings["persistent"][ENABLE] == "primaries"
-    assert len(left.lives) == len(before.lives) - 1, "no node is down"
+    assert len(before.lives) - wave <= len(left.lives) < len(before.lives), "no node is down"
     assert not (second.folder / "state.db").exists()
     assert second.orchestrate("restore", "--cluster", str(second.file)) == DONE, second.story()
     assert ("it runs out in" in second.said[-1]) == foreign, second.story()
     assert_put_back(lab, before, second.story())
-    assert sum(truth(lab).starts.values()) - sum(before.starts.values()) == 1
+    assert sum(truth(lab).starts.values()) - sum(before.starts.values()) == wave
     # The first bastion comes back, and finds its own journal: it owes nothing and goes on.
     first.foreign = False
     assert first.orchestrate("resume", "--yes") == DONE, first.story()
     assert_restarted_once(lab, before, first.story())
 
 
+@by_nodes_and_by_zones
 def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is_dead(
-    process_cluster: ProcessCluster, bastion_of: BastionOf
+    process_cluster: ProcessCluster,
+    bastion_of: BastionOf,
+    strategy: str,
+    nodes: tuple[LabNode, ...],
 ) -> None:
-    lab = process_cluster(QUICKEST)
-    first = bastion_of(lab, "first", foreign=True, expiry=EXPIRY_SECONDS)
-    second = bastion_of(lab, "second", expiry=EXPIRY_SECONDS)
+    lab = process_cluster(QUICKEST, nodes=nodes)
+    first = bastion_of(lab, "first", foreign=True, expiry=EXPIRY_SECONDS, strategy=strategy)
+    second = bastion_of(lab, "second", expiry=EXPIRY_SECONDS, strategy=strategy)
     before = prepare(lab)
     run = first.begin_restart()
     first.await_seam(run, entered("starting"))
@@ -77,7 +96,7 @@ def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is
     said = second.said[-1]
     taken = said.index(f"run {holder.group(1)} of {holder.group(2)} left something behind")
     stood_down = said.index("stood down (restored): everything is put back")
-    assert taken < stood_down < said.index(": 3 nodes: es"), said
+    assert taken < stood_down < said.index(f": {len(nodes)} nodes: es"), said
     lab.wait_ready(status="green")
     after = truth(lab)
     assert after.settings == before.settings
@@ -87,17 +106,22 @@ def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is
     assert {after.starts[name] - before.starts[name] for name in before.starts} <= {1, 2}
 
 
+@by_nodes_and_by_zones
 def test_a_new_run_also_restarts_the_node_that_a_dead_one_left_down(
-    process_cluster: ProcessCluster, bastion_of: BastionOf
+    process_cluster: ProcessCluster,
+    bastion_of: BastionOf,
+    strategy: str,
+    nodes: tuple[LabNode, ...],
 ) -> None:
-    lab = process_cluster(QUICKEST)
-    bastion = bastion_of(lab)
+    lab, wave = process_cluster(QUICKEST, nodes=nodes), OF_A_WAVE[strategy]
+    bastion = bastion_of(lab, strategy=strategy)
     before = prepare(lab)
     assert bastion.restart(at=" stopped") == KILLED, bastion.story()
     assert bastion.restart() == DONE, bastion.story()
     after = truth(lab)
-    # One start to put the dead run's node back, and one restart of every node.
-    assert sorted(after.starts[name] - before.starts[name] for name in before.starts) == [1, 1, 2]
+    # One start to put each of the dead run's nodes back, and one restart of every node.
+    times = sorted(after.starts[name] - before.starts[name] for name in before.starts)
+    assert times == [1] * (len(nodes) - wave) + [2] * wave
     assert (after.settings, after.leases) == (before.settings, ())
     code, said = bastion.aside("history")
     assert code == DONE

@@ -1,22 +1,38 @@
-"""Runs left to chance: a world, a policy and mishaps made from one seed."""
+"""Runs left to chance: a cluster, a policy, mishaps and kills made from one seed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from random import Random
 
-from orchestrator.model.cluster import NodeName
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, BANDWIDTH, EXCLUSIONS
+from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Strategy, ZeroReplicas
+from orchestrator.model.policy import (
+    Awareness,
+    Deadlines,
+    Hook,
+    Hooks,
+    Policy,
+    Selection,
+    Strategy,
+    ZeroReplicas,
+)
 from orchestrator.simulation import mishaps
-from orchestrator.simulation.allocation import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
 from tests.simulation.play import policy
-from tests.simulation.zones import ZONED
+from tests.simulation.shapes import Shape, build, shape
 
-ALLOCATION = "cluster.routing.allocation.enable"
+ATTEMPTS = 20
+_LARGE = 12
+"""Nodes above which a run is told to restart only some: one node takes as long as in a small cluster."""
+
+_COPIED_LONG = (8 << 30, 24 << 30)
+"""Of an index that keeps nothing to replay: a returning copy takes about 25 or 75 s, a node's absence 15."""
+
 _VERBS = (
     "set_allocation",
     "restore_allocation",
@@ -24,11 +40,28 @@ _VERBS = (
     "flush",
     "stop",
     "start",
+    "reboot",
     "set_replicas",
     "probe_settings",
+    "retry_failed",
     "exclude_from_voting",
     "clear_voting_exclusions",
+    "hook_before_stop",
+    "hook_after_recovery",
 )
+_HOOKS = Hooks(
+    before_stop=(Hook(run="depool {node}"),),
+    while_stopped=(Hook(run="tune {node}"),),
+    after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),
+)
+
+
+class Afterwards(Enum):
+    """Who takes up what an attempt left."""
+
+    RESUME = "resume"
+    RESTORE = "restore"
+    ELSEWHERE = "another machine, with what stands in the cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,62 +69,98 @@ class Chance:
     """What a seed means; printed when its run fails.
 
     Attributes:
+        planned: a plan was shown, so that its waves bound those of the run.
         crashes: points at which the attempts are killed, one each, counted from the attempt's beginning.
-        restores: whether a killed attempt is followed by `restore` rather than `resume`, attempt by attempt.
+        pauses: seconds after each attempt until somebody takes it up.
+        afterwards: who does, attempt by attempt.
     """
 
     seed: int
-    nodes: int
+    shape: Shape
     wanted: Policy
+    planned: bool
     plan: tuple[Mishap, ...]
     trips: tuple[Trip, ...]
     crashes: tuple[int, ...]
-    restores: tuple[bool, ...]
+    pauses: tuple[float, ...]
+    afterwards: tuple[Afterwards, ...]
 
 
 def chance(seed: int) -> Chance:
     """The run of that seed."""
     dice = Random(seed)  # noqa: S311  (repeatable, and secret to nobody)
-    nodes = dice.choice((3, 3, 4, 5, 6))
-    names = [NodeName(f"es{n}") for n in range(1, nodes + 1)]
-    hooks = Hooks(
-        before_stop=(Hook(run="depool {node}"),),
-        while_stopped=(Hook(run="tune {node}"),),
-        after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),
-    )
-    by_zone = _strategy(seed)
-    wanted = policy(
-        **by_zone,
-        **_overlap(seed),
-        master_step_down=dice.random() < 0.5,
-        zero_replicas=ZeroReplicas.ADD_REPLICA,
-        hooks=hooks if dice.random() < 0.4 else Hooks(),
-        deadlines=replace(Deadlines(), hold=1200.0, recover=3600.0),
-        pause_after=dice.choice((None, None, None, 1)),
-    )
+    drawn, overlap = _overlap(seed, shape(dice))
+    names = [NodeName(node.name) for node in drawn.nodes]
+    far = 60 + 10 * len(names)
+    ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return Chance(
         seed=seed,
-        nodes=nodes,
-        wanted=wanted,
+        shape=drawn,
+        wanted=replace(_policy(dice, drawn), overlap_recovery=overlap),
+        planned=dice.random() < 0.5,
         plan=tuple(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
         trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
-        crashes=tuple(dice.randint(2, 90) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
-        restores=tuple(dice.random() < 0.3 for _ in range(20)),
+        crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
+        pauses=tuple(dice.choice((0.5, 5.0, 60.0, 900.0)) for _ in range(ATTEMPTS)),
+        afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
     )
 
 
-def _strategy(seed: int) -> dict[str, object]:
-    """Zone by zone in every other run, with a budget and without."""
-    dice = Random(seed + 2)  # noqa: S311  (repeatable, and secret to nobody)
-    if dice.random() < 0.5:
-        return {}
-    return {**ZONED, "max_unavailable": dice.choice((None, None, 1, 2))}
+def _overlap(seed: int, drawn: Shape) -> tuple[Shape, bool]:
+    """With `overlap_recovery` in every other run, and then mostly with recoveries longer than an absence.
+
+    By dice of its own, so that all else of a seed is the same with it and without. An index without replicas
+    stays small: the one that it is given is copied whole, and the gates hold for no longer than minutes here.
+    """
+    dice = Random(f"overlap {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    overlap = dice.random() < 0.5
+    if not overlap or dice.random() < 0.2:
+        return drawn, overlap
+    indices = tuple(
+        replace(index, keeps=5.0, size=dice.choice(_COPIED_LONG))
+        if index.written and index.replicas and dice.random() < 0.8
+        else index
+        for index in drawn.indices
+    )
+    return replace(drawn, indices=indices), overlap
 
 
-def _overlap(seed: int) -> dict[str, object]:
-    """With overlap in every other run."""
-    dice = Random(seed + 3)  # noqa: S311  (repeatable, and secret to nobody)
-    return {"overlap_recovery": True} if dice.random() < 0.5 else {}
+def _policy(dice: Random, drawn: Shape) -> Policy:
+    by_zone = bool(drawn.zones) and dice.random() < 0.5
+    budget = dice.choice((None, None, 1, 2, 3)) if by_zone else 1
+    names = [node.name for node in drawn.nodes]
+    only: tuple[str, ...] = ()
+    if len(names) > (_LARGE if not by_zone else 2 * _LARGE) or dice.random() < 0.1:
+        only = tuple(dice.sample(names, min(len(names), 5 if not by_zone else 15)))
+    return policy(
+        strategy=Strategy.ZONE if by_zone else Strategy.NODE,
+        zone_attribute="zone" if drawn.zones else None,
+        awareness=Awareness(
+            attributes=("zone",) if drawn.awareness else (),
+            forced=tuple(Zone(zone) for zone in drawn.zones) if drawn.awareness == "forced" else (),
+        ),
+        max_unavailable=budget,
+        selection=Selection(only=only),
+        min_capacity=dice.choice((0.5, 0.5, 0.3)),
+        master_step_down=dice.random() < 0.4,
+        zero_replicas=dice.choice((ZeroReplicas.ADD_REPLICA, ZeroReplicas.ADD_REPLICA, ZeroReplicas.ACCEPT)),
+        zero_replicas_accepted=("*",),
+        hooks=_HOOKS if dice.random() < 0.5 else Hooks(),
+        settle_consecutive=dice.choice((1, 2, 3)),
+        flush=dice.random() < 0.8,
+        reboot=dice.random() < 0.15,
+        deadlines=Deadlines(
+            stop=120.0,
+            start=120.0,
+            rejoin=120.0,
+            recover=900.0,
+            withheld=dice.choice((600.0, 1800.0)),
+            hold=240.0,
+            reboot=300.0,
+        ),
+        pause_after=dice.choice((None, None, None, 1, 2)),
+        timeout=dice.choice((None, None, None, None, 300.0)),
+    )
 
 
 def _trip(dice: Random) -> Trip:
@@ -102,30 +171,65 @@ def _trip(dice: Random) -> Trip:
     return Trip(
         verb=verb,
         how=how,
-        first=dice.randint(1, 3),
+        first=dice.randint(1, 4),
         times=dice.choice((1, 1, 2)),
         late=dice.uniform(11.0, longest),
     )
 
 
 def _mishap(dice: Random, names: list[NodeName]) -> Mishap:
-    what = _what(dice, dice.choice(names), dice.randint(0, 999))
+    """At some moment, or right after a verb, often one for the very node that it befalls."""
+    node = dice.choice(names)
+    if dice.random() < 0.15:
+        return _race(dice, names, node)
+    what = _what(dice, node, dice.randint(0, 9999))
+    if dice.random() < 0.4:
+        return Mishap(what=what, after=dice.uniform(0.0, 30.0 * min(len(names), 10)))
+    after = dice.choice((0.0, 0.05, 1.0, 5.0, 9.0))
     if dice.random() < 0.5:
-        return Mishap(what=what, after=dice.uniform(0.0, 120.0))
+        target = node if dice.random() < 0.6 else dice.choice(names)
+        return Mishap(what=what, verb=dice.choice(("stop", "stop", "start")), target=target, after=after)
     verb = dice.choice(("set_allocation", "stop", "start", "restore_allocation", "flush"))
-    return Mishap(what=what, verb=verb, nth=dice.randint(1, 3), after=dice.choice((0.0, 0.05, 1.0, 9.0)))
+    return Mishap(what=what, verb=verb, nth=dice.randint(1, 4), after=after)
+
+
+def _race(dice: Random, names: list[NodeName], node: NodeName) -> Mishap:
+    """What no check can close: it happens between the last reading and the stop, or while the node goes."""
+    after = dice.choice((0.0, 1.0))
+    made = mishaps.IndexMade(name=f"raced-{node}", on=node, replicas=dice.choice((0, 1)))
+    other = dice.choice([name for name in names if name != node])
+    return dice.choice(
+        (
+            Mishap(what=made, verb="stop", target=node, after=after),
+            Mishap(
+                what=mishaps.NodeDies(node=other, back_after=300.0), verb="stop", target=node, after=after
+            ),
+            Mishap(what=mishaps.LeaseTaken(), verb=dice.choice(("flush", "stop")), after=after),
+        )
+    )
 
 
 def _what(dice: Random, node: NodeName, number: int) -> What:
     choices: tuple[What, ...] = (
-        mishaps.NodeDies(node=node, back_after=dice.choice((5.0, 300.0, 5000.0))),
+        mishaps.NodeDies(node=node, back_after=dice.choice((5.0, 300.0, 5000.0, None))),
         mishaps.HostCutOff(node=node, seconds=dice.choice((20.0, 700.0))),
+        mishaps.HostHangs(node=node, seconds=dice.choice((15.0, 90.0)), does=dice.random() < 0.5),
+        mishaps.RestartedByHand(node=node),
         mishaps.IndexMade(name=f"new-{number}", on=node, replicas=dice.choice((0, 1))),
+        mishaps.RolledOver(index="logs", to=f"logs-{number}"),
+        mishaps.SnapshotBegun(name=f"repo/nightly-{number}", seconds=dice.choice((20.0, 600.0))),
+        mishaps.VoterExcluded(node=node, seconds=dice.choice((30.0, 600.0))),
         mishaps.SettingMeddled(key=ALLOCATION, value=dice.choice(("none", "all", None))),
-        mishaps.SettingMeddled(key="indices.recovery.max_bytes_per_sec", value="80mb", level=Level.TRANSIENT),
+        mishaps.SettingMeddled(key=BANDWIDTH, value="80mb", level=Level.TRANSIENT),
+        mishaps.SettingMeddled(key=f"{EXCLUSIONS}_name", value=node),
+        mishaps.SettingsRefused(reason="400 archived settings"),
         mishaps.Unreadable(seconds=dice.choice((5.0, 900.0))),
         mishaps.StaleReadings(seconds=dice.choice((3.0, 60.0))),
+        mishaps.ProgramStandsStill(seconds=dice.choice((20.0, 70.0, 600.0))),
+        mishaps.ClockSet(seconds=dice.choice((-86400.0, -40.0, 40.0, 3600.0))),
         mishaps.LeaseTaken(),
+        mishaps.LeaseUnrefreshed(seconds=dice.choice((50.0, 200.0))),
+        mishaps.DiskFull(seconds=dice.choice((10.0, 600.0))),
         mishaps.Asked(request=dice.choice((Request.PAUSE, Request.STOP, Request.INTERRUPT))),
         mishaps.StopHangs(node=node, repaired_after=2000.0),
         mishaps.StartsFail(node=node, times=dice.choice((1, 2, 3))),
@@ -137,24 +241,10 @@ def _what(dice: Random, node: NodeName, number: int) -> What:
 
 def world_of(drawn: Chance) -> World:
     """The world of a seed, as it is before the run."""
-    dice = Random(drawn.seed + 1)  # noqa: S311  (repeatable, and secret to nobody)
-    world = World(seed=drawn.seed)
-    if drawn.wanted.strategy is Strategy.ZONE:
-        world.allowed_down = drawn.wanted.max_unavailable or drawn.nodes
-    world.detection_seconds = dice.choice((0.0, 0.0, 3.0, 30.0))
-    for number in range(1, drawn.nodes + 1):
-        world.add_node(f"es{number}", zone="abc"[(number - 1) % 3])
-    world.add_index("logs", shards=dice.randint(1, drawn.nodes), replicas=dice.choice((1, 1, 2)))
-    world.add_index("archive", shards=2, replicas=1, written=False, size=dice.choice((1 << 20, 4 << 30)))
-    if drawn.wanted.overlap_recovery:
-        for _, shard in shards_of(world):
-            shard.size = dice.choice((1 << 20, 4 << 30, 300 << 30))
-    if dice.random() < 0.3:
-        world.add_index("bare", shards=1, replicas=0)
-    if dice.random() < 0.5:
-        world.set(Level.PERSISTENT, ALLOCATION, "all")
-    if dice.random() < 0.3:
-        world.set(Level.TRANSIENT, ALLOCATION, "all")
-    if dice.random() < 0.3:
-        world.set(Level.TRANSIENT, "indices.recovery.max_bytes_per_sec", "20mb")
+    world = build(drawn.shape, seed=drawn.seed)
+    world.allowed_down = drawn.wanted.max_unavailable or len(drawn.shape.nodes)
+    if drawn.wanted.zero_replicas is ZeroReplicas.ACCEPT:
+        made = [one.what for one in drawn.plan if isinstance(one.what, mishaps.IndexMade)]
+        bare = [index for index in (*drawn.shape.indices, *made) if index.replicas == 0]
+        world.exempt_indices = {index.name for index in bare}
     return world

@@ -24,12 +24,12 @@ from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Deadlines, Policy, RecoveryLimits, Wave
-from orchestrator.simulation import allocation, mishaps
+from orchestrator.simulation import allocation, deciders, mishaps
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import SimShard
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
-from tests.simulation.overlapping import SLOW, overlapped, slow, threefold
+from tests.simulation.overlapping import overlapped, slowed, threefold
 from tests.simulation.play import cluster, play, policy, run
 from tests.simulation.zones import ZONED, lopsided, zoned
 
@@ -65,7 +65,7 @@ def _held(
 
 
 def _shard_with_primary_on(world: World, name: str) -> SimShard:
-    return next(s for _, s in allocation.shards_of(world) if s.primary.node == name)
+    return next(s for _, s in deciders.shards_of(world) if s.primary.node == name)
 
 
 def observation_is_fresh() -> Lapse:
@@ -117,7 +117,7 @@ def cluster_not_red() -> Lapse:
     """An index has been red since before the run, and nobody accepted that."""
     world = cluster(3)
     world.add_index("broken", replicas=0, places=["es3"])
-    shard = next(s for i, s in allocation.shards_of(world) if i.name == "broken")
+    shard = next(s for i, s in deciders.shards_of(world) if i.name == "broken")
     shard.primary.node, shard.primary.state = None, type(shard.primary.state).UNASSIGNED
     shard.primary.reason = "ALLOCATION_FAILED"
     shard.on_disk.clear()
@@ -267,9 +267,9 @@ def source_of_a_recovery() -> Lapse:
 
 def copy_that_nobody_works_on() -> Lapse:
     """With overlap: more copies come back to a node than may recover at a time, so some are unassigned."""
-    world = slow()
-    world.add_index("more", shards=3, places=["es4", "es1"], size=SLOW)
-    return _overlapped(world, recovery_limits=RecoveryLimits(node_concurrent_recoveries=None))
+    world = zoned()
+    world.add_index("more", shards=3, places=["es4", "es1"])
+    return _overlapped(slowed(world), recovery_limits=RecoveryLimits(node_concurrent_recoveries=None))
 
 
 OF_OVERLAP: Final[Mapping[str, tuple[str, Callable[[], Lapse]]]] = {

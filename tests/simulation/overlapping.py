@@ -6,13 +6,13 @@ from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName, ShardId
 from orchestrator.model.event import ActionSent, WaveStarted
 from orchestrator.model.policy import Policy
-from orchestrator.simulation.allocation import shards_of
+from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import policy
 from tests.simulation.zones import zoned
 
-SLOW = 300 << 30
+SLOW = 20 << 30
 """A share of it is copied when its node returns: a minute at the raised limit, four absences of a node."""
 
 
@@ -23,9 +23,13 @@ def overlapped(**changes: object) -> Policy:
 
 def slow(nodes: int = 6, *, most: int = 1, seed: int = 0) -> World:
     """Nodes in three zones; each returning copy takes a minute."""
-    world = zoned(nodes, most=most, seed=seed)
-    for _, shard in shards_of(world):
-        shard.size = SLOW
+    return slowed(zoned(nodes, most=most, seed=seed))
+
+
+def slowed(world: World) -> World:
+    """The world with nothing kept of what a copy missed: its files are copied, and that lasts."""
+    for index, shard in shards_of(world):
+        index.written, index.keeps, shard.size = True, 0.0, SLOW
     return world
 
 
@@ -34,8 +38,8 @@ def threefold() -> World:
     world = World()
     for number in range(1, 4):
         world.add_node(f"es{number}", zone="abc"[number - 1])
-    world.add_index("logs", shards=3, replicas=2, size=SLOW)
-    return world
+    world.add_index("logs", shards=3, replicas=2)
+    return slowed(world)
 
 
 def halves() -> World:
@@ -43,9 +47,9 @@ def halves() -> World:
     world = World(allowed_down=2)
     for number in range(1, 9):
         world.add_node(f"es{number}", zone="abcd"[(number - 1) % 4])
-    world.add_index("left", shards=2, places=["es1", "es2", "es5", "es6"], size=SLOW)
-    world.add_index("right", shards=2, places=["es3", "es4", "es7", "es8"], size=SLOW)
-    return world
+    world.add_index("left", shards=2, places=["es1", "es2", "es5", "es6"])
+    world.add_index("right", shards=2, places=["es3", "es4", "es7", "es8"])
+    return slowed(world)
 
 
 def stops(simulation: Simulation) -> list[tuple[float, NodeName]]:

@@ -12,7 +12,7 @@ from orchestrator.engine.plan import make_plan
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
@@ -39,16 +39,19 @@ class Watcher:
     simulation: Simulation
     limit: float
     turns: int = 0
+    most_turns: int = MAX_TURNS
     recent: list[float] = field(default_factory=list)
     idle: int = 0
     compare: bool = True
     invariants: bool = True
     said: list[str] = field(default_factory=list)
+    told: list[Event] = field(default_factory=list)
     followed: RunState = field(default_factory=lambda: RunState(run="run-1"))
     read: int = 0
 
     def events(self, records: Sequence[Record]) -> None:
         assert records
+        self.told += [record.event for record in records]
         self.follow()
 
     def follow(self) -> None:
@@ -69,7 +72,7 @@ class Watcher:
         self.recent = [at for at in self.recent if at > now - 1.0] + [now]
         empty = not (decision.events or decision.actions or decision.watch)
         self.idle = self.idle + 1 if empty else 0
-        if self.turns > MAX_TURNS or now > self.limit or len(self.recent) > SPIN or self.idle > 3:
+        if self.turns > self.most_turns or now > self.limit or len(self.recent) > SPIN or self.idle > 3:
             why = f"turns {self.turns}, {len(self.recent)} in a second, {self.idle} idle, now {now:.0f}"
             raise StuckError(f"{why}, in {state.phase}: {decision}")
 
@@ -99,13 +102,23 @@ def play(
     limit: float = 48 * 3600.0,
     compare: bool = True,
     invariants: bool = True,
+    told: list[Event] | None = None,
+    most_turns: int = MAX_TURNS,
 ) -> RunState:
     """Drive the loop to the end of this attempt; a `Crash` is the caller's.
 
-    Without the invariants, only the world's own judge looks at what is done.
+    Without the invariants, only the world's own judge looks at what is done. `told` is filled with what was
+    reported, also where the journal could not be written.
     """
-    end = simulation.world.agenda.now + limit
-    watcher = Watcher(simulation, end, compare=compare, invariants=invariants)
+    watcher = Watcher(
+        simulation,
+        simulation.world.agenda.now + limit,
+        compare=compare,
+        invariants=invariants,
+        followed=RunState(run=simulation.run),
+        told=[] if told is None else told,
+        most_turns=most_turns,
+    )
     ports = Ports(
         cluster=simulation.cluster,
         hosts=simulation.hosts,

@@ -5,13 +5,20 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.engine.takeover import from_record
-from orchestrator.model.action import Moment, SettingChange
+from orchestrator.model.action import Moment, RebootHost, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import LeaseTaken, RunStarted, SettingRestored, VotingExcluded, VotingRestored
+from orchestrator.model.event import (
+    LeaseTaken,
+    NodeRecovered,
+    RunStarted,
+    SettingRestored,
+    VotingExcluded,
+    VotingRestored,
+)
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Hook, Hooks, ZeroReplicas
+from orchestrator.model.policy import Deadlines, Hook, Hooks, ZeroReplicas
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.run import Simulation
@@ -244,3 +251,79 @@ def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
     ]
     assert restored[0] - state.started < 60.0
     assert world.settings() == cluster(3).settings()
+
+
+def test_a_node_that_was_started_unjournalled_while_its_stop_was_in_doubt_is_counted() -> None:
+    world = cluster(3)
+    full = Mishap(what=mishaps.DiskFull(seconds=600.0), verb="stop")
+    simulation, state = run(world, plan=[full])
+    assert state.outcome is Outcome.FAILED, state.message
+    world.agenda.advance(600.0)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    recovered = [r.event.node for r in simulation.journal.records if isinstance(r.event, NodeRecovered)]
+    assert sorted(recovered) == ["es1", "es2", "es3"]
+    assert lives(world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+def test_a_node_with_a_searchable_snapshot_is_restarted_like_any_other() -> None:
+    """Its index is away with it, which was known before: no rescue, so hooks and reboot take place."""
+    world = cluster(3)
+    mounted = world.add_index("mounted", replicas=0, places=["es2"], written=False)
+    mounted.searchable_snapshot = True
+    _, state = run(world, wanted=policy(reboot=True))
+    assert state.outcome is Outcome.DONE, state.message
+    assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
+    assert lives(world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+def test_no_reboot_is_begun_once_the_lease_is_lost() -> None:
+    world = cluster(3)
+    taken = Mishap(what=mishaps.LeaseTaken(), verb="stop", after=1.0)
+    simulation, state = run(world, plan=[taken], wanted=policy(reboot=True, deadlines=Deadlines(hold=60.0)))
+    assert state.outcome is Outcome.HELD, state.message
+    assert boots(world) == {"es1": 1, "es2": 1, "es3": 1}
+    assert all_up(world)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+@pytest.mark.parametrize("set_by", [-86400.0, 86400.0])
+@pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED])
+def test_a_stop_in_doubt_is_settled_though_the_clock_was_set_meanwhile(set_by: float, how: How) -> None:
+    def in_doubt() -> Simulation:
+        return Simulation(cluster(3), trips=[Trip(verb="stop", how=how)])
+
+    undisturbed = in_doubt()
+    play(undisturbed, undisturbed.begin(policy()))
+    simulation = in_doubt()
+    point = undisturbed.seams.passed.index("after the commit of action_failed") + 1
+    simulation.seams.crash_at = point
+    assert killed(simulation, simulation.begin(policy()))
+    simulation.seams.crash_at = None
+    simulation.fate.befall(mishaps.ClockSet(seconds=set_by))
+    began = simulation.world.agenda.now
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert simulation.world.agenda.now - began < 200.0
+    assert lives(simulation.world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+@pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED])
+def test_a_reboot_in_doubt_is_asked_for_again_if_it_was_not_done(how: How) -> None:
+    world = cluster(3)
+    simulation, state = run(world, trips=[Trip(verb="reboot", how=how)], wanted=policy(reboot=True))
+    assert state.outcome is Outcome.DONE, state.message
+    assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
+    asked = [action.node for action in simulation.hosts.sent if isinstance(action, RebootHost)]
+    assert len(asked) == (4 if how is How.LOST else 3)
+    assert world.agenda.now - state.started < 400.0
+
+
+@pytest.mark.parametrize("how", [How.LOST, How.REFUSED])
+def test_a_reboot_that_is_never_done_keeps_nobody_waiting_in_the_stand_down(how: How) -> None:
+    world = cluster(3)
+    wanted = policy(reboot=True, deadlines=Deadlines(reboot=120.0))
+    _, state = run(world, trips=[Trip(verb="reboot", how=how, times=99)], wanted=wanted)
+    assert state.outcome is Outcome.FAILED, state.message
+    assert all_up(world)
+    assert world.agenda.now - state.started < 120.0 + 90.0
+    assert {node.phase.value for node in state.nodes.values()} == {"pending"}

@@ -23,8 +23,19 @@ from orchestrator.simulation.mishaps import Crash, Mishap
 from orchestrator.simulation.parts import SimRecovery
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
-from tests.simulation.overlapping import halves, on_disk, overlapped, slow, stops, threefold, under_way, waves
+from tests.simulation.overlapping import (
+    halves,
+    on_disk,
+    overlapped,
+    slow,
+    slowed,
+    stops,
+    threefold,
+    under_way,
+    waves,
+)
 from tests.simulation.play import lives, plan_of, play, run
+from tests.simulation.zones import zoned
 
 ES2, ES4 = NodeName("es2"), NodeName("es4")
 ALLOCATION = "cluster.routing.allocation.enable"
@@ -79,8 +90,9 @@ def _began(simulation: Simulation, node: NodeName) -> list[SimRecovery]:
 
 
 def test_no_node_stops_while_a_copy_waits_for_its_turn_to_recover() -> None:
-    world = slow()
-    world.add_index("more", shards=3, places=["es4", "es1"], written=False, size=300 << 30)
+    world = zoned()
+    world.add_index("more", shards=3, places=["es4", "es1"])
+    world = slowed(world)
     wanted = overlapped(recovery_limits=RecoveryLimits(node_concurrent_recoveries=None))
     simulation, state = run(world, wanted=wanted)
     _done(simulation, state.outcome)

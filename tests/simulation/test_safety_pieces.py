@@ -68,7 +68,8 @@ def _playing(simulation: Simulation, wanted: Policy, look: Callable[[str], None]
 
 def _big(world: World) -> World:
     """Enough data that the recovery of a node takes half a minute."""
-    world.add_index("big", shards=1, replicas=1, places=["es1", "es2"], size=160 << 30)
+    big = world.add_index("big", shards=1, replicas=1, places=["es1", "es2"], size=10 << 30)
+    big.keeps = 0.0
     return world
 
 

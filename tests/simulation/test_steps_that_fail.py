@@ -153,6 +153,29 @@ def test_a_node_out_of_service_that_somebody_else_restarts_is_put_back() -> None
     assert set(lives(world).values()) == {2}
 
 
+def test_a_hook_that_was_lost_sight_of_is_undone_as_one_that_ran() -> None:
+    for how in (How.UNACKNOWLEDGED, How.LOST):
+        lost = Trip(verb="hook_before_stop", target="es2", how=how)
+        simulation, state = run(cluster(3), trips=[lost], wanted=policy(hooks=HOOKS))
+        assert state.outcome is Outcome.FAILED, state.message
+        mine = [moment for node, moment, _ in simulation.hosts.hooks if node == "es2"]
+        assert mine[-2:] == ["after_recovery", "after_recovery"], how
+
+
+def test_a_hook_that_a_kill_came_upon_is_undone_as_one_that_ran() -> None:
+    quiet, _ = run(cluster(3), wanted=policy(hooks=HOOKS))
+    simulation = Simulation(cluster(3))
+    passed = enumerate(quiet.seams.passed, 1)
+    simulation.seams.crash_at = next(n for n, what in passed if what.startswith("after hook_before_stop "))
+    with contextlib.suppress(mishaps.Crash):
+        play(simulation, simulation.begin(policy(hooks=HOOKS)))
+    (out,) = {node for node, _, _ in simulation.hosts.hooks}
+    state = play(simulation, simulation.restore())
+    assert state.outcome is Outcome.RESTORED, state.message
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == out]
+    assert mine == ["before_stop", "after_recovery", "after_recovery"]
+
+
 def test_a_stop_in_doubt_that_is_done_late_is_ours_to_bring_up() -> None:
     for late in (1.0, 11.0, 29.0, 31.0, 31.3):
         world = cluster(3)

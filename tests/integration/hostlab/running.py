@@ -25,13 +25,15 @@ NETWORK_VARIABLE = "ORCHESTRATE_LAB_NETWORK"
 DEFAULT_NETWORK = "10.213.77"
 """The first three numbers of the hosts' addresses; set the variable where this network is in use."""
 HEAP = "512m"
-ZONES = "abcabc"
+ZONES = "abc"
+MOST = 6
+"""Hosts that the Compose file knows."""
 LOCK_SECONDS = 3600.0
 LOCK_POLL_SECONDS = 1.0
 
 
 @contextmanager
-def running(flavour: Flavour, *, nodes: int, progress: Progress) -> Iterator[HostCluster]:
+def running(flavour: Flavour, *, nodes: int, progress: Progress, zones: str = ZONES) -> Iterator[HostCluster]:
     """A cluster on so many hosts, ended whatever happens.
 
     Only one runs at a time on a machine, for memory's sake and because addresses are fixed; others wait.
@@ -40,6 +42,7 @@ def running(flavour: Flavour, *, nodes: int, progress: Progress) -> Iterator[Hos
         flavour: what runs there.
         nodes: 1 to 6.
         progress: is told what goes on.
+        zones: a letter for each host in turn, again from the first when they are used up.
 
     Raises:
         LabError: Docker cannot be had, an image not be built, or the cluster did not come up.
@@ -53,7 +56,7 @@ def running(flavour: Flavour, *, nodes: int, progress: Progress) -> Iterator[Hos
             LabHost(
                 name=name,
                 address=f"{network}.{11 + number}",
-                zone=ZONES[number],
+                zone=zones[number % len(zones)],
                 container=f"{PROJECT}-{name}",
             )
             for number, name in enumerate(names)
@@ -68,6 +71,7 @@ def running(flavour: Flavour, *, nodes: int, progress: Progress) -> Iterator[Hos
             "LAB_HEAP": HEAP,
             "LAB_SEEDS": ",".join(names),
             "LAB_MASTERS": ",".join(names),
+            **{f"LAB_ZONE_{number + 1}": zones[number % len(zones)] for number in range(MOST)},
         }
         settings = folder / "environment"
         settings.write_text(

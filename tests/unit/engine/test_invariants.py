@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.invariants import INVARIANTS, Step
+from orchestrator.engine.invariants import INVARIANTS, Step, broken
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose, SetReplicas, SettingChange, StartNode, StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName
@@ -134,7 +134,7 @@ def test_the_table_names_every_invariant() -> None:
 @pytest.mark.parametrize("rule", INVARIANTS, ids=lambda rule: rule.name)
 def test_it_notices(rule: object) -> None:
     invariant = next(one for one in INVARIANTS if one is rule)
-    assert list(invariant.check(BREAKS[invariant.name]()))
+    assert [said for said in broken(BREAKS[invariant.name]()) if said.startswith(f"{invariant.name}: ")]
 
 
 _OWING_NOTHING: dict[str, object] = {"debts": {}, "withheld": frozenset(), "withheld_since": None}
@@ -240,7 +240,7 @@ def test_it_is_silent_about_a_step_as_it_should_be(rule: object) -> None:
 def test_a_part_of_a_planned_wave_is_not_wider(nodes: tuple[NodeName, ...]) -> None:
     wave = WaveStarted(wave=Wave(number=1, nodes=nodes), incarnations={})
     step = _step(_state(planned=((ES1, ES2),)), wave)
-    assert [wrong for rule in INVARIANTS for wrong in rule.check(step)] == []
+    assert broken(step) == ()
 
 
 @pytest.mark.parametrize(
@@ -268,4 +268,4 @@ def test_a_wave_may_begin_beside_one_that_recovers_with_overlap_and_not_without(
 
 
 def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:
-    assert [wrong for rule in INVARIANTS for wrong in rule.check(_done())] == []
+    assert broken(_done()) == ()

@@ -14,7 +14,7 @@ from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardC
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
 from orchestrator.model.reading import Unknown
-from orchestrator.simulation import allocation
+from orchestrator.simulation import allocation, deciders
 from tests.simulation.play import cluster
 from tests.unit.engine.asking import (
     ES2,
@@ -300,7 +300,7 @@ def test_what_was_missing_before_the_run_does_not_hold_it() -> None:
 
 def test_a_copy_on_its_way_to_the_candidate_holds() -> None:
     world = cluster(6)
-    shard = next(s for _, s in allocation.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
+    shard = next(s for _, s in deciders.shards_of(world) if all(copy.node != ES2 for copy in s.copies))
     allocation.relocate(world, shard.primary, ES2, 100.0)
     assert holding(question(world)) == ["no_recovery_on_candidates"]
 
@@ -353,3 +353,42 @@ def test_an_added_replica_of_our_own_exclusions_and_settings_are_not_foreign() -
     assert holding(viewing(asked, voting_exclusions=("es1",))) == ["no_other_maintenance"]
     assert holding(knowing(viewing(asked, voting_exclusions=("es1",)), excluded=frozenset({"es1"}))) == []
     assert holding(viewing(asked, shutdowns=("id-es1",))) == ["no_other_maintenance"]
+
+
+@pytest.mark.parametrize(
+    ("own", "replicas", "holds"),
+    [
+        (None, 1, []),
+        ("all", 1, []),
+        ("none", 1, ["no_other_maintenance"]),
+        ("primaries", 1, ["no_other_maintenance"]),
+        ("new_primaries", 1, ["no_other_maintenance"]),
+        ("primaries", 0, []),
+    ],
+)
+def test_an_index_whose_copies_would_not_come_back_holds(own: str, replicas: int, holds: list[str]) -> None:
+    asked = question()
+    indices = tuple(
+        replace(index, allocation_enable=own, replicas=replicas)
+        for index in cluster_of(asked.observation.cluster).indices
+    )
+    asked = wanting(
+        viewing(asked, indices=indices),
+        zero_replicas=ZeroReplicas.ACCEPT,
+        zero_replicas_accepted=("*",),
+    )
+    assert holding(asked) == holds
+
+
+def test_an_index_that_is_not_on_the_wave_may_allocate_as_it_likes() -> None:
+    asked = question(wave=("es4",))
+    view = cluster_of(asked.observation.cluster)
+    elsewhere = {copy.shard.index_uuid for copy in view.copies} - {
+        copy.shard.index_uuid for copy in view.copies if copy.node == "es4"
+    }
+    indices = tuple(
+        replace(index, allocation_enable="none") if index.uuid in elsewhere else index
+        for index in view.indices
+    )
+    assert elsewhere
+    assert holding(viewing(asked, indices=indices)) == []

@@ -38,6 +38,10 @@ def lab(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "lab"
     folder.mkdir()
     shutil.copyfile(nodectl.__file__, folder / "nodectl.py")
+    (folder / "nodectl").write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {folder}/nodectl.py "$@"\n')
+    shutil.copyfile(Path(nodectl.__file__).with_name("nodestatus.sh"), folder / "nodestatus")
+    for command in ("nodectl", "nodestatus"):
+        (folder / command).chmod(0o755)
     yield folder
     for node in folder.glob("*/launch.json"):
         nodectl.send_and_wait(node.parent, signal.SIGKILL, 10)
@@ -69,19 +73,31 @@ def run(lab: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603  (our own)
 
 
+def status(lab: Path, name: str) -> tuple[int, str, str]:
+    """What both ways of asking say: they must say the same."""
+    slow = run(lab, "status", name)
+    quick = subprocess.run(  # noqa: S603  (our own)
+        [str(lab / "nodestatus"), name], capture_output=True, text=True, timeout=60, check=False
+    )
+    said = (slow.returncode, slow.stdout, slow.stderr)
+    assert (quick.returncode, quick.stdout, quick.stderr) == said
+    return said
+
+
 def test_start_status_stop(lab: Path) -> None:
     node = make_node(lab, "es1")
-    assert run(lab, "status", "es1").returncode == nodectl.NOT_RUNNING
+    assert status(lab, "es1") == (nodectl.NOT_RUNNING, "es1 is not running\n", "")
     assert run(lab, "start", "es1").returncode == 0
     pid = nodectl.running_pid(node)
     assert pid is not None
     assert os.getsid(pid) != os.getsid(0), "a session of its own: it outlives ours"
     assert (node / "console.log").read_text() == "what it is told\n"
-    assert run(lab, "status", "es1").returncode == 0
+    assert status(lab, "es1") == (0, f"es1 runs as {pid}\n", "")
     assert run(lab, "start", "es1").stdout == "es1 is already running\n"
     assert nodectl.running_pid(node) == pid
     assert run(lab, "stop", "es1").returncode == 0
     assert nodectl.start_time(pid) is None
+    assert status(lab, "es1")[0] == nodectl.NOT_RUNNING
     assert run(lab, "stop", "es1").returncode == 0
 
 
@@ -124,6 +140,7 @@ def test_a_process_that_is_not_provably_ours_is_never_signalled(lab: Path, forge
             "pid": {**true, "pid": stranger.pid, "start_time": nodectl.start_time(stranger.pid)},
         }[forged]
         (node / "node.pid").write_text(json.dumps(forgery))
+        assert status(lab, "es1")[0] == nodectl.NOT_RUNNING
         assert nodectl.send_and_wait(node, signal.SIGKILL, 0.2)
         assert stranger.poll() is None
         assert nodectl.start_time(pid) is not None
@@ -135,6 +152,7 @@ def test_usage(lab: Path) -> None:
     make_node(lab, "es1")
     assert run(lab).returncode == 2
     assert run(lab, "restart", "es1").returncode == 2
+    assert status(lab, "es9")[0] == status(lab, "../es1")[0] == 2
     unknown = run(lab, "stop", "../es1")
     assert unknown.returncode == 2
     assert "there are: es1" in unknown.stderr

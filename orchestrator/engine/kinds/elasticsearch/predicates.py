@@ -110,6 +110,18 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
         yield "voting exclusions", f"{some(sorted(foreign))}: made by somebody else"
     if view.shutdowns:
         yield "node shutdown", f"records for {some(sorted(view.shutdowns))}"
+    yield from _indices_that_would_not_return(question, view)
+
+
+def _indices_that_would_not_return(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """An index's own `allocation.enable` goes before the cluster's, so putting that back does not help it."""
+    here = {copy.shard.index_uuid for copy in view.copies if copy.node in question.wave.nodes}
+    for index in view.indices:
+        own = index.allocation_enable
+        returns = own in (None, "all") or (own == "primaries" and index.replicas == 0)
+        if index.uuid in here and not returns:
+            why = f"its index.routing.allocation.enable is {own}: what the wave has of it would not come back"
+            yield f"index {index.name}", why
 
 
 def _foreign_settings(question: Question, settings: SettingsView) -> Iterator[Finding]:

@@ -52,10 +52,8 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
     for gone in state.baseline.missing if state.baseline else ():
         allowed[(gone.index_uuid, gone.number, gone.primary)] += gone.count
     beyond = []
-    for copy in view.copies:
+    for copy in view.not_started:
         key = (copy.shard.index_uuid, copy.shard.number, copy.primary)
-        if copy.started:
-            continue
         if copy.state is CopyState.UNASSIGNED and allowed[key] > 0:
             allowed[key] -= 1
             continue
@@ -71,21 +69,14 @@ def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
     return in_sync is None or copy.allocation_id is None or copy.allocation_id in in_sync
 
 
-def copies_by_shard(view: ClusterView) -> dict[ShardId, list[ShardCopy]]:
-    """The routing table by shard."""
-    shards: dict[ShardId, list[ShardCopy]] = {}
-    for copy in view.copies:
-        shards.setdefault(copy.shard, []).append(copy)
-    return shards
-
-
 def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
     """Shards without a started copy that were not red before, not accepted, and not just being made."""
     accepted = state.policy.accept_red if state.policy else frozenset()
     before = {
         (m.index_uuid, m.number) for m in (state.baseline.missing if state.baseline else ()) if m.primary
     }
-    for shard, copies in copies_by_shard(view).items():
+    for shard in dict.fromkeys(copy.shard for copy in view.not_started):
+        copies = view.shards[shard]
         if shard.index in accepted or (shard.index_uuid, shard.number) in before:
             continue
         if any(copy.started for copy in copies):
@@ -100,20 +91,17 @@ def exempt_from_copies_rule(index: Index | None) -> bool:
     return index is None or index.searchable_snapshot or index.replicas == 0
 
 
-def indices_by_uuid(view: ClusterView) -> dict[str, Index]:
-    """Metadata by uuid, since a name can be given again."""
-    return {index.uuid: index for index in view.indices}
-
-
 def unaccepted_red(state: RunState, view: ClusterView) -> tuple[ShardId, ...]:
     """Red shards that nobody said may be red: what the rescue and the second failure are about."""
-    policy, metadata = state.policy, indices_by_uuid(view)
+    policy, metadata = state.policy, view.metadata
     found = []
     for shard in red_shards(state, view):
         index, subject = metadata.get(shard.index_uuid), f"index {shard.index}"
         if policy is None or index is None:
             found.append(shard)
             continue
+        if index.searchable_snapshot:
+            continue  # its repository is its other copy, and it comes back with its node
         without_replicas = index.replicas == 0 and (
             accepts_without_replicas(policy, index) or policy.disables("zero_replica_indices", subject)
         )

@@ -8,10 +8,8 @@ from typing import Final
 from orchestrator.engine.kinds.elasticsearch.predicates import some
 from orchestrator.engine.kinds.elasticsearch.recovery import (
     accepts_without_replicas,
-    copies_by_shard,
     counts_as_safe,
     exempt_from_copies_rule,
-    indices_by_uuid,
 )
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.model.cluster import DATA_ROLES, CopyState, NodeName, Role
@@ -28,8 +26,8 @@ _SMALLEST_QUORUM: Final = 3
 def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Outside the wave, every shard keeps `min_started_copies` started copies of its in-sync set."""
     wave, least = set(question.wave.nodes), question.policy.min_started_copies
-    metadata = indices_by_uuid(view)
-    for shard, copies in copies_by_shard(view).items():
+    metadata = view.metadata
+    for shard, copies in view.shards.items():
         index = metadata.get(shard.index_uuid)
         if not any(copy.node in wave and copy.started for copy in copies):
             continue
@@ -57,7 +55,7 @@ def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
 def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator[Finding]:
     """No shard with a copy on the wave is on its way somewhere: the wave may be the source or the target."""
     wave = set(question.wave.nodes)
-    for shard, copies in copies_by_shard(view).items():
+    for shard, copies in view.shards.items():
         touched = any(copy.node in wave or copy.relocating_to in wave for copy in copies)
         moving = [c for c in copies if c.state in (CopyState.INITIALIZING, CopyState.RELOCATING)]
         if touched and moving:
@@ -67,7 +65,7 @@ def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator
 
 def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Finding]:
     """An index without replicas is away while its node is: refused, accepted by name, or given a replica."""
-    metadata, wave = indices_by_uuid(view), set(question.wave.nodes)
+    metadata, wave = view.metadata, set(question.wave.nodes)
     here = {copy.shard.index_uuid for copy in view.copies if copy.node in wave}
     for uuid in sorted(here):
         index = metadata.get(uuid)
@@ -137,7 +135,7 @@ def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Findin
     attribute = question.policy.zone_attribute
     if attribute is None:
         return
-    members = {node.name: node for node in view.nodes}
+    members = view.members
     present = [members[name] for name in question.wave.nodes if name in members]
     zones = {node.zone(attribute) or f"none ({node.name})" for node in present}
     if len(zones) > 1:

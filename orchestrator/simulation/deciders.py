@@ -1,0 +1,113 @@
+"""Where a copy may go: what each allocation decider of the simulated cluster says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, listed
+from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.observation import SettingValue
+from orchestrator.simulation.agenda import Agenda
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+
+
+class Ground(Protocol):
+    """What allocation needs of the world."""
+
+    agenda: Agenda
+    master: NodeName | None
+    nodes: dict[NodeName, SimNode]
+    indices: dict[str, SimIndex]
+    recoveries: list[SimRecovery]
+
+    def effective(self, key: str) -> SettingValue | None:
+        """The value that counts."""
+        ...
+
+    def changed(self, what: str) -> None:
+        """The cluster state is another one now."""
+        ...
+
+    def next_id(self) -> str:
+        """A new allocation id."""
+        ...
+
+
+def shards_of(world: Ground) -> Iterator[tuple[SimIndex, SimShard]]:
+    """Every shard with its index."""
+    for index in world.indices.values():
+        for shard in index.shards:
+            yield index, shard
+
+
+def data_nodes(world: Ground) -> list[NodeName]:
+    """Members that hold data."""
+    return [node.name for node in world.nodes.values() if node.joined and node.holds_data]
+
+
+def enabled(copy: SimCopy, enable: str) -> bool:
+    """The enable decider; what an index says goes before what the cluster says."""
+    if enable in ("all", "none"):
+        return enable == "all"
+    return copy.primary and (enable == "primaries" or copy.fresh)
+
+
+def zone_has_room(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
+    """Whether awareness lets one more copy of the shard go to this node."""
+    share = share_of_a_zone(world, index, shard)
+    return share is None or copies_in(world, shard, node.zone) < share
+
+
+def share_of_a_zone(world: Ground, index: SimIndex, shard: SimShard) -> int | None:
+    """Awareness: how many copies a zone may have; None = any number.
+
+    As `AwarenessAllocationDecider` counts: the copies over the zones that are there and those that are
+    forced, rounded up. An index that expands to all nodes is on all of them, whatever their zones.
+    """
+    everywhere = index.auto_expand is not None and index.auto_expand.endswith("-all")
+    if everywhere or "zone" not in listed(world.effective(AWARENESS)):
+        return None
+    zones = {world.nodes[name].zone for name in data_nodes(world)}
+    zones |= set(listed(world.effective(f"{FORCED_AWARENESS}zone.values")))
+    return -(-len(shard.copies) // len(zones))
+
+
+def copies_in(world: Ground, shard: SimShard, zone: str | None) -> int:
+    """Copies of a shard that are in a zone, or on their way there."""
+    return sum(copy.node is not None and world.nodes[copy.node].zone == zone for copy in shard.copies)
+
+
+def count_of(world: Ground, key: str, default: int) -> int:
+    """A setting that is a number; `default` where it is none."""
+    value = world.effective(key)
+    return int(value) if isinstance(value, str) and value.isdigit() else default
+
+
+@dataclass(slots=True)
+class Crowd:
+    """How many copies each node has, and how many of them arrive; counted once in a reroute, if at all."""
+
+    world: Ground
+    arriving: Counter[NodeName] = field(default_factory=Counter)
+    held: Counter[NodeName] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        for _, shard in shards_of(self.world):
+            for copy in shard.copies:
+                if copy.node is not None:
+                    self.held[copy.node] += 1
+                    self.arriving[copy.node] += copy.state is CopyState.INITIALIZING
+
+    def emptiest(self, shard: SimShard, among: Collection[NodeName]) -> NodeName | None:
+        """The node with the fewest copies that has none of this shard."""
+        taken = {copy.node for copy in shard.copies}
+        free = [name for name in among if name not in taken]
+        return min(free, key=lambda name: (self.held[name], name)) if free else None
+
+    def took(self, place: NodeName) -> None:
+        """One more copy is on its way to that node."""
+        self.held[place] += 1
+        self.arriving[place] += 1

@@ -1,0 +1,605 @@
+"""Defects planted in the program, each through one of its seams: the runs left to chance must catch them.
+
+`python -m tests.simulation.planted` prints the table: what was planted, which property caught it, at which
+seed. A defect that nothing catches means that a property, or a mishap, is missing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from orchestrator.engine import decide, down, evolve, gates, resumption, settle, standdown, steps, waves
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.down import WAIT, Move
+from orchestrator.engine.kinds import kind
+from orchestrator.engine.kinds.elasticsearch import redundancy, settings
+from orchestrator.engine.kinds.elasticsearch.predicates import on_cluster
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
+from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.steps import Situation, act, note
+from orchestrator.model.action import Action, Purpose, SettingChange, StopNode, WriteSettings
+from orchestrator.model.cluster import NodeName, Zone
+from orchestrator.model.event import (
+    ReplicasAdded,
+    ReplicasRestored,
+    SettingChanged,
+    SettingRestored,
+    VotingRestored,
+    run_phase,
+)
+from orchestrator.model.observation import ClusterView, LeaseView, Level, Observation, SettingsView
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.runtime.loop import Loop
+from orchestrator.simulation import run
+from orchestrator.simulation.mishaps import How, Mishap, NodeDies, Trip
+from tests.simulation import deletion, play
+from tests.simulation.play import cluster
+from tests.simulation.wide import BrokenError, live
+from tests.simulation.zones import by_zone, zoned
+
+MOST_SEEDS: Final = 1500
+"""After so many seeds a defect counts as one that nothing catches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swap:
+    """Something of the program, replaced by what is made of it."""
+
+    owner: Any
+    name: str
+    by: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defect:
+    """What is planted.
+
+    Attributes:
+        says: what the program does wrong then.
+        swaps: how it is planted.
+        seed: where it was caught last: tried first.
+        scenario: a run that shows it, where chance makes none; a lapse is told as text.
+    """
+
+    name: str
+    says: str
+    swaps: tuple[Swap, ...]
+    seed: int = 0
+    scenario: Callable[[], str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caught:
+    """How a defect was caught."""
+
+    rule: str
+    where: str
+    said: str
+
+
+@contextmanager
+def planted(defect: Defect) -> Iterator[None]:
+    """The program with the defect, for as long as the context lasts."""
+    originals = [(swap.owner, swap.name, swap.owner.__dict__[swap.name]) for swap in defect.swaps]
+    try:
+        for swap in defect.swaps:
+            setattr(swap.owner, swap.name, swap.by(getattr(swap.owner, swap.name)))
+        yield
+    finally:
+        for owner, name, original in originals:
+            setattr(owner, name, original)
+
+
+def catch(defect: Defect, *, most: int = MOST_SEEDS) -> Caught | None:
+    """The first seed whose run breaks a property; None when none of so many does."""
+    with planted(defect):
+        if defect.scenario is not None:
+            lapse = defect.scenario()
+            return Caught(rule="scenario", where=defect.scenario.__name__, said=lapse) if lapse else None
+        for seed in (defect.seed, *range(most)):
+            try:
+                live(seed)
+            except BrokenError as broken:
+                return Caught(rule=broken.rule, where=f"seed {seed}", said=str(broken))
+    return None
+
+
+# Where chance makes no run that shows it ------------------------------------------------------------------
+
+
+def a_stop_is_done_late() -> str | None:
+    """Its node was restarted by somebody else meanwhile, and another one is down by then."""
+    for late in (14.0, 20.0, 25.0, 29.0):
+        world = cluster(3)
+        died = Mishap(what=NodeDies(node=NodeName("es2"), back_after=0.5), verb="stop", after=1.0)
+        play.run(world, plan=[died], trips=[Trip(verb="stop", how=How.LATE, late=late)])
+        if world.violations:
+            return world.violations[0]
+    return None
+
+
+def a_stop_is_done_when_nobody_waits_for_it() -> str | None:
+    """It was taken as not done, and its node left the wave."""
+    for late in (35.0, 40.0):
+        world = zoned()
+        world.nodes[NodeName("es2")].start_seconds = 30.0
+        trip = Trip(verb="stop", how=How.LATE, target="es5", late=late)
+        _, state = play.run(world, trips=[trip], wanted=by_zone())
+        away = [node.name for node in world.nodes.values() if not node.joined]
+        if away or world.settings() != ({}, {}):
+            return f"{', '.join(away)} away at the end: {state.message}"
+    return None
+
+
+# How they are planted ---------------------------------------------------------------------------------------
+
+
+def _always(answer: Any) -> Callable[[Any], Any]:
+    return lambda _: lambda *_args, **_named: answer
+
+
+def _without(*names: str) -> Swap:
+    """The catalogue less these predicates."""
+
+    def less(elasticsearch: Any) -> Any:
+        rules = tuple(rule for rule in elasticsearch.predicates if rule.name not in names)
+        return replace(elasticsearch, predicates=rules)
+
+    return Swap(owner=kind, name="ELASTICSEARCH", by=less)
+
+
+def _kind(**changes: Callable[[Any], Any]) -> Swap:
+    """The kind of cluster with some of its functions replaced."""
+
+    def other(elasticsearch: Any) -> Any:
+        return replace(elasticsearch, **{n: by(getattr(elasticsearch, n)) for n, by in changes.items()})
+
+    return Swap(owner=kind, name="ELASTICSEARCH", by=other)
+
+
+def _putting_back(by: Callable[[Any], Any]) -> tuple[Swap, ...]:
+    return (Swap(owner=settle, name="put_back", by=by), Swap(owner=gates, name="put_back", by=by))
+
+
+def _acting_first(_: Any) -> Any:
+    def turn(self: Loop, observation: Observation) -> None:
+        decision = decide.decide(self.state, observation, self._ports.clock.now())
+        outcomes = self._executor.perform(decision.actions)
+        if not self._commit(decision):
+            return
+        self._ports.reporter.waiting(self.state, decision)
+        if outcomes:
+            self._write(outcomes)
+        elif decision.watch is not None:
+            self._ports.listener.listen(decision.watch)
+
+    return turn
+
+
+def _once(asks: Any) -> Any:
+    def refusals(situation: Situation, rules: tuple[Predicate, ...], wave: Any) -> Any:
+        return () if situation.state.phase is Phase.WITHHELD else asks(situation, rules, wave)
+
+    return refusals
+
+
+def _stopping_blindly(stopping: Any) -> Any:
+    def move(situation: Situation, node: NodeProgress) -> Move:
+        if not node.asked and situation.now - node.asked_at > steps.RETRY_SECONDS:
+            return Move(actions=(StopNode(node=node.name),))
+        return stopping(situation, node)  # type: ignore[no-any-return]  # the original's
+
+    return move
+
+
+def _restored(debts: tuple[SettingChange, ...]) -> Decision:
+    return note(*(SettingRestored(level=d.level, key=d.key, value=d.found) for d in debts))
+
+
+def _not_putting_back_allocation(put_back: Any) -> Any:
+    def claims(situation: Situation, purpose: Purpose) -> Decision | None:
+        debts = settle.owed(situation.state, purpose)
+        if purpose is Purpose.REASSIGN:
+            return _restored(debts) if debts else None
+        return put_back(situation, purpose)  # type: ignore[no-any-return]  # the original's
+
+    return claims
+
+
+def _believing_the_write(put_back: Any) -> Any:
+    def believes(situation: Situation, purpose: Purpose) -> Decision | None:
+        debts = settle.owed(situation.state, purpose)
+        write = WriteSettings(changes=tuple(debt.undone() for debt in debts), purpose=purpose)
+        failure = situation.state.failure_of(write)
+        if debts and failure is not None and failure.in_doubt:
+            return _restored(debts)
+        return put_back(situation, purpose)  # type: ignore[no-any-return]  # the original's
+
+    return believes
+
+
+def _overwriting(put_back: Any) -> Any:
+    def overwrites(situation: Situation, purpose: Purpose) -> Decision | None:
+        debts, seen = settle.owed(situation.state, purpose), situation.seen.settings
+        write = WriteSettings(changes=tuple(debt.undone() for debt in debts), purpose=purpose)
+        if debts and write in situation.state.confirmed:
+            return _restored(debts)
+        if isinstance(seen, SettingsView) and situation.fresh:
+            foreign = [d for d in debts if seen.at(d.level, d.key) not in (d.found, d.wanted)]
+            if foreign:
+                return act(write)
+        return put_back(situation, purpose)  # type: ignore[no-any-return]  # the original's
+
+    return overwrites
+
+
+def _finding_all(changed: Any) -> Any:
+    def found(state: RunState, event: SettingChanged, at: float) -> Any:
+        return changed(state, replace(event, found="all") if event.key == ALLOCATION else event, at)
+
+    return found
+
+
+def _finding_what_counts(change: Any) -> Any:
+    def changes(seen: SettingsView, key: str, wanted: str) -> Any:
+        return tuple(replace(one, found=seen.effective(key)) for one in change(seen, key, wanted))
+
+    return changes
+
+
+def _persistent_alone(change: Any) -> Any:
+    def changes(seen: SettingsView, key: str, wanted: str) -> Any:
+        return tuple(one for one in change(seen, key, wanted) if one.level is Level.PERSISTENT)
+
+    return changes
+
+
+def _quorum_of_nodes(question: Question, view: ClusterView) -> Iterator[Finding]:
+    left = [node for node in view.nodes if node.name not in question.wave.nodes]
+    if 2 * len(left) <= len(view.nodes):
+        yield "wave", "no majority of the nodes"
+
+
+def _counting_nodes(predicates: Any) -> Any:
+    return tuple(
+        replace(rule, check=on_cluster(_quorum_of_nodes)) if rule.name == "master_quorum_survives" else rule
+        for rule in predicates
+    )
+
+
+def _starting_behind_a_gate(tuned: Any) -> Any:
+    def barred(situation: Situation, node: NodeProgress) -> Move:
+        lease = situation.seen.lease
+        return tuned(situation, node) if isinstance(lease, LeaseView) and lease.held else WAIT  # type: ignore[no-any-return]  # the original's
+
+    return barred
+
+
+def _unpublished(_: Any) -> Any:
+    def acts(self: Loop, actions: tuple[Action, ...]) -> None:
+        self._write(self._executor.perform(actions))
+
+    return acts
+
+
+def _taking_over_less(*left_out: type) -> Callable[[Any], Any]:
+    def less(from_record: Any) -> Any:
+        return lambda record, started: tuple(
+            event for event in from_record(record, started) if not isinstance(event, left_out)
+        )
+
+    return less
+
+
+def _taking_over_no_nodes(from_record: Any) -> Any:
+    return lambda record, started: from_record(replace(record, in_hand=()), started)
+
+
+def _forgetting_debts(in_doubt: Any) -> Any:
+    def forgets(state: RunState, at: float) -> RunState:
+        return replace(in_doubt(state, at), debts={}, withheld=frozenset(), withheld_since=None)
+
+    return forgets
+
+
+def _forgetting_nodes(in_doubt: Any) -> Any:
+    def forgets(state: RunState, at: float) -> RunState:
+        state = in_doubt(state, at)
+        nodes = {
+            name: replace(node, phase=NodePhase.PENDING) if node.phase is NodePhase.STOPPING else node
+            for name, node in state.nodes.items()
+        }
+        return replace(state, nodes=nodes)
+
+    return forgets
+
+
+def _going_on(_: Any) -> Any:
+    def rejoined(situation: Situation) -> Decision:
+        starting = [n for n in situation.state.wave_nodes if n.phase is NodePhase.STARTING]
+        moves = [steps_of(node) for node in starting]
+        return note(*moves, run_phase(situation.state.phase, Phase.REASSIGNED))
+
+    def steps_of(node: NodeProgress) -> Any:
+        return down.node_phase(node.name, node.phase, NodePhase.REJOINED)
+
+    return rejoined
+
+
+def _forgetting_replicas(_: Any) -> Any:
+    def claims(situation: Situation) -> Decision | None:
+        owed = situation.state.replicas
+        return note(*(ReplicasRestored(index_uuid=uuid) for uuid in owed)) if owed else None
+
+    return claims
+
+
+def _forgetting_exclusions(_: Any) -> Any:
+    return lambda situation: note(VotingRestored()) if situation.state.excluded else None
+
+
+DEFECTS: Final[tuple[Defect, ...]] = (
+    Defect(
+        name="acts before it journals",
+        says="an action is sent, and only then written down",
+        swaps=(Swap(owner=Loop, name="turn", by=_acting_first),),
+    ),
+    Defect(
+        name="acts on what could not be written",
+        says="a full disk under the journal stops nothing",
+        seed=42,
+        swaps=(Swap(owner=Loop, name="_may_act_unjournalled", by=_always(answer=True)),),
+    ),
+    Defect(
+        name="asks the gates once",
+        says="the last reading before a stop is not asked the rules",
+        seed=2,
+        swaps=(Swap(owner=gates, name="refusals", by=_once),),
+    ),
+    Defect(
+        name="sends a stop again blindly",
+        says="a stop in doubt is sent again without a look",
+        seed=65,
+        swaps=(Swap(owner=down, name="_stopping", by=_stopping_blindly),),
+    ),
+    Defect(
+        name="does not withhold allocation",
+        says="a node is stopped with allocation on",
+        swaps=(_kind(withhold=_always(())),),
+    ),
+    Defect(
+        name="does not put allocation back",
+        says="allocation counts as put back, and nothing was written",
+        swaps=_putting_back(_not_putting_back_allocation),
+    ),
+    Defect(
+        name="puts `all` back",
+        says="allocation goes back to `all`, not to what was found",
+        seed=1,
+        swaps=(Swap(owner=evolve, name="_setting_changed", by=_finding_all),),
+    ),
+    Defect(
+        name="confuses unset with set",
+        says="what counts is taken for what stands at the level",
+        swaps=(Swap(owner=settings, name="_change", by=_finding_what_counts),),
+    ),
+    Defect(
+        name="writes past a transient value",
+        says="a transient value that shadows ours is left standing",
+        seed=16,
+        swaps=(Swap(owner=settings, name="_change", by=_persistent_alone),),
+    ),
+    Defect(
+        name="believes a write in doubt",
+        says="settings count as put back without being read back",
+        seed=19,
+        swaps=_putting_back(_believing_the_write),
+    ),
+    Defect(
+        name="overwrites another operator",
+        says="what somebody else set meanwhile is put back over",
+        seed=1,
+        swaps=_putting_back(_overwriting),
+    ),
+    Defect(
+        name="has no rescue",
+        says="a shard that lost its last copy waits for hooks and a reboot",
+        seed=120,
+        swaps=(Swap(owner=down, name="_rescue", by=_always(None)),),
+    ),
+    Defect(
+        name="goes on after a second failure",
+        says="another node's death changes nothing",
+        seed=11,
+        swaps=(Swap(owner=decide, name="_second_failure", by=_always(None)),),
+    ),
+    Defect(
+        name="does not ask for the lease",
+        says="a stop is sent though the lease is lost",
+        seed=2,
+        swaps=(_without("lease_is_held"),),
+    ),
+    Defect(
+        name="trusts a stale reading",
+        says="a reading that says it may be old is decided on",
+        seed=160,
+        swaps=(_without("observation_is_fresh"),),
+    ),
+    Defect(
+        name="does not compare incarnations",
+        says="a node that is there counts as restarted",
+        swaps=(
+            Swap(
+                owner=Situation,
+                name="reborn",
+                by=lambda _: lambda self, node: self.member(node.name) is not None,
+            ),
+        ),
+    ),
+    Defect(
+        name="forgets the baseline",
+        says="what was missing before the run is waited for",
+        seed=9,
+        swaps=(_kind(baseline=lambda of: lambda view, boots: replace(of(view, boots), missing=())),),
+    ),
+    Defect(
+        name="does not ask for copies elsewhere",
+        says="a wave takes all copies of a shard",
+        seed=19,
+        swaps=(_without("every_shard_keeps_started_copies"),),
+    ),
+    Defect(
+        name="ignores the in-sync set",
+        says="a stale copy counts as one that a shard keeps",
+        swaps=(
+            Swap(owner=redundancy, name="counts_as_safe", by=lambda _: lambda _index, copy: copy.started),
+        ),
+        scenario=deletion.every_shard_keeps_started_copies,
+    ),
+    Defect(
+        name="counts nodes for the quorum",
+        says="a majority of nodes is taken for one of the committed voters",
+        seed=56,
+        swaps=(_kind(predicates=_counting_nodes),),
+    ),
+    Defect(
+        name="ignores the budget of a wave",
+        says="more nodes go down at once than the operator said",
+        seed=15,
+        swaps=(_without("budget_not_exceeded"),),
+    ),
+    Defect(
+        name="takes all zones for one",
+        says="a wave has nodes of two zones",
+        seed=5,
+        swaps=(
+            Swap(owner=waves.Choice, name="zone", by=_always(Zone("one"))),
+            _without("one_zone_at_a_time"),
+        ),
+    ),
+    Defect(
+        name="makes a wave wider than planned",
+        says="what the operator agreed to bounds nothing",
+        seed=46,
+        swaps=(
+            Swap(owner=waves, name="_planned_with", by=lambda _: lambda state, _wave: frozenset(state.nodes)),
+        ),
+    ),
+    Defect(
+        name="leaves voting exclusions",
+        says="exclusions count as cleared, and nothing was sent",
+        seed=6,
+        swaps=(
+            Swap(owner=settle, name="restore_voting", by=_forgetting_exclusions),
+            Swap(owner=gates, name="restore_voting", by=_forgetting_exclusions),
+        ),
+    ),
+    Defect(
+        name="leaves added replicas",
+        says="an added replica counts as taken away",
+        seed=17,
+        swaps=(Swap(owner=settle, name="_restore_replicas", by=_forgetting_replicas),),
+    ),
+    Defect(
+        name="runs hooks again",
+        says="a hook that ran is not remembered",
+        swaps=(
+            Swap(
+                owner=evolve,
+                name="hook_ran",
+                by=lambda _: lambda state, _hook: state,
+            ),
+        ),
+    ),
+    Defect(
+        name="bars a start by a gate",
+        says="a node stays down while the lease is lost",
+        seed=5,
+        swaps=(Swap(owner=down, name="_tuned", by=_starting_behind_a_gate),),
+    ),
+    Defect(
+        name="takes a lost stop for one not done",
+        says="a stop whose connection was lost is forgotten at once",
+        swaps=(Swap(owner=Situation, name="stop_in_doubt", by=_always(answer=False)),),
+        scenario=a_stop_is_done_late,
+    ),
+    Defect(
+        name="overlooks a stop that is done late",
+        says="a node that goes down late is nobody's to start",
+        swaps=(Swap(owner=Situation, name="gone_late", by=_always(answer=False)),),
+        scenario=a_stop_is_done_when_nobody_waits_for_it,
+    ),
+    Defect(
+        name="goes on before a node is back",
+        says="allocation goes back and the run goes on while the node is away",
+        seed=2,
+        swaps=(Swap(owner=down, name="rejoined", by=_going_on),),
+    ),
+    Defect(
+        name="starts nothing when it stands down",
+        says="a stand-down leaves its nodes down",
+        seed=3,
+        swaps=(Swap(owner=standdown, name="_nodes", by=_always(([], []))),),
+    ),
+    Defect(
+        name="keeps no record in the cluster",
+        says="another machine cannot know what is owed",
+        seed=3,
+        swaps=(Swap(owner=Loop, name="_act", by=_unpublished),),
+    ),
+    Defect(
+        name="takes over without the settings",
+        says="a takeover leaves the dead run's settings",
+        seed=3,
+        swaps=(Swap(owner=run, name="from_record", by=_taking_over_less(SettingChanged)),),
+    ),
+    Defect(
+        name="takes over without the replicas",
+        says="a takeover leaves the dead run's replicas",
+        seed=46,
+        swaps=(Swap(owner=run, name="from_record", by=_taking_over_less(ReplicasAdded)),),
+    ),
+    Defect(
+        name="takes over without the nodes",
+        says="a takeover leaves down what the dead run stopped",
+        seed=15,
+        swaps=(Swap(owner=run, name="from_record", by=_taking_over_no_nodes),),
+    ),
+    Defect(
+        name="resumes without its debts",
+        says="what was changed before the kill is not put back",
+        swaps=(Swap(owner=resumption, name="_in_doubt", by=_forgetting_debts),),
+    ),
+    Defect(
+        name="resumes without its nodes",
+        says="a node in the middle of its stop counts as untouched",
+        seed=15,
+        swaps=(Swap(owner=resumption, name="_in_doubt", by=_forgetting_nodes),),
+    ),
+)
+
+
+def main() -> int:
+    """Print the table; 1 when a defect is caught by nothing."""
+    missed = 0
+    only = sys.argv[1:]
+    for defect in DEFECTS:
+        if only and defect.name not in only:
+            continue
+        began = time.monotonic()
+        caught = catch(defect)
+        missed += caught is None
+        how = f"{caught.rule:12} {caught.where:10} {caught.said[:90]}" if caught else "CAUGHT BY NOTHING"
+        sys.stdout.write(f"{defect.name:38} {time.monotonic() - began:5.1f} s  {how}\n")
+        sys.stdout.flush()
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

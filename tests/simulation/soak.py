@@ -1,0 +1,209 @@
+"""`python -m tests.simulation.soak`: whole runs by the thousand, over all cores, any range of seeds.
+
+python -m tests.simulation.soak --runs 100000            # all of it
+python -m tests.simulation.soak --first 40000 --runs 60000   # what was left when it was interrupted
+python -m tests.simulation.soak --seed 17                # one run, told in full, with its trace's digest
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Final, get_args
+
+from orchestrator.simulation.mishaps import How, What
+from tests.simulation.chance import chance
+from tests.simulation.wide import BrokenError, Life, live
+
+EVERY_MISHAP: Final[frozenset[str]] = frozenset(
+    {
+        *(kind.__name__ for kind in get_args(What)),
+        *(f"verb {how.value}" for how in How),
+        "the program is killed",
+        "another machine takes over",
+    }
+)
+"""Every kind of mishap by the name under which it is counted."""
+
+_CHUNK = 20
+_SIZES = (5, 9, 20, 60)
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What came of a range of seeds.
+
+    Attributes:
+        happened: mishaps by kind, as often as they came about.
+        sizes: runs by the largest number of nodes of their class.
+        outcomes: runs by how their last attempt ended.
+        overlapped: runs in which a wave stopped while copies of others recovered; `beside`, such waves.
+        broken: seeds whose run broke a property, with what it said.
+        worked: seconds of processor time.
+        seconds: that passed, on so many `workers`.
+        undone: every seed below it was lived.
+    """
+
+    runs: int = 0
+    attempts: int = 0
+    nodes: int = 0
+    happened: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    overlapped: int = 0
+    beside: int = 0
+    broken: dict[int, str] = field(default_factory=dict)
+    worked: float = 0.0
+    seconds: float = 0.0
+    workers: int = 1
+    undone: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Count another range in."""
+        self.runs += other.runs
+        self.attempts += other.attempts
+        self.nodes += other.nodes
+        self.happened += other.happened
+        self.sizes += other.sizes
+        self.outcomes += other.outcomes
+        self.overlapped += other.overlapped
+        self.beside += other.beside
+        self.broken |= other.broken
+        self.worked += other.worked
+
+
+def some(first: int, runs: int) -> Tally:
+    """Live these seeds, one after the other."""
+    tally, began = Tally(), time.process_time()
+    for seed in range(first, first + runs):
+        tally.runs += 1
+        try:
+            told = live(seed)
+        except BrokenError as broken:
+            tally.broken[seed] = str(broken)
+            continue
+        except Exception as defect:  # noqa: BLE001  (whatever it is, it is told with its seed)
+            tally.broken[seed] = f"defect: {type(defect).__name__}: {defect}"
+            continue
+        tally.attempts += told.attempts
+        tally.nodes += told.nodes
+        tally.happened += told.happened
+        tally.sizes[next(size for size in _SIZES if told.nodes <= size)] += 1
+        tally.outcomes[told.outcome.value] += 1
+        tally.overlapped += told.overlapped > 0
+        tally.beside += told.overlapped
+    tally.worked = time.process_time() - began
+    return tally
+
+
+def soak(
+    first: int, runs: int, *, workers: int, progress: Callable[[Tally], None] = lambda _tally: None
+) -> Tally:
+    """Live these seeds over so many processes; `progress` is told after each part."""
+    whole, began = Tally(workers=workers, undone=first), time.monotonic()
+    parts = range(first, first + runs, _CHUNK)
+    with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("fork")) as pool:
+        under_way: dict[Future[Tally], int] = {}
+        for start in (*parts, None):
+            if start is not None:
+                under_way[pool.submit(some, start, min(_CHUNK, first + runs - start))] = start
+            while len(under_way) >= 2 * workers or (start is None and under_way):
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for part in done:
+                    whole.add(part.result())
+                    del under_way[part]
+                whole.undone = min(under_way.values(), default=first + whole.runs)
+                whole.seconds = time.monotonic() - began
+                progress(whole)
+    return whole
+
+
+def report(tally: Tally) -> str:
+    """The tally, for people."""
+    pace, mean = tally.runs / max(tally.worked, 0.001), tally.nodes / max(1, sum(tally.sizes.values()))
+    sizes = ", ".join(f"{tally.sizes[size]} of up to {size}" for size in _SIZES)
+    lines = [
+        f"{tally.runs} runs of {mean:.1f} nodes on average ({sizes}), {tally.attempts} attempts,",
+        f"in {tally.seconds:.0f} s on {tally.workers} processes; {pace:.1f} runs a second a core",
+        "ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.outcomes.items())),
+        f"{tally.overlapped} runs stopped a wave while copies of others recovered, {tally.beside} such waves",
+        "what came about:",
+        *(f"  {tally.happened[name]:8} {name}" for name in sorted(EVERY_MISHAP)),
+    ]
+    if tally.broken:
+        lines.append(f"{len(tally.broken)} broke a property:")
+        lines += [
+            f"  {said[:300]}\n    python -m tests.simulation.soak --seed {seed}"
+            for seed, said in sorted(tally.broken.items())
+        ]
+    else:
+        lines.append("no property was broken")
+    return "\n".join(lines)
+
+
+def told_in_full(seed: int) -> tuple[str, bool]:
+    """One run with all that happened, and whether every property held."""
+    life = Life(chance(seed))
+    try:
+        end, held = str(life.live()), True
+        life.judge_replay()
+    except BrokenError as broken:
+        end, held = str(broken), False
+    lines = [str(life.drawn)]
+    happened = [(at, 0, what) for at, what in life.world.story]
+    for run in (*life.past, life.simulation):
+        ahead = run.clock.ahead
+        happened += [
+            (record.at - ahead, 1, f"{run.run} {str(record.event)[:400]}") for record in run.journal.records
+        ]
+    happened.sort(key=lambda entry: entry[:2])
+    lines += [f"{at - 1_000_000:10.2f} {'    ' if of_run else ''}{what}" for at, of_run, what in happened]
+    return "\n".join([*lines, end, f"trace {life.trace()}"]), held
+
+
+def main() -> int:
+    """Exit 1 when a property was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.soak")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seed", type=int, help="only this one, told in full")
+    wanted = parser.parse_args()
+    if wanted.seed is not None:
+        told, held = told_in_full(wanted.seed)
+        sys.stdout.write(told + "\n")
+        return 0 if held else 1
+    latest, told = Tally(undone=wanted.first), set[int]()
+
+    def progress(tally: Tally) -> None:
+        nonlocal latest
+        latest = tally
+        for seed in sorted(tally.broken.keys() - told):
+            told.add(seed)
+            sys.stderr.write(f"\n--seed {seed}: {tally.broken[seed][:300]}\n")
+        done = f"{tally.runs} of {wanted.runs} runs, {tally.seconds:.0f} s, {len(tally.broken)} broken"
+        sys.stderr.write(f"\r{done}   ")
+        sys.stderr.flush()
+
+    for ending in (signal.SIGINT, signal.SIGTERM):  # in the background SIGINT is ignored unless asked for
+        signal.signal(ending, signal.default_int_handler)
+    try:
+        soak(wanted.first, wanted.runs, workers=wanted.workers, progress=progress)
+    except KeyboardInterrupt:
+        left = wanted.first + wanted.runs - latest.undone
+        sys.stderr.write(f"\ninterrupted; what is left: --first {latest.undone} --runs {left}")
+    sys.stderr.write("\n")
+    sys.stdout.write(report(latest) + "\n")
+    return 1 if latest.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""One whole run of a seed, kills and all, and what must hold of it by the world's own truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from orchestrator.engine.evolve import replay
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
+from orchestrator.engine.state import RunState
+from orchestrator.errors import SafetyViolation
+from orchestrator.model.action import Moment, StopNode
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionSent, Event, PhaseEntered, StoodDown
+from orchestrator.model.observation import Level, ServiceState
+from orchestrator.model.overlap import Overlapping
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
+from orchestrator.simulation import allocation, deciders, machines
+from orchestrator.simulation.mishaps import Crash, Seams, SettingMeddled, SettingsRefused
+from orchestrator.simulation.run import Simulation
+from tests.simulation.chance import ATTEMPTS, Afterwards, Chance, chance, world_of
+from tests.simulation.play import StuckError, plan_of, play
+
+_WORLD_HEALS_SECONDS = 8000.0
+_LEASE_RUNS_OUT_SECONDS = 95.0
+_MOST_TURNS = 2500
+"""Several times what the longest run needs, with the short limits of its policy."""
+
+_BY_THE_MAKING = frozenset(
+    {
+        "capacity_remains",
+        "every_role_keeps_a_member",
+        "every_shard_keeps_started_copies",
+        "master_quorum_survives",
+        "zero_replica_indices",
+    }
+)
+_PEOPLE_SECONDS = 120.0
+"""Whoever repaired something sees that it works before they go on."""
+
+
+class BrokenError(AssertionError):
+    """A property does not hold.
+
+    Attributes:
+        rule: `safety`, `invariant`, `liveness`, `restoration`, `completeness`, `replay` or `defect`.
+    """
+
+    def __init__(self, rule: str, said: str) -> None:
+        super().__init__(f"{rule}: {said}")
+        self.rule = rule
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What came of a seed.
+
+    Attributes:
+        overlapped: waves that stopped while copies of others recovered.
+    """
+
+    seed: int
+    nodes: int
+    attempts: int
+    outcome: Outcome
+    happened: Counter[str]
+    overlapped: int
+
+
+class Noting(Seams):
+    """The seams of a run's hosts; notes a stop that is done before the journal tells of it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def point(self, what: str) -> None:
+        simulation = self._simulation
+        if what.startswith("after stop of "):
+            done = sum(isinstance(action, StopNode) for action in simulation.hosts.sent)
+            sent = [r.event.action for r in simulation.journal.records if isinstance(r.event, ActionSent)]
+            if done > sum(isinstance(action, StopNode) for action in sent):
+                simulation.world.violations.append(f"{what} that was not written down first")
+        simulation.seams.point(what)
+
+
+class Life:
+    """A cluster with the runs on it, one after the other, until one is done.
+
+    Attributes:
+        simulation: the run in hand; `past` are those that another machine has taken over from.
+        stops_before: by the program, of each node, before the run in hand.
+    """
+
+    def __init__(self, drawn: Chance) -> None:
+        self.drawn, self.world = drawn, world_of(drawn)
+        self.simulation = Simulation(self.world, plan=drawn.plan, trips=drawn.trips)
+        self.past: list[Simulation] = []
+        self.stops_before: dict[NodeName, int] = {}
+        self.found = self.world.settings()
+        self.replicas = {index.name: index.replicas for index in self.world.indices.values()}
+
+    def live(self) -> Told:
+        """Until a run is done, or held for a reason that the plan told of."""
+        plan = plan_of(self.world, self.drawn.wanted) if self.drawn.planned else None
+        waves = plan.waves if plan is not None and not plan.holds else ()
+        state = self.simulation.begin(self.drawn.wanted, planned=tuple(wave.nodes for wave in waves))
+        for attempt in range(ATTEMPTS):
+            state, ended = self._attempt(attempt, state)
+            if ended and self._over(state):
+                return self._told(attempt + 1, state)
+            state = self._taken_up(attempt, state, ended=ended)
+        raise BrokenError("liveness", f"not done after {ATTEMPTS} attempts: {state.outcome} {state.message}")
+
+    def _attempt(self, attempt: int, state: RunState) -> tuple[RunState, bool]:
+        """The state at the end of an attempt, and whether it ended by itself."""
+        drawn, simulation = self.drawn, self.simulation
+        simulation.hosts.seams = Noting(simulation)
+        offset = drawn.crashes[attempt] if attempt < len(drawn.crashes) else None
+        simulation.seams.crash_at = None if offset is None else len(simulation.seams.passed) + offset
+        ended, told = True, list[Event]()
+        try:
+            state = play(simulation, state, told=told, most_turns=_MOST_TURNS)
+        except Crash:
+            simulation.fate.happened["the program is killed"] += 1
+            ended = False
+        except StuckError as stuck:
+            raise BrokenError("liveness", str(stuck)) from stuck
+        except SafetyViolation as violation:
+            raise BrokenError("defect", str(violation)) from violation
+        except AssertionError as wrong:
+            raise BrokenError("replay" if "replay" in str(wrong) else "invariant", str(wrong)) from wrong
+        simulation.seams.crash_at = None
+        if self.world.violations:
+            raise BrokenError("safety", "; ".join(self.world.violations))
+        if ended:
+            self._judge_end(state, told)
+            simulation.let_go(state)
+        return state, ended
+
+    def _over(self, state: RunState) -> bool:
+        if state.outcome is Outcome.DONE:
+            self._judge_done(state)
+            return True
+        return state.outcome is Outcome.HELD and self._holds_by_its_making()
+
+    def _holds_by_its_making(self) -> bool:
+        """Whether the cluster as it was at the beginning cannot spare its nodes, however long one waits."""
+        holds = plan_of(world_of(self.drawn), self.drawn.wanted).holds
+        return any(hold.predicate in _BY_THE_MAKING for hold in holds)
+
+    # Between two attempts -----------------------------------------------------------------------------
+
+    def _taken_up(self, attempt: int, state: RunState, *, ended: bool) -> RunState:
+        world = self.world
+        world.agenda.advance(_WORLD_HEALS_SECONDS if ended else self.drawn.pauses[attempt])
+        # Nobody can begin anything before the disk under the state file has room again.
+        world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
+        who = self.drawn.afterwards[attempt]
+        if ended or who is Afterwards.ELSEWHERE:
+            self._repair(state, ended=ended)
+        if state.repairs is not None:
+            # Another machine's run that puts back: once it has, a run of its own follows.
+            return self._begin_elsewhere() if state.outcome is Outcome.RESTORED else self.simulation.restore()
+        if who is Afterwards.ELSEWHERE:
+            return self._begin_elsewhere()
+        if who is Afterwards.RESTORE and not state.restoring:
+            return self.simulation.restore()
+        return self.simulation.resume(retry_failed=True)
+
+    def _begin_elsewhere(self) -> RunState:
+        """Another bastion: once the lease has run out it puts back what is owed, then begins a run anew."""
+        self.world.agenda.advance(_LEASE_RUNS_OUT_SECONDS)
+        if self.world.master is None:
+            self.world.agenda.advance(_WORLD_HEALS_SECONDS)
+            self._repair(None, ended=True)
+        self.past.append(self.simulation)
+        self.simulation = self.simulation.elsewhere(f"run-{len(self.past) + 1}")
+        self.simulation.fate.happened["another machine takes over"] += 1
+        self.stops_before = {node.name: node.restarts_by_us for node in self.world.nodes.values()}
+        return self.simulation.take_over(self.drawn.wanted) or self.simulation.begin(self.drawn.wanted)
+
+    def _repair(self, state: RunState | None, *, ended: bool) -> None:
+        """What only people can do: undo what bars a run, start what died or was reported as failed."""
+        world, fate = self.world, self.simulation.fate
+        for (level, key), (_, value) in list(world.meddled.items()):
+            if value is not None and (key == ALLOCATION or key.startswith(EXCLUSIONS)):
+                fate.befall(SettingMeddled(key=key, value=None, level=level))
+        if world.refuse_settings is not None:
+            fate.befall(SettingsRefused(reason=""))
+        failed = [n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED] if state else []
+        for node in world.nodes.values():
+            theirs = node.service is ServiceState.FAILED and not node.stopped_by_us
+            if theirs or (ended and (node.name in failed or state is None)):
+                node.starts_that_fail = 0
+                machines.start(world, node)
+        if ended:
+            for _, shard in deciders.shards_of(world):
+                shard.failing = 0
+            allocation.retry_failed(world)
+            world.agenda.advance(_PEOPLE_SECONDS)
+
+    # What must hold --------------------------------------------------------------------------------------
+
+    def _judge_end(self, state: RunState, told: list[Event]) -> None:
+        if state.phase is not Phase.ENDED:
+            raise BrokenError("liveness", f"the program ends in {state.phase}")
+        left = next((event.left for event in reversed(told) if isinstance(event, StoodDown)), ())
+        not_restored = state.outcome is Outcome.NOT_RESTORED
+        for said, name in self._not_as_found():
+            if not not_restored or not any(name in line for line in left):
+                raise BrokenError("restoration", f"{said}: {state.outcome}, said to be left: {left}")
+        if not_restored:
+            return
+        ours = [node.name for node in self.world.nodes.values() if node.stopped_by_us and not node.process]
+        failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
+        if not set(ours) <= set(failed):
+            raise BrokenError("restoration", f"{ours} left down as {state.outcome}, failed: {failed}")
+
+    def _not_as_found(self) -> list[tuple[str, str]]:
+        """What is otherwise than it was found, and by what name the program would say so."""
+        world = self.world
+        wrong = []
+        for level, before, now in zip(Level, self.found, world.settings(), strict=True):
+            for key in sorted({*before, *now}):
+                _, wanted = world.meddled.get((level, key), (0.0, before.get(key)))
+                if now.get(key) != wanted:
+                    wrong.append((f"{key} ({level.value}) is {now.get(key)} and should be {wanted}", key))
+        wrong += [
+            (f"{index.name} has {index.replicas} replicas", index.name)
+            for index in world.indices.values()
+            if index.auto_expand is None and index.replicas != self.replicas.get(index.name, index.replicas)
+        ]
+        ours = [name for name in world.exclusions if name not in world.excluded_by_others]
+        wrong += [(f"{name} is excluded from voting", name) for name in ours]
+        return wrong
+
+    def _judge_done(self, state: RunState) -> None:
+        world = self.world
+        # A node that dies by itself, and is missed only when the last wave has recovered, is none of the run.
+        entered = [r for r in self.simulation.journal.records if isinstance(r.event, PhaseEntered)]
+        recovered = max((r.at for r in entered if r.event.to == Phase.SETTLED.value), default=0.0)
+        unnoticed = recovered - self.simulation.clock.ahead - world.detection_seconds
+        died = {what.removesuffix(" dies") for at, what in world.story if at >= unnoticed}
+        for name in state.nodes:
+            node = world.nodes[name]
+            stops = node.restarts_by_us - self.stops_before.get(name, 0)
+            if not node.joined and name not in died:
+                raise BrokenError("completeness", f"{name} is away at the end")
+            if node.life == 1:
+                raise BrokenError("completeness", f"{name} was not restarted")
+            if stops > 1 and not state.policy.reboot:
+                raise BrokenError("completeness", f"{name} was stopped {stops} times")
+            hooks = [moment for node, moment, _ in self.simulation.hosts.hooks if node == name]
+            if hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
+                raise BrokenError(
+                    "completeness", f"{name} is left out of service: its last hook is {hooks[-1]}"
+                )
+
+    def _told(self, attempts: int, state: RunState) -> Told:
+        return Told(
+            seed=self.drawn.seed,
+            nodes=len(self.world.nodes),
+            attempts=attempts,
+            outcome=state.outcome or Outcome.DONE,
+            happened=self.simulation.fate.happened,
+            overlapped=self._overlapped(),
+        )
+
+    def _overlapped(self) -> int:
+        """Waves that stopped by a reading in which copies of others were on their way."""
+        events = [record.event for run in (*self.past, self.simulation) for record in run.journal.records]
+        return sum(isinstance(event, Overlapping) and bool(event.shards) for event in events)
+
+    def judge_replay(self) -> None:
+        """What is read from the journals is what was lived."""
+        for run in (*self.past, self.simulation):
+            records = run.journal.records
+            read = [decode_record(from_text(to_text(encode_record(record)))) for record in records]
+            if replay(run.run, read) != replay(run.run, records):
+                raise BrokenError("replay", "what is read from the journal is not what was lived")
+
+    def trace(self) -> str:
+        """A digest of all that happened; the same seed has the same one, wherever it runs."""
+        digest = blake2b(digest_size=8)
+        for at, what in self.world.story:
+            digest.update(f"{at:.6f} {what}\n".encode())
+        for run in (*self.past, self.simulation):
+            for record in run.journal.records:
+                digest.update(to_text(encode_record(record)).encode())
+        return digest.hexdigest()
+
+
+_READ_BACK = 10
+"""One run of so many is read back from its journal's text."""
+
+
+def live(seed: int) -> Told:
+    """The run of that seed.
+
+    Raises:
+        BrokenError: a property does not hold.
+    """
+    life = Life(chance(seed))
+    told = life.live()
+    if seed % _READ_BACK == 0:
+        life.judge_replay()
+    return told

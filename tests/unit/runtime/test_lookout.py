@@ -1,0 +1,73 @@
+"""One reading of the world: the cluster and its hosts at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.reading import Unknown
+from orchestrator.ports import ClusterReadings
+from orchestrator.runtime.lookout import Lookout
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import cluster
+
+LIMIT_SECONDS = 20.0
+
+
+class Port:
+    """A port of which only readings are wanted."""
+
+    def __init__(self, observe: Callable[..., Any]) -> None:
+        self.observe = observe
+
+    def avoid(self, nodes: object) -> None:
+        """Nobody is asked here."""
+
+
+def look(observe_cluster: Callable[..., Any], observe_hosts: Callable[..., Any], *, at_once: bool) -> Any:
+    simulation = Simulation(cluster(3))
+    state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
+    ports: Any = (Port(observe_cluster), Port(observe_hosts))
+    return Lookout(*ports, simulation.lease, simulation.clock, at_once=at_once).observe(state)
+
+
+def test_the_cluster_and_its_hosts_are_read_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=LIMIT_SECONDS)  # one after the other, they would never meet
+
+    def cluster_reading(_look: object) -> ClusterReadings:
+        both.wait()
+        return ClusterReadings(health=Unknown(reason="read"))
+
+    def hosts_reading(nodes: Any, *, rights: bool) -> Any:
+        both.wait()
+        return dict.fromkeys(nodes, rights)
+
+    seen = look(cluster_reading, hosts_reading, at_once=True)
+    assert seen.health == Unknown(reason="read")
+    assert seen.hosts == {"es1": True, "es2": True, "es3": True}
+
+
+def test_a_reading_of_hosts_that_raises_is_not_lost() -> None:
+    def broken(_nodes: object, *, rights: bool) -> Any:
+        raise ZeroDivisionError(rights)
+
+    with pytest.raises(ZeroDivisionError):
+        look(lambda _look: ClusterReadings(), broken, at_once=True)
+
+
+def test_in_turn_there_is_no_second_thread_since_a_simulation_must_be_repeatable() -> None:
+    order: list[tuple[str, int]] = []
+
+    def noting(what: str, found: Any) -> Callable[..., Any]:
+        def read(*_: object, **__: object) -> Any:
+            order.append((what, threading.get_ident()))
+            return found
+
+        return read
+
+    look(noting("cluster", ClusterReadings()), noting("hosts", {}), at_once=False)
+    assert order == [("cluster", threading.get_ident()), ("hosts", threading.get_ident())]
