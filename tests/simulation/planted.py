@@ -534,6 +534,12 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         swaps=(_without("observation_is_fresh"),),
     ),
     Defect(
+        name="does not wait for copies",
+        says="a wave is done, and the run, while copies are on their way",
+        seed=7,
+        swaps=(_kind(missing=_always(())),),
+    ),
+    Defect(
         name="does not compare incarnations",
         says="a node that is there counts as restarted",
         swaps=(

@@ -243,7 +243,10 @@ class Life:
         entered = [r for r in self.simulation.journal.records if isinstance(r.event, PhaseEntered)]
         recovered = max((r.at for r in entered if r.event.to == Phase.SETTLED.value), default=0.0)
         unnoticed = recovered - self.simulation.clock.ahead - world.detection_seconds
-        died = {what.removesuffix(" dies") for at, what in world.story if at >= unnoticed}
+        since = [what for at, what in world.story if at >= unnoticed]
+        died = {what.removesuffix(" dies") for what in since}
+        if not any(what.endswith((" dies", " left")) for what in since):
+            self._judge_copies(since)
         for name in state.nodes:
             node = world.nodes[name]
             stops = node.restarts_by_us - self.stops_before.get(name, 0)
@@ -258,6 +261,14 @@ class Life:
                 raise BrokenError(
                     "completeness", f"{name} is left out of service: its last hook is {hooks[-1]}"
                 )
+
+    def _judge_copies(self, since: list[str]) -> None:
+        """Every copy is back that was there before the run, but for what happened `since` the last look."""
+        for _, shard in deciders.shards_of(self.world):
+            missing = sum(not copy.serves for copy in shard.copies)
+            seen = not any(str(shard.id) in what.split() for what in since)
+            if seen and missing > self.world.unassigned_before[shard.id]:
+                raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
 
     def _told(self, attempts: int, state: RunState) -> Told:
         return Told(
