@@ -14,10 +14,10 @@ demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this m
 	$(VENV)/bin/orchestrate demo
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and all tests, on real nodes and hosts too
-	ORCHESTRATE_RUNS=$(or $(RUNS),1500) $(PYTEST) -m "not exhaustive"
+	ORCHESTRATE_RUNS=$(or $(RUNS),5000) $(PYTEST) -m "not exhaustive"
 
 test-all: prepare $(VENV)/.java lint hosts  ## the same, and the tests that take hours
-	ORCHESTRATE_RUNS=$(or $(RUNS),1500) $(PYTEST)
+	ORCHESTRATE_RUNS=$(or $(RUNS),5000) $(PYTEST)
 
 soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…, FIRST=… for a part of them)
 	$(PYTHON) -m tests.simulation.soak --first $(or $(FIRST),0) --runs $(or $(RUNS),100000)

@@ -1,4 +1,4 @@
-"""Fixtures of several test folders: real nodes as processes, and real hosts in containers."""
+"""Fixtures of several folders: nodes as processes, hosts in containers, simulated runs beside them."""
 
 from hypothesis import settings
 
@@ -6,6 +6,7 @@ pytest_plugins = [
     "tests.integration.fixtures_bastions",
     "tests.integration.fixtures_hosts",
     "tests.integration.fixtures_processes",
+    "tests.simulation.background",
 ]
 
 # Real nodes run beside these tests: how long one example takes says nothing.

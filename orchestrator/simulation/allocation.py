@@ -18,7 +18,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
     bytes_of,
 )
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.reading import Seconds
+from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.deciders import (
     Crowd,
     Ground,
@@ -52,7 +52,7 @@ def reroute(world: Ground) -> None:
         return
     of_cluster, crowd = str(world.effective(ALLOCATION) or "all"), None
     for index, shard in shards_of(world):
-        for copy in shard.copies:
+        for copy in sorted(shard.copies, key=_unassigned_since):
             if copy.state is not CopyState.UNASSIGNED or copy.failed_attempts >= MAX_ATTEMPTS:
                 continue
             if not enabled(copy, index.allocation_enable or of_cluster):
@@ -64,6 +64,10 @@ def reroute(world: Ground) -> None:
                 place = _assign_replica(world, index, shard, copy, crowd)
             if place is not None:
                 crowd.took(place)
+
+
+def _unassigned_since(copy: SimCopy) -> Instant:
+    return copy.left_at or 0.0  # what never had a node has waited longest
 
 
 def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: Crowd) -> NodeName | None:
@@ -270,9 +274,8 @@ def set_replicas(world: Ground, index: SimIndex, wanted: int) -> None:
         # What is not started goes first, then the last ones.
         spare.sort(key=lambda copy: copy.state is CopyState.STARTED)
         for copy in spare[: len(spare) - wanted if len(spare) > wanted else 0]:
-            shard.copies.remove(copy)
+            shard.copies.remove(copy)  # the in-sync set keeps its id, as a real cluster's does
             copy.ticket += 1
-            shard.in_sync.discard(str(copy.allocation_id))
             if copy.node is not None:
                 shard.on_disk.pop(copy.node, None)
         for _ in range(wanted - len(spare)):

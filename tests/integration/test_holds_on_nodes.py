@@ -46,6 +46,7 @@ def test_an_index_without_replicas_holds_the_run(process_cluster: ProcessCluster
     untouched(lab, before)
 
 
+@pytest.mark.exhaustive
 def test_an_accepted_index_without_replicas_does_not_hold(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_an_added_replica_is_taken_away_again(process_cluster: ProcessCluster, t
     assert_restarted_once(lab, before)
 
 
+@pytest.mark.exhaustive
 def test_an_index_that_is_yellow_for_ever_does_not_hold(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:

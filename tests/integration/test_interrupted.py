@@ -36,8 +36,8 @@ TWO = ("--only", "es1", "--only", "es2")
         (signal.SIGINT, "stopping", "es"),
         (signal.SIGTERM, "stopped", "es"),
         (signal.SIGHUP, "starting", "es"),
-        (signal.SIGINT, "rejoined", ""),
-        (signal.SIGINT, "reassigned", ""),
+        pytest.param(signal.SIGINT, "rejoined", "", marks=pytest.mark.exhaustive),
+        pytest.param(signal.SIGINT, "reassigned", "", marks=pytest.mark.exhaustive),
     ],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else value or "run",
 )

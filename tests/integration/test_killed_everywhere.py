@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.real, pytest.mark.exhaustive, pytest.mark.timeout(7200)]
 
-APART = 5
-"""Places between two deaths of a run: a process that takes a run up passes some of its own first."""
 OVER = 2
 """The exit code of a resume where no run is left to go on with."""
 Passed = Iterable[tuple[str, list[str]]]
@@ -70,7 +68,7 @@ class Chain:
         self.deaths = 0
 
     def run(self) -> bool:
-        """One run of all nodes, killed at as many places that are left as lie apart; whether at any."""
+        """One run of all nodes, killed at as many places that are left as it passes; whether at any."""
         bastion, before, names = self._bastion, truth(self._lab), self._names()
         bastion.said.clear()
         began, waves, position = self.deaths, 0, 0
@@ -83,7 +81,7 @@ class Chain:
             died = list(places(bastion.passed(), waves))[-1]
             self.deaths += 1
             self.left = [place for place in self.left if place not in died]
-            position = max(self.wanted.index(place) for place in died if place in self.wanted) + APART
+            position = max(self.wanted.index(place) for place in died if place in self.wanted) + 1
             waves = died[0].waves + finished(died[0].kind, [place.told for place in died])
             self._after_death(died, before)
             begin = partial(bastion.orchestrate, "resume", "--yes")

@@ -113,6 +113,7 @@ def test_an_unknown_host_key_is_refused(host_cluster: HostClusterFactory) -> Non
     assert cluster.ssh("es1", "true").returncode == 0
 
 
+@pytest.mark.exhaustive
 def test_a_reboot_changes_the_boot_id_and_keeps_address_key_and_data(
     host_cluster: HostClusterFactory,
 ) -> None:

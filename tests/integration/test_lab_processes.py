@@ -39,6 +39,7 @@ def gone(pid: int) -> bool:
     return nodectl.start_time(pid) is None
 
 
+@pytest.mark.exhaustive
 def test_no_acknowledged_document_is_lost_while_a_node_restarts(process_cluster: ProcessCluster) -> None:
     cluster = process_cluster("9.1.0")
     seed(cluster.client, [SeedIndex(name="posts", documents=500)])

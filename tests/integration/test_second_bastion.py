@@ -39,7 +39,13 @@ OF_A_WAVE = {"node": 1, "zone": 2}
 
 
 @by_nodes_and_by_zones
-@pytest.mark.parametrize("foreign", [False, True], ids=["provably gone", "run out"])
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        pytest.param(False, id="provably gone"),
+        pytest.param(True, id="run out", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_restore_from_an_empty_state_needs_only_the_record_in_the_cluster(
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
@@ -106,6 +112,7 @@ def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is
     assert {after.starts[name] - before.starts[name] for name in before.starts} <= {1, 2}
 
 
+@pytest.mark.exhaustive
 @by_nodes_and_by_zones
 def test_a_new_run_also_restarts_the_node_that_a_dead_one_left_down(
     process_cluster: ProcessCluster,

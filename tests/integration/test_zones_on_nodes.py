@@ -51,6 +51,7 @@ def test_six_nodes_in_three_zones_are_three_waves_under_load(
     vigil.assert_nothing_was_lost(wanted)
 
 
+@pytest.mark.exhaustive
 def test_a_run_by_zones_killed_a_dozen_times_by_chance_ends_as_an_undisturbed_one_does(
     process_cluster: ProcessCluster, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str]
 ) -> None:

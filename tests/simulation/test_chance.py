@@ -1,6 +1,7 @@
 """Seeded whole runs with mishaps and kills: safe at every step, ended in time, everything as found.
 
-`make test` lives 1,500 of them (`ORCHESTRATE_RUNS`), `make soak` as many as you like.
+`make test` lives 5,000 of them (`ORCHESTRATE_RUNS`) while other tests wait for real nodes (`background.py`),
+`make soak` as many as you like.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.soak import EVERY_MISHAP, Tally, report, soak
+from tests.simulation.background import RUNS
+from tests.simulation.soak import EVERY_MISHAP, Tally, report
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNS = int(os.environ.get("ORCHESTRATE_RUNS", "300"))
 _ENOUGH_FOR_EVERY_MISHAP = 300
 _TRACES = (
     "from tests.simulation.chance import chance\n"
@@ -27,12 +28,6 @@ _TRACES = (
 
 
 pytestmark = pytest.mark.timeout(3600)
-
-
-@pytest.fixture(scope="module")
-def lived() -> Tally:
-    """All the runs, over all cores."""
-    return soak(0, RUNS, workers=os.cpu_count() or 1)
 
 
 def test_whole_runs_left_to_chance_break_no_property(lived: Tally) -> None:

@@ -1,0 +1,214 @@
+"""What happens to a cluster in a restart and around it, as scenes for any stage.
+
+Each scene does something and yields its title; then the stage is read. Three nodes in three zones, all
+with a vote, one shard an index, nothing is rebalanced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, FORCED_AWARENESS
+from orchestrator.model.action import (
+    ClearVotingExclusions,
+    ExcludeFromVoting,
+    Purpose,
+    RetryFailed,
+    SetReplicas,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Level
+from tests.conformance.stages import Stage, Wanted, perform, view
+
+Titles = Iterator[str]
+ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
+
+
+def put(stage: Stage, key: str, value: str | None, level: Level = Level.PERSISTENT) -> None:
+    """Write one setting."""
+    change = SettingChange(level=level, key=key, found=None, wanted=value)
+    perform(stage, WriteSettings(changes=(change,), purpose=Purpose.WITHHOLD))
+
+
+def holder(stage: Stage, index: str, *, primary: bool) -> NodeName:
+    """The node of a copy."""
+    for copy in view(stage).copies:
+        if copy.shard.index == index and copy.primary is primary and copy.node is not None:
+            return copy.node
+    raise AssertionError(f"no node has a copy of {index}")
+
+
+def the_master(stage: Stage) -> NodeName:
+    """The elected one."""
+    master = view(stage).master
+    assert master is not None, "no master"
+    return master
+
+
+def _restart(stage: Stage, node: NodeName) -> Titles:
+    put(stage, ALLOCATION, "primaries")
+    yield "replicas are withheld"
+    stage.stop(node)
+    yield "its node is down"
+    stage.start(node)
+    yield "its node is back"
+    put(stage, ALLOCATION, None)
+    yield "allocation is as found"
+
+
+def the_node_of_a_replica_is_restarted(stage: Stage) -> Titles:
+    yield from _restart(stage, holder(stage, "posts", primary=False))
+
+
+def the_node_of_a_primary_is_restarted(stage: Stage) -> Titles:
+    yield from _restart(stage, holder(stage, "posts", primary=True))
+
+
+def the_primary_of_a_closed_index_is_restarted(stage: Stage) -> Titles:
+    yield from the_node_of_a_primary_is_restarted(stage)
+
+
+def the_only_copy_is_away(stage: Stage) -> Titles:
+    yield from _restart(stage, holder(stage, "posts", primary=True))
+
+
+def all_allocation_is_off(stage: Stage) -> Titles:
+    node = holder(stage, "posts", primary=True)
+    put(stage, ALLOCATION, "none", Level.TRANSIENT)
+    stage.create(Wanted(name="made-under-none"))
+    yield "an index is made under none"
+    stage.stop(node)
+    stage.start(node)
+    yield "a node was restarted under none"
+    put(stage, ALLOCATION, "new_primaries", Level.TRANSIENT)
+    yield "new primaries only"
+    put(stage, ALLOCATION, "primaries", Level.TRANSIENT)
+    yield "primaries only"
+    put(stage, ALLOCATION, None, Level.TRANSIENT)
+    yield "as found"
+
+
+def a_copy_away_misses_a_write(stage: Stage) -> Titles:
+    put(stage, ALLOCATION, "primaries")
+    late, left = holder(stage, "posts", primary=False), holder(stage, "posts", primary=True)
+    stage.stop(late)
+    stage.write("posts")
+    yield "a write without the replica"
+    stage.start(late)
+    stage.stop(left)
+    yield "the copy that missed it is the only one there"
+    stage.start(left)
+    yield "the copy that has it is back"
+    put(stage, ALLOCATION, None)
+    yield "as found"
+
+
+def _away_and_back(stage: Stage, node: NodeName, meanwhile: str) -> Titles:
+    stage.stop(node)
+    yield meanwhile
+    stage.start(node)
+    yield "its node is back"
+
+
+def a_copy_is_made_anew_at_once(stage: Stage) -> Titles:
+    yield from _away_and_back(stage, holder(stage, "posts", primary=False), "the replica goes elsewhere")
+
+
+def a_copy_waits_for_its_node(stage: Stage) -> Titles:
+    yield from _away_and_back(stage, holder(stage, "posts", primary=False), "the replica waits")
+
+
+def more_copies_than_nodes(stage: Stage) -> Titles:
+    yield "one stays unassigned"
+    yield from _away_and_back(stage, ES1, "two do")
+
+
+def replicas_follow_the_nodes(stage: Stage) -> Titles:
+    yield "a copy on every node"
+    yield from _away_and_back(stage, ES3, "one node fewer")
+
+
+def an_index_keeps_its_copies_away(stage: Stage) -> Titles:
+    node = holder(stage, "posts", primary=False)
+    stage.stop(node)
+    stage.start(node)
+    yield "its own setting goes before the cluster's"
+
+
+def a_forced_zone_stays_away(stage: Stage) -> Titles:
+    put(stage, f"{FORCED_AWARENESS}zone.values", "a,b,c,d")
+    node = holder(stage, "posts", primary=False)
+    stage.stop(node)
+    yield "another zone takes it"
+    stage.start(node)
+    put(stage, f"{FORCED_AWARENESS}zone.values", None)
+    yield "as found"
+
+
+def replicas_are_added_and_taken(stage: Stage) -> Titles:
+    uuid = next(index.uuid for index in view(stage).indices if index.name == "posts")
+    # Two on three nodes: which of two equal nodes gets a single one is for the balancer to say.
+    perform(stage, SetReplicas(index="posts", index_uuid=uuid, found=0, wanted=2))
+    yield "two replicas"
+    perform(stage, SetReplicas(index="posts", index_uuid=uuid, found=2, wanted=0))
+    yield "none again"
+    perform(stage, RetryFailed())
+    yield "nothing had failed"
+
+
+def the_master_is_restarted(stage: Stage) -> Titles:
+    yield from _away_and_back(stage, the_master(stage), "another one is elected")
+
+
+def the_majority_is_away(stage: Stage) -> Titles:
+    stage.stop(ES2, ES3)
+    yield "no master"
+    stage.start(ES2, ES3)
+    yield "a master"
+
+
+def a_master_hands_over(stage: Stage) -> Titles:
+    perform(stage, ExcludeFromVoting(node=the_master(stage)))
+    yield "excluded from voting"
+    perform(stage, ClearVotingExclusions())
+    yield "it may vote again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A scene with the indices that it begins with.
+
+    Attributes:
+        usual: played by `make test`; the others by `make test-all`.
+    """
+
+    play: Callable[[Stage], Titles]
+    indices: tuple[Wanted, ...] = (Wanted(),)
+    usual: bool = False
+
+    def __str__(self) -> str:
+        return self.play.__name__.replace("_", " ")
+
+
+SCENES: Final = (
+    Scene(play=the_node_of_a_replica_is_restarted),
+    Scene(play=the_node_of_a_primary_is_restarted, usual=True),
+    Scene(play=the_primary_of_a_closed_index_is_restarted, indices=(Wanted(closed=True),)),
+    Scene(play=the_only_copy_is_away, indices=(Wanted(replicas=0),)),
+    Scene(play=all_allocation_is_off),
+    Scene(play=a_copy_away_misses_a_write, indices=(Wanted(written=True),), usual=True),
+    Scene(play=a_copy_is_made_anew_at_once, indices=(Wanted(delay=0),)),
+    Scene(play=a_copy_waits_for_its_node),
+    Scene(play=more_copies_than_nodes, indices=(Wanted(replicas=3),)),
+    Scene(play=replicas_follow_the_nodes, indices=(Wanted(replicas=2, auto_expand="0-all"),)),
+    Scene(play=an_index_keeps_its_copies_away, indices=(Wanted(enable="none"),)),
+    Scene(play=a_forced_zone_stays_away, indices=(Wanted(delay=0),)),
+    Scene(play=replicas_are_added_and_taken, indices=(Wanted(replicas=0),)),
+    Scene(play=the_master_is_restarted),
+    Scene(play=the_majority_is_away, usual=True),
+    Scene(play=a_master_hands_over),
+)

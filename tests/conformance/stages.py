@@ -1,0 +1,252 @@
+"""One cluster on two stages, a real one and a simulated one, on which the same scenes are played."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.lab.nodes import LabCluster
+from orchestrator.model.action import ClusterAction, Done
+from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy
+from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.ports import ClusterPort, ClusterReadings
+from orchestrator.simulation import membership
+from orchestrator.simulation.allocation import reroute
+from orchestrator.simulation.cluster import SimulatedCluster
+from orchestrator.simulation.parts import SimIndex
+from orchestrator.simulation.world import World
+
+READ: Final = (Look.CLUSTER, Look.SETTINGS, Look.HEALTH)
+_STILL: Final[Seconds] = 3.0
+"""A cluster in which nothing moved for so long has come to rest; elections and joins take less."""
+_RESTLESS: Final[Seconds] = 50.0
+"""Well below the minute after which a copy that is away is made anew elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """An index of one shard, as a scene wants it.
+
+    Attributes:
+        delay: `index.unassigned.node_left.delayed_timeout` in seconds.
+        enable: its own `index.routing.allocation.enable`.
+        written: documents come while the scene goes on.
+    """
+
+    name: str = "posts"
+    replicas: int = 1
+    delay: int = 60
+    auto_expand: str | None = None
+    enable: str | None = None
+    closed: bool = False
+    written: bool = False
+
+
+Shot = Mapping[str, object]
+"""What a reading says, without what differs between any two clusters: ids, moments, bytes."""
+
+
+class Stage(Protocol):
+    """A cluster to which things are done, and which is read when it has come to rest."""
+
+    port: ClusterPort
+
+    def stop(self, *nodes: NodeName) -> None:
+        """Their processes end."""
+        ...
+
+    def start(self, *nodes: NodeName) -> None:
+        """Their processes begin."""
+        ...
+
+    def create(self, index: Wanted) -> None:
+        """Allocation says where it goes."""
+        ...
+
+    def write(self, index: str) -> None:
+        """A document is acknowledged by the copies that are there."""
+        ...
+
+    def read(self) -> ClusterReadings:
+        """What the port reads once nothing moves any more."""
+        ...
+
+
+def perform(stage: Stage, action: ClusterAction) -> None:
+    """Tell the cluster."""
+    assert stage.port.perform(action) == Done()
+
+
+def view(stage: Stage) -> ClusterView:
+    """The cluster at rest."""
+    read = stage.read().cluster
+    assert isinstance(read, ClusterView), read
+    return read
+
+
+def shot(read: ClusterReadings, indices: Collection[str]) -> Shot:
+    """What two stages must agree on."""
+    cluster, settings, health = read.cluster, read.settings, read.health
+    if not isinstance(cluster, ClusterView) or cluster.master is None:
+        return {"master": "none"}
+    assert isinstance(settings, SettingsView), settings
+    assert isinstance(health, HealthView), health
+    told: dict[str, object] = {
+        "master": "elected",
+        "members": " ".join(sorted(cluster.members)),
+        "voters": len(cluster.voters or ()),
+        "exclusions": " ".join(sorted(cluster.voting_exclusions)),
+        "health": health.status.value,
+        "copies": f"{health.active_shards} active, {health.unassigned_shards} unassigned",
+        **{f"{level.value} settings": _flat(settings, level) for level in Level},
+    }
+    for index in sorted(cluster.indices, key=lambda index: index.name):
+        if index.name in indices:
+            copies = [copy for copy in cluster.copies if copy.shard.index == index.name]
+            told[index.name] = "; ".join(sorted(map(_copy, copies)))
+            told[f"{index.name} as made"] = _index(index)
+    return told
+
+
+def _flat(settings: SettingsView, level: Level) -> str:
+    layer = settings.persistent if level is Level.PERSISTENT else settings.transient
+    return ", ".join(f"{key}={value}" for key, value in sorted(layer.items()))
+
+
+def _copy(copy: ShardCopy) -> str:
+    state = copy.unassigned_reason if copy.state is CopyState.UNASSIGNED else copy.state.value
+    return f"{'primary' if copy.primary else 'replica'} {copy.node or '-'} {state}"
+
+
+def _index(index: Index) -> str:
+    in_sync = len((index.in_sync or {}).get(0, ()))
+    return (
+        f"{'open' if index.open else 'closed'}, {index.replicas} replicas, {in_sync} in sync, "
+        f"expands {index.auto_expand}, enable {index.allocation_enable}"
+    )
+
+
+class RealStage:
+    """A cluster of real server processes."""
+
+    def __init__(self, lab: LabCluster, port: ClusterPort, indices: Sequence[Wanted]) -> None:
+        self._lab, self.port = lab, port
+        for index in indices:
+            self.create(index)
+        lab.wait_ready(status="yellow")
+
+    def _ask(self, method: str, path: str, body: object = None) -> None:
+        client = self._lab.client
+        try:
+            client.ask(method, path, body)
+        finally:
+            client.close()
+
+    def stop(self, *nodes: NodeName) -> None:
+        self._lab.stop_nodes(nodes)
+
+    def start(self, *nodes: NodeName) -> None:
+        self._lab.start_nodes(nodes)
+
+    def create(self, index: Wanted) -> None:
+        settings: dict[str, object] = {
+            "number_of_shards": 1,
+            "number_of_replicas": index.replicas,
+            "unassigned.node_left.delayed_timeout": f"{index.delay}s",
+        }
+        if index.auto_expand is not None:
+            settings["auto_expand_replicas"] = index.auto_expand
+        self._ask("PUT", f"/{index.name}?wait_for_active_shards=0", {"settings": settings})
+        if index.closed:
+            self._ask("POST", f"/{index.name}/_close?wait_for_active_shards=0")
+        if index.enable is not None:  # once it is where it is
+            self._lab.wait_ready(status="green")
+            self._ask("PUT", f"/{index.name}/_settings", {"index.routing.allocation.enable": index.enable})
+
+    def write(self, index: str) -> None:
+        self._ask("POST", f"/{index}/_doc?wait_for_active_shards=1", {"text": "written meanwhile"})
+
+    def read(self) -> ClusterReadings:
+        return _at_rest(lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep)
+
+
+def _at_rest(
+    observe: Callable[[], ClusterReadings], *, now: Callable[[], Instant], wait: Callable[[Seconds], None]
+) -> ClusterReadings:
+    began = still_since = now()
+    last = observe()
+    while now() - still_since < _STILL:
+        wait(0.3)
+        read = observe()
+        if _restless(read) or _moved(last, read):
+            still_since = now()
+        last = read
+        assert now() - began < _RESTLESS, f"the cluster does not come to rest: {read}"
+    return last
+
+
+def _restless(read: ClusterReadings) -> bool:
+    if not isinstance(read.cluster, ClusterView):
+        return False
+    moving = (CopyState.INITIALIZING, CopyState.RELOCATING)
+    return any(copy.state in moving for copy in read.cluster.copies)
+
+
+def _moved(last: ClusterReadings, now: ClusterReadings) -> bool:
+    if isinstance(last.cluster, ClusterView) and isinstance(now.cluster, ClusterView):
+        return last.cluster.copies != now.cluster.copies or last.cluster.members != now.cluster.members
+    return type(last.cluster) is not type(now.cluster)
+
+
+class SimulatedStage:
+    """A simulated cluster that looks like this reading of a real one."""
+
+    def __init__(self, port: SimulatedCluster, like: ClusterView, indices: Sequence[Wanted]) -> None:
+        self.port, self._world = port, port.world
+        build(port.world, like, indices)
+
+    def stop(self, *nodes: NodeName) -> None:
+        for name in nodes:
+            membership.process_ended(self._world, self._world.nodes[name], clean=True)
+
+    def start(self, *nodes: NodeName) -> None:
+        for name in nodes:
+            membership.process_began(self._world, self._world.nodes[name])
+        self._world.agenda.advance(max(self._world.nodes[name].join_seconds for name in nodes))
+
+    def create(self, index: Wanted) -> None:
+        self._world.create_index(index.name, replicas=index.replicas)
+        _shape(self._world.indices[f"{index.name}-uuid"], index)
+
+    def write(self, index: str) -> None:
+        """An index of the simulation that is `written` is written all the time."""
+        assert self._world.indices[f"{index}-uuid"].written
+
+    def read(self) -> ClusterReadings:
+        agenda = self._world.agenda
+        return _at_rest(lambda: self.port.observe(READ), now=lambda: agenda.now, wait=agenda.advance)
+
+
+def build(world: World, like: ClusterView, indices: Sequence[Wanted]) -> None:
+    """Nodes, master, and the copies of each index where they are on the real cluster."""
+    for node in sorted(like.nodes, key=lambda node: node.name):
+        world.add_node(node.name, roles=node.roles, zone=node.zone("zone"))
+    world.master = like.master
+    world.files[AWARENESS] = "zone"
+    for index in indices:
+        copies = [copy for copy in like.copies if copy.shard.index == index.name]
+        places = [str(copy.node) for copy in sorted(copies, key=lambda copy: not copy.primary) if copy.node]
+        _shape(
+            world.add_index(index.name, replicas=len(copies) - 1, places=places, written=index.written),
+            index,
+        )
+    reroute(world)
+
+
+def _shape(made: SimIndex, index: Wanted) -> None:
+    made.delay, made.auto_expand = float(index.delay), index.auto_expand
+    made.allocation_enable, made.closed, made.written = index.enable, index.closed, index.written

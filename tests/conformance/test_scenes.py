@@ -1,0 +1,82 @@
+"""The simulation behaves as real clusters do: the same scenes on both, compared reading by reading."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from orchestrator.engine.kinds.elasticsearch.settings import REBALANCE
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.simulation.cluster import SimulatedCluster
+from orchestrator.simulation.fate import Fate
+from orchestrator.simulation.mishaps import Seams
+from orchestrator.simulation.world import World
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from tests.conformance.scenes import SCENES, Scene, put
+from tests.conformance.stages import RealStage, Shot, SimulatedStage, Stage, shot, view
+
+if TYPE_CHECKING:
+    from tests.integration.fixtures_processes import ProcessCluster
+
+pytestmark = pytest.mark.real
+
+
+def play(scene: Scene, stage: Stage) -> list[tuple[str, Shot]]:
+    """The readings of a scene, by title."""
+    names = {index.name for index in scene.indices} | {"made-under-none"}
+    put(stage, REBALANCE, "none")
+    first = ("at first", shot(stage.read(), names))
+    return [first, *((title, shot(stage.read(), names)) for title in scene.play(stage))]
+
+
+def differences(real: list[tuple[str, Shot]], simulated: list[tuple[str, Shot]]) -> list[str]:
+    """Where the two disagree, in words."""
+    assert [title for title, _ in real] == [title for title, _ in simulated]
+    told = []
+    for (title, seen), (_, modelled) in zip(real, simulated, strict=True):
+        told += [
+            f"{title}: {part}: real {seen.get(part)!r}, simulated {modelled.get(part)!r}"
+            for part in {**seen, **modelled}
+            if seen.get(part) != modelled.get(part)
+        ]
+    return told
+
+
+QUICKEST = "opensearch-2.19.0"
+CASES = [
+    pytest.param(
+        version,
+        scene,
+        marks=() if version == QUICKEST and scene.usual else pytest.mark.exhaustive,
+        id=f"{version}: {scene}",
+    )
+    for version in (QUICKEST, "9.1.0", "8.19.0")
+    for scene in SCENES
+]
+
+
+@pytest.mark.parametrize(("version", "scene"), CASES)
+def test_a_scene_ends_alike_on_both(
+    process_cluster: ProcessCluster, version: str, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = process_cluster(version)
+    client = ElasticsearchClient(Access(endpoints=lab.endpoints), clock=SystemClock())
+    try:
+        real = RealStage(lab, ElasticsearchCluster(client), scene.indices)
+        like = view(real)
+        seen = play(scene, real)
+    finally:
+        client.close()
+    world = World()
+    port = SimulatedCluster(world=world, fate=Fate(world), seams=Seams())
+    modelled = play(scene, SimulatedStage(port, like, scene.indices))
+    apart = differences(seen, modelled)
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{version}: {scene}: {len(seen)} readings, " + ("equal" if not apart else "differ")
+        )
+    assert apart == []
