@@ -19,11 +19,7 @@ from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 
 SCHEMA_VERSION = 1
-"""Raised when an event changes so that an older, released program could not read it, or would misread it.
-
-What makes up version 1 is fixed by the first release: until then events are added to it. An event whose name
-a program does not know is refused by its name (`runtime/codec.py`), never passed over.
-"""
+"""Raised when an event changes so that an older, released program could not read it; see ADR 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
