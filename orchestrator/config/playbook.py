@@ -167,10 +167,9 @@ class PlaybookSpec(Spec):
     min_capacity: Annotated[Share, AfterValidator(_below_all)] = Field(
         default=0.5, description="Share of the data nodes of each tier that stays up."
     )
-    overlap_recovery: Annotated[StrictBool, later_choices(True)] = Field(
+    overlap_recovery: StrictBool = Field(
         default=False,
-        description="Whether the next node may stop while copies that it has no part in still recover;"
-        " `true` is for a later version.",
+        description="Whether the next wave may stop while copies that it has no part in still recover.",
     )
     master_step_down: StrictBool = Field(
         default=False,

@@ -94,6 +94,8 @@ def _urgent(situation: Situation) -> Decision | None:
             f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
         )
         return stand_down(state, reason, Outcome.FAILED)
+    if state.recovering:
+        return None  # the gates wait for what recovers before they pause
     if state.phase in _NOTHING_IN_HAND or (state.phase is Phase.SETTLED and not state.wave):
         return _pause(situation)
     return None
@@ -130,18 +132,22 @@ def _gone_late(situation: Situation) -> Decision | None:
 def _second_failure(situation: Situation) -> str | None:
     """Something outside the wave that failed while ours are down or recovering."""
     state, view = situation.state, situation.view
-    if state.phase not in _WATCHED_FOR_FAILURES or view is None or state.baseline is None:
+    watched = state.phase in _WATCHED_FOR_FAILURES or bool(state.recovering)
+    if not watched or view is None or state.baseline is None:
         return None
     # A node of the wave that was never asked to stop is none of ours to be away.
     ours = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING or node.stopped_at]
     wave = {node.name for node in ours}
+    recovering = {node.name for node in state.recovering_nodes}
     present = {node.name for node in view.nodes}
     known_away = {
         name for name, node in state.nodes.items() if node.phase in (NodePhase.FAILED, NodePhase.SKIPPED)
     }
     away = sorted(set(state.baseline.incarnations) - present - wave - known_away)
-    if away and any(node.phase is not NodePhase.PENDING for node in state.wave_nodes):
-        return f"node {away[0]} left the cluster while {', '.join(sorted(wave))} was away or recovering"
+    touched = any(node.phase is not NodePhase.PENDING for node in state.wave_nodes)
+    if away and (touched or recovering):
+        names = ", ".join(sorted(wave | recovering))
+        return f"node {away[0]} left the cluster while {names} was away or recovering"
     if state.phase is not Phase.REASSIGNED:
         return None
     again = [
@@ -163,7 +169,7 @@ def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
     pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
     match state.phase:
         case Phase.PREPARING | Phase.GATED:
-            hosts = pending if not state.waves_finished else wave or pending
+            hosts = pending if not state.waves_begun else wave or pending
             return EVERYTHING, hosts
         case Phase.WITHHELD:
             return EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}, wave

@@ -76,3 +76,14 @@ def total(predictions: Sequence[Prediction]) -> Prediction:
         likely=sum(p.likely for p in predictions),
         high=sum(p.high for p in predictions),
     )
+
+
+def total_overlapped(predictions: Sequence[Prediction]) -> Prediction:
+    """Waves of which each may go while those before it recover.
+
+    All recoveries may go on beside later waves, or none: only the lower end is another one, the longest wave.
+    What a node takes to stop and start is not known apart from its recovery.
+    """
+    apart = total(predictions)
+    longest = max((p.low for p in predictions), default=0.0)
+    return Prediction(low=longest, likely=apart.likely, high=apart.high)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from orchestrator.engine.hooks import hook_doubted, hook_ran
-from orchestrator.engine.phases import FINAL_NODE_PHASES, check_node_step, check_run_step
-from orchestrator.engine.state import NodeProgress, RunState, with_node
+from orchestrator.engine.phases import check_node_step, check_run_step
+from orchestrator.engine.resumption import restoring, resumed
+from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState, with_node
 from orchestrator.model import event as ev
 from orchestrator.model.action import (
     Action,
@@ -21,8 +22,8 @@ from orchestrator.model.action import (
     StopNode,
 )
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant
 from orchestrator.model.replacing import replace
 
@@ -50,9 +51,9 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.RunStarted():
             return _started(state, event, at)
         case ev.RunResumed():
-            return _resumed(state, event, at)
+            return resumed(state, event, at)
         case ev.RestoreBegun():
-            return _restoring(state, at)
+            return restoring(state, at)
         case ev.LeaseTaken() | ev.LeaseRegained():
             return replace(state, lease_lost=None)
         case ev.LeaseLost(reason=reason):
@@ -73,6 +74,10 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, excluded=frozenset())
         case ev.WaveStarted():
             return _wave_started(state, event, at)
+        case WaveGaveWay():
+            return _gave_way(state)
+        case Overlapping():
+            return replace(state, overlapping=event)
         case ev.PhaseEntered(node=None):
             return _run_step(state, event, at)
         case ev.PhaseEntered(node=node) if node is not None:
@@ -86,11 +91,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.ActionFailed():
             return _failed(state, event, at)
         case ev.Hold():
-            since = state.holding_since if state.holding_since is not None else at
-            others = tuple(
-                h for h in state.holds if (h.predicate, h.subject) != (event.predicate, event.subject)
-            )
-            return replace(state, holds=(*others, event), holding_since=since)
+            return _held(state, event, at)
         case ev.HoldsCleared():
             return replace(state, holds=(), holding_since=None)
         case ev.GoodReading(count=count):
@@ -102,8 +103,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, second_failure=what)
         case ev.NodeRecovered():
             return state
-        case ev.WaveFinished():
-            return replace(state, waves_finished=state.waves_finished + 1, wave=None, wave_since=None)
+        case ev.WaveFinished(number=number):
+            return _wave_finished(state, number)
         case ev.Requested(request=request, by=by):
             return replace(state, request=max(state.request, request), requested_by=by)
         case ev.StandingDown():
@@ -139,96 +140,6 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
         addresses=event.addresses,
         planned=event.planned,
     )
-
-
-def _in_doubt(state: RunState, at: Instant) -> RunState:
-    """A new process takes over: what was under way is in doubt, and every timer begins anew.
-
-    Its clock may have been set since: a moment of the old process is never later than its beginning.
-    """
-    stopping = {action.node for action in state.in_flight if isinstance(action, StopNode)}
-    rebooting = {action.node for action in state.in_flight if isinstance(action, RebootHost)}
-    for action in state.in_flight:
-        state = hook_doubted(state, action)
-    nodes = {
-        name: replace(
-            node,
-            since=at,
-            asked=False,
-            asked_at=0.0,
-            stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
-            doubt_since=at if name in stopping or node.doubt_since is not None else None,
-            reboot_doubt_since=at if name in rebooting or node.reboot_doubt_since is not None else None,
-            stops=0,
-        )
-        for name, node in state.nodes.items()
-    }
-    return replace(
-        state,
-        started=at,
-        phase_since=at,
-        holding_since=None,
-        called_off_since=None,
-        holds=(),
-        nodes=nodes,
-        in_flight=(),
-        confirmed=(),
-        failed=(),
-        acted_at=at,
-        probed=None,
-        retries=0,
-        retried_at=0.0,
-        withheld_since=at if state.withheld_since is not None else None,
-        good_readings=0,
-        request=type(state.request).NONE,
-        requested_by="",
-        stand_down_reason=None,
-        stand_down_outcome=None,
-        overdue=frozenset(),
-        second_failure=None,
-        lease_lost=None,
-        outcome=None,
-        message="",
-    )
-
-
-def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:
-    state = replace(_in_doubt(state, at), restoring=False)
-    nodes = dict(state.nodes)
-    for name, node in state.nodes.items():
-        if name in event.skip and node.phase in (NodePhase.PENDING, NodePhase.FAILED):
-            nodes[name] = replace(node, phase=NodePhase.SKIPPED)
-        elif event.retry_failed and node.phase is NodePhase.FAILED:
-            # A start is owed; hooks and tuning had their turn.
-            nodes[name] = replace(node, phase=NodePhase.STARTING, failure=None, starts=0)
-    state = replace(state, nodes=nodes)
-    ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
-    if ours and not (state.wave and {node.name for node in ours} <= set(state.wave.nodes)):
-        number = state.waves_finished + 1
-        wave = Wave(number=number, nodes=tuple(node.name for node in ours), why="in hand when the run ended")
-        state = replace(state, wave=wave, wave_since=at)
-    if any(node.phase is not NodePhase.REJOINED for node in ours):
-        phase = Phase.DOWN
-    elif ours:
-        phase = Phase.REASSIGNED
-    elif state.wave and all(node.phase in FINAL_NODE_PHASES for node in state.wave_nodes):
-        phase = Phase.SETTLED
-    else:
-        # Nothing is down by us: the wave, if one was chosen, is chosen again through the gates.
-        phase, state = Phase.PREPARING, replace(state, wave=None, wave_since=None)
-    return replace(state, phase=phase)
-
-
-def _restoring(state: RunState, at: Instant) -> RunState:
-    nodes = {
-        # `restore` owes a node that stayed down one more start as well.
-        name: replace(node, phase=NodePhase.STARTING, failure=None, starts=0)
-        if node.phase is NodePhase.FAILED
-        else node
-        for name, node in state.nodes.items()
-    }
-    state = replace(state, nodes=nodes)
-    return replace(_in_doubt(state, at), restoring=True, phase=Phase.STANDING_DOWN)
 
 
 def _setting_changed(state: RunState, event: ev.SettingChanged, at: Instant) -> RunState:
@@ -272,10 +183,42 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
     return replace(state, wave=event.wave, wave_since=at, nodes=nodes, retries=0, retried_at=0.0)
 
 
+def _held(state: RunState, event: ev.Hold, at: Instant) -> RunState:
+    since = state.holding_since if state.holding_since is not None else at
+    others = tuple(h for h in state.holds if (h.predicate, h.subject) != (event.predicate, event.subject))
+    return replace(state, holds=(*others, event), holding_since=since)
+
+
+def _gave_way(state: RunState) -> RunState:
+    if state.wave is None:
+        return state
+    since = state.wave_since if state.wave_since is not None else state.phase_since
+    recovering = (*state.recovering, RecoveringWave(wave=state.wave, since=since))
+    return replace(state, recovering=recovering, wave=None, wave_since=None)
+
+
+def _wave_finished(state: RunState, number: int) -> RunState:
+    state = replace(state, waves_finished=state.waves_finished + 1)
+    others = tuple(one for one in state.recovering if one.wave.number != number)
+    if len(others) < len(state.recovering):
+        return replace(state, recovering=others)
+    return replace(state, wave=None, wave_since=None)
+
+
+def _wait_again(state: RunState) -> RunState:
+    """From the gates back to waiting for the latest wave that made room; one that was chosen is dropped."""
+    *others, latest = state.recovering
+    return replace(
+        state, wave=latest.wave, wave_since=latest.since, recovering=tuple(others), called_off_since=None
+    )
+
+
 def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
     new = Phase(event.to)
     check_run_step(state.phase, new)
     called_off = new is Phase.GATED and state.wave is not None
+    if state.phase is Phase.GATED and new is Phase.REASSIGNED and state.recovering:
+        state = _wait_again(state)
     if state.phase is Phase.WITHHELD and new is Phase.REASSIGNED and state.called_off_since is None:
         state = replace(state, called_off_since=at)
     return replace(
@@ -287,6 +230,7 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
         good_readings=0,
         holds=(),
         holding_since=None,
+        overlapping=None if new is Phase.WITHHELD else state.overlapping,
         wave=None if called_off else state.wave,
         wave_since=None if called_off else state.wave_since,
     )

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from orchestrator.engine import overlap
 from orchestrator.engine.decision import Decision
-from orchestrator.engine.kinds.predicates import Predicate, Question, holds
+from orchestrator.engine.recovered import at_once, depooled, hooks_owed
+from orchestrator.engine.rules import next_wave_of, refusals, refused_as_a_set
 from orchestrator.engine.settle import (
-    at_once,
-    depooled,
     failed_before,
     given_up_nodes,
-    hooks_owed,
     put_back,
     restore_voting,
     retry_given_up,
 )
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import LOOK_AGAIN, RETRY_SECONDS, Situation, act, note, stand_down, wait
-from orchestrator.engine.waves import next_wave
 from orchestrator.model.action import (
     Action,
     ClearVotingExclusions,
@@ -70,15 +68,15 @@ def preparing(situation: Situation) -> Decision:
     if state.withheld:
         # Left by a process that was killed: nobody waits at a gate with allocation withheld.
         return put_back(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    wave = _next_wave(situation)
+    wave = next_wave_of(situation)
     pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
     if situation.view and wave is None:
         return note(run_phase(state.phase, Phase.GATED))
     wave = wave or Wave(number=state.waves_finished + 1, nodes=pending[:1])
     fundamental = tuple(rule for rule in situation.kind.predicates if not rule.may_be_disabled)
-    refusals = _holds(situation, fundamental, wave)
-    if refusals:
-        return given_up_nodes(situation) or _held(situation, refusals)
+    refused = refusals(situation, fundamental, wave)
+    if refused:
+        return given_up_nodes(situation) or _held(situation, refused)
     if state.baseline is None and situation.view:
         boots = {name: boot for name in pending if (boot := _boot(situation, name))}
         return note(situation.kind.baseline(situation.view, boots))
@@ -90,6 +88,28 @@ def preparing(situation: Situation) -> Decision:
 def gated(situation: Situation) -> Decision:
     """Choose the wave; when every rule lets it pass, withhold allocation."""
     state, view = situation.state, situation.view
+    first = _before_the_choice(situation)
+    if first is not None:
+        return first
+    pending = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
+    if not pending:
+        return _nothing_left(situation)
+    wave = _chosen(situation) or Wave(number=state.waves_begun + 1, nodes=(pending[0].name,))
+    refused = refusals(situation, situation.kind.predicates, wave)
+    if refused or view is None or isinstance(situation.seen.settings, Unknown):
+        return _not_let_pass(situation, wave, refused)
+    called_off = _called_off(situation)
+    if called_off:
+        return called_off
+    stepping = _step_down(situation, view, wave)
+    if stepping:
+        return stepping
+    return _withhold(situation, wave)
+
+
+def _before_the_choice(situation: Situation) -> Decision | None:
+    """What comes before another wave is thought of; None when nothing does."""
+    state = situation.state
     if state.withheld:
         return put_back(situation, Purpose.REASSIGN) or LOOK_AGAIN
     again = situation.now - state.acted_at > _REPROBE_SECONDS
@@ -102,41 +122,26 @@ def gated(situation: Situation) -> Decision:
     hook = next(hooks_owed(situation, _back_but_out_of_service(state)), None)
     if hook is not None:
         return act(hook)
-    pending = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
-    if not pending:
-        return _nothing_left(situation)
-    wave = _chosen(situation) or Wave(number=state.waves_finished + 1, nodes=(pending[0].name,))
-    refusals = _holds(situation, situation.kind.predicates, wave)
-    if view and refusals and all(hold.predicate == "zero_replica_indices" for hold in refusals):
+    return overlap.at_the_gates(situation)
+
+
+def _not_let_pass(situation: Situation, wave: Wave, refused: tuple[Hold, ...]) -> Decision:
+    """Mend what can be mended, wait for a recovery that is in the way, else hold."""
+    state, view = situation.state, situation.view
+    if view and refused and all(hold.predicate == "zero_replica_indices" for hold in refused):
         added = _add_replicas(situation, view, wave)
         if added:
             return added
-    if view and state.baseline and any(hold.predicate == "no_worse_than_baseline" for hold in refusals):
+    waiting = overlap.held_by_recovery(situation, refused)
+    if waiting is not None:
+        return restore_voting(situation) or waiting
+    if view and state.baseline and any(hold.predicate == "no_worse_than_baseline" for hold in refused):
         retrying = retry_given_up(situation, situation.kind.missing(state, view))
         if retrying:
             return retrying
-    if refusals or view is None or isinstance(situation.seen.settings, Unknown):
-        if state.excluded:
-            return restore_voting(situation) or LOOK_AGAIN  # nobody holds with a voter less
-        return given_up_nodes(situation) or _held(situation, refusals)
-    called_off = _called_off(situation)
-    if called_off:
-        return called_off
-    stepping = _step_down(situation, view, wave)
-    if stepping:
-        return stepping
-    return _withhold(situation, wave)
-
-
-def _refused(situation: Situation, wave: Wave) -> tuple[Hold, ...]:
-    """What the rules about sets of nodes say against a wave: a smaller one may pass."""
-    return _holds(situation, tuple(rule for rule in situation.kind.predicates if rule.of_the_set), wave)
-
-
-def _next_wave(situation: Situation) -> Wave | None:
-    """The next wave by the run's strategy; None without a reading, and when no node is left."""
-    view = situation.view
-    return next_wave(situation.state, view, lambda wave: _refused(situation, wave)) if view else None
+    if state.excluded:
+        return restore_voting(situation) or LOOK_AGAIN  # nobody holds with a voter less
+    return given_up_nodes(situation) or _held(situation, refused)
 
 
 def _chosen(situation: Situation) -> Wave | None:
@@ -144,9 +149,9 @@ def _chosen(situation: Situation) -> Wave | None:
     in_hand = situation.state.wave
     if in_hand is not None:
         whole = all(node.phase is NodePhase.PENDING for node in situation.state.wave_nodes)
-        if whole and not _refused(situation, in_hand):
+        if whole and not refused_as_a_set(situation, in_hand):
             return in_hand
-    return _next_wave(situation) or in_hand
+    return next_wave_of(situation) or in_hand
 
 
 def _called_off(situation: Situation) -> Decision | None:
@@ -207,32 +212,21 @@ def _boot(situation: Situation, name: NodeName) -> str | None:
     return None if isinstance(host, Unknown) else host.boot_id
 
 
-def _holds(situation: Situation, rules: tuple[Predicate, ...], wave: Wave) -> tuple[Hold, ...]:
-    state = situation.state
-    first = not state.waves_finished and state.phase is not Phase.WITHHELD
-    question = Question(
-        state=state, policy=situation.policy, observation=situation.seen, wave=wave, first_stop=first
-    )
-    return holds(rules, question)
-
-
-def _held(situation: Situation, refusals: tuple[Hold, ...]) -> Decision:
+def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     """Wait with allocation as it was found, at most so long; at once when only the operator can mend it."""
     state, policy, now = situation.state, situation.policy, situation.now
     said = {(hold.predicate, hold.subject) for hold in state.holds}
-    news = tuple(hold for hold in refusals if (hold.predicate, hold.subject) not in said)
+    news = tuple(hold for hold in refused if (hold.predicate, hold.subject) not in said)
     first = (
-        f"{refusals[0].predicate}: {refusals[0].subject}: {refusals[0].evidence}"
-        if refusals
-        else "no reading"
+        f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}" if refused else "no reading"
     )
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
     read = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
-    if read and state.untouched and any(hold.predicate in lasting for hold in refusals):
+    if read and state.untouched and any(hold.predicate in lasting for hold in refused):
         return stand_down(state, f"held by {first}", Outcome.HELD, *news)
     if state.holding_since is not None and now - state.holding_since > policy.deadlines.hold:
         return stand_down(state, f"held for {policy.deadlines.hold:.0f} s by {first}", Outcome.HELD, *news)
-    return wait(now, f"the gates: {first}", seconds=_HOLD_POLL_SECONDS, holds=refusals, events=news)
+    return wait(now, f"the gates: {first}", seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
 
 
 def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
@@ -338,13 +332,13 @@ def withheld(situation: Situation) -> Decision:
     if policy.flush and flush not in state.confirmed and not state.failure_of(flush):
         # A flush that fails costs recovery time and nothing else: it is in the journal, and the run goes on.
         return act(flush)
-    refusals = _holds(situation, situation.kind.predicates, wave)
+    refused = refusals(situation, situation.kind.predicates, wave)
     off = not isinstance(situation.seen.settings, Unknown) and not situation.kind.withhold(
         situation.seen.settings, policy
     )
     if not off:
         evidence = "the update is not in the settings that were read back"
-        refusals = (*refusals, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
+        refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     changed = [node.name for node in state.wave_nodes if not situation.same_life(node)]
     late = [node for node in state.wave_nodes if node.name in changed and node.stopped_at is not None]
     if late:
@@ -352,13 +346,13 @@ def withheld(situation: Situation) -> Decision:
         why = "its stop was done late"
         steps = [node_phase(node.name, node.phase, NodePhase.STOPPING, why=why) for node in late]
         return note(run_phase(state.phase, Phase.DOWN), *steps)
-    if refusals or changed:
+    if refused or changed:
         why = (
-            f"{refusals[0].predicate}: {refusals[0].subject}: {refusals[0].evidence}"
-            if refusals
+            f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}"
+            if refused
             else (f"{changed[0]} is not in the life in which it was chosen")
         )
-        return note(*refusals, run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}"))
+        return note(*refused, run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}"))
     steps = [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING) for name in wave.nodes]
     stops = [StopNode(node=name) for name in wave.nodes]
-    return act(*stops, events=(run_phase(state.phase, Phase.DOWN), *steps))
+    return act(*stops, events=(*overlap.evidence(situation), run_phase(state.phase, Phase.DOWN), *steps))

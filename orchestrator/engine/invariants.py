@@ -195,9 +195,34 @@ def _waves_begin_healed(step: Step) -> Iterator[str]:
     old, new = step.before.phase, step.after.phase
     if new is not Phase.WITHHELD or old is not Phase.GATED:
         return
-    unfinished = [n.name for n in step.after.nodes.values() if n.phase not in _NEVER_DOWN]
+    overlap = step.after.policy is not None and step.after.policy.overlap_recovery
+    fine = _NEVER_DOWN | {NodePhase.REJOINED} if overlap else _NEVER_DOWN
+    unfinished = [n.name for n in step.after.nodes.values() if n.phase not in fine]
     if unfinished:
         yield f"a wave begins while {', '.join(unfinished)} is in hand"
+
+
+def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
+    """Nodes still recover when another is stopped: the reading before the stop must say that it may."""
+    state, action = step.before, _sent(step)
+    if not isinstance(action, StopNode) or state.wave is None or state.policy is None:
+        return
+    wave = set(state.wave.nodes)
+    # The operator may have switched a rule off; then it is theirs to know.
+    behind = [n.name for n in state.nodes.values() if n.phase is NodePhase.REJOINED and n.name not in wave]
+    if not behind:
+        return
+    read = state.overlapping
+    if read is None or read.number != state.wave.number:
+        yield f"{action.node} is stopped while {', '.join(behind)} recovers, and no reading says what"
+        return
+    if read.unassigned and not state.policy.disables("no_worse_than_baseline", "shard copies"):
+        yield f"{action.node} is stopped while {read.unassigned} copies beyond the baseline are unassigned"
+    for shard in read.shards:
+        part = sorted(wave & set(shard.nodes))
+        name = f"[{shard.index}][{shard.number}]"
+        if part and not state.policy.disables("no_recovery_on_candidates", f"shard {name}"):
+            yield f"{', '.join(part)} has a part in the recovery of {name}"
 
 
 def _done_owes_nothing(step: Step) -> Iterator[str]:
@@ -328,6 +353,11 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         why="The node before must be back before the next goes.",
         check=_waves_begin_healed,
         at=("phase_entered",),
+    ),
+    Invariant(
+        name="overlap_leaves_recoveries_alone",
+        why="A recovery that loses its source is not assigned again while allocation is withheld.",
+        check=_overlap_leaves_recoveries_alone,
     ),
     Invariant(
         name="done_owes_nothing",

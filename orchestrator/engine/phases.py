@@ -16,12 +16,14 @@ from orchestrator.model.phase import NodePhase, Phase
 
 RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
     Phase.PREPARING: frozenset({Phase.GATED, Phase.STANDING_DOWN}),
-    Phase.GATED: frozenset({Phase.WITHHELD, Phase.FINISHING, Phase.STANDING_DOWN}),
+    # REASSIGNED: a wave that made room (`overlap_recovery`) is waited for again.
+    Phase.GATED: frozenset({Phase.WITHHELD, Phase.REASSIGNED, Phase.FINISHING, Phase.STANDING_DOWN}),
     # REASSIGNED: the last reading before the stop held, so allocation goes back before anyone waits.
     Phase.WITHHELD: frozenset({Phase.DOWN, Phase.REASSIGNED, Phase.STANDING_DOWN}),
     # WITHHELD: a stop that certainly never happened goes through the gates again.
     Phase.DOWN: frozenset({Phase.REJOINED, Phase.WITHHELD, Phase.STANDING_DOWN}),
     Phase.REJOINED: frozenset({Phase.REASSIGNED, Phase.STANDING_DOWN}),
+    # GATED: the wave was called off, or it makes room for the next while its copies are on their way.
     Phase.REASSIGNED: frozenset({Phase.SETTLED, Phase.GATED, Phase.STANDING_DOWN}),
     Phase.SETTLED: frozenset({Phase.GATED, Phase.FINISHING, Phase.STANDING_DOWN}),
     Phase.FINISHING: frozenset({Phase.ENDED, Phase.STANDING_DOWN}),

@@ -10,7 +10,7 @@ from typing import Final
 
 from orchestrator.engine.decide import decide
 from orchestrator.engine.decision import Decision
-from orchestrator.engine.estimate import NodeTimes, predict_wave, total
+from orchestrator.engine.estimate import NodeTimes, predict_wave, total, total_overlapped
 from orchestrator.engine.evolve import evolve
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.optimism import OptimisticWorld
@@ -150,6 +150,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
         )
         for wave in draft.waves
     )
+    together = total_overlapped if started.policy.overlap_recovery else total
     return Plan(
         cluster=started.cluster,
         kind=started.policy.kind,
@@ -162,7 +163,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
         holds=tuple(draft.holds),
         steps=tuple(draft.steps),
         settings_changed=draft.settings,
-        predicted=total([wave.predicted for wave in waves]),
+        predicted=together([wave.predicted for wave in waves]),
     )
 
 

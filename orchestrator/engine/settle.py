@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.engine import overlap
 from orchestrator.engine.decision import Decision
+from orchestrator.engine.recovered import at_once, depooled, hooks_owed, with_their_copies
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import (
     LOOK_AGAIN,
@@ -21,7 +22,6 @@ from orchestrator.engine.steps import (
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import (
     ClearVotingExclusions,
-    Moment,
     Purpose,
     RetryFailed,
     RunHook,
@@ -29,20 +29,17 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
-from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
+from orchestrator.model.cluster import CopyState, ShardCopy
 from orchestrator.model.event import (
     Event,
     GoodReading,
-    NodeRecovered,
     ReplicasRestored,
     RunFinished,
     SettingRestored,
     VotingRestored,
     WaveFinished,
-    node_phase,
     run_phase,
 )
-from orchestrator.model.observation import Recovery
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import CopiesActive
@@ -106,7 +103,7 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
 def reassigned(situation: Situation) -> Decision:
     """Allocation goes back; then wait until nothing is missing that was not missing before the run."""
     state, policy, now = situation.state, situation.policy, situation.now
-    late = now - state.phase_since > policy.deadlines.recover
+    late = now - state.recovery_since > policy.deadlines.recover
     putting_back = put_back(situation, Purpose.REASSIGN)
     if putting_back is not None:
         if now - state.phase_since > policy.deadlines.rejoin:
@@ -122,10 +119,14 @@ def reassigned(situation: Situation) -> Decision:
         missing: tuple[ShardCopy, ...] | None = None
     else:
         missing = situation.kind.missing(state, view)
-    if missing == ():
+    finishing = overlap.finish_recovered(situation, missing) if missing is not None else None
+    if finishing is not None:
+        return finishing
+    onwards = _onwards(situation, missing)
+    if onwards:
         count = state.good_readings + 1
         if count >= policy.settle_consecutive:
-            return note(run_phase(state.phase, Phase.SETTLED))
+            return note(*onwards)
         progress = (GoodReading(count=count),)
         return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
     failed = given_up_nodes(situation) if missing else None
@@ -139,6 +140,18 @@ def reassigned(situation: Situation) -> Decision:
             state, f"not recovered within {policy.deadlines.recover:.0f} s: {names}", Outcome.HELD
         )
     return _recovering(situation, missing)
+
+
+def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tuple[Event, ...]:
+    """Out of this phase: all is back, or with overlap as much as has to be; none while it is not."""
+    phase = situation.state.phase
+    if missing is None:
+        return ()
+    if not missing:
+        return (run_phase(phase, Phase.SETTLED),)
+    if overlap.is_back_alone(situation, missing):
+        return (run_phase(phase, Phase.SETTLED, why="its copies are back; those of waves before it are not"),)
+    return overlap.makes_room(situation, missing)
 
 
 def _recovering(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> Decision:
@@ -187,32 +200,6 @@ def _given_up(copy: ShardCopy) -> bool:
     return copy.state is CopyState.UNASSIGNED and copy.failed_attempts >= ALLOCATION_ATTEMPTS
 
 
-def hooks_owed(situation: Situation, nodes: Iterable[NodeProgress]) -> Iterator[RunHook]:
-    """`after_recovery` hooks of nodes that are to have them, which have neither run nor failed here."""
-    for node in nodes:
-        for number, hook in enumerate(situation.policy.hooks.after_recovery):
-            action = RunHook(node=node.name, moment=Moment.AFTER_RECOVERY, number=number, hook=hook)
-            if (action.moment.value, number) not in node.hooks_done and not situation.state.failure_of(
-                action
-            ):
-                yield action
-
-
-def at_once(hooks: Iterable[RunHook]) -> tuple[RunHook, ...]:
-    """The next hook of each node, hosts in parallel; hooks that run on this machine go one by one."""
-    first: dict[NodeName, RunHook] = {}
-    for hook in hooks:
-        first.setdefault(hook.node, hook)
-    on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
-    return on_hosts or tuple(first.values())[:1]
-
-
-def depooled(node: NodeProgress) -> bool:
-    """Its `before_stop` ran, or may have, and it is not down: what took it out of service is to be undone."""
-    ran = node.hook_doubted or any(moment == Moment.BEFORE_STOP.value for moment, _ in node.hooks_done)
-    return ran and node.phase is not NodePhase.FAILED
-
-
 def settled(situation: Situation) -> Decision:
     """The wave is back: its hooks, its figures, and on to the next or to the end."""
     state, now = situation.state, situation.now
@@ -220,10 +207,7 @@ def settled(situation: Situation) -> Decision:
     hooks = at_once(hooks_owed(situation, nodes))
     if hooks:
         return act(*hooks)
-    events: list[Event] = []
-    for node in nodes:
-        events.append(_figures(situation, node))
-        events.append(node_phase(node.name, node.phase, NodePhase.RECOVERED))
+    events: list[Event] = [*with_their_copies(situation, nodes)]
     if state.wave:
         seconds = now - (state.wave_since if state.wave_since is not None else now)
         events.append(WaveFinished(number=state.wave.number, seconds=seconds))
@@ -231,21 +215,6 @@ def settled(situation: Situation) -> Decision:
     if hook_failure:
         return stand_down(state, f"hook after_recovery: {hook_failure.reason}", Outcome.FAILED, *events)
     return note(*events, run_phase(state.phase, Phase.GATED))
-
-
-def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
-    read = situation.seen.recoveries
-    seconds = situation.now - (node.stopped_at if node.stopped_at is not None else node.since)
-    if isinstance(read, Unknown):
-        return NodeRecovered(node=node.name, seconds=seconds)
-    here: list[Recovery] = [recovery for recovery in read if recovery.target == node.name]
-    return NodeRecovered(
-        node=node.name,
-        seconds=seconds,
-        bytes_reused=sum(recovery.bytes_reused for recovery in here),
-        bytes_copied=sum(recovery.bytes_copied for recovery in here),
-        operations_replayed=sum(recovery.operations_replayed for recovery in here),
-    )
 
 
 def restore_all(situation: Situation) -> Decision | None:

@@ -11,7 +11,8 @@ from typing import Final
 
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.down import awaited_members
-from orchestrator.engine.settle import at_once, depooled, hooks_owed, owed, restore_all
+from orchestrator.engine.recovered import at_once, depooled, hooks_owed
+from orchestrator.engine.settle import owed, restore_all
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import (
     GRACE_SECONDS,

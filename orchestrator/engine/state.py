@@ -10,6 +10,7 @@ from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
+from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant
@@ -59,6 +60,18 @@ class NodeProgress:
     failure: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveringWave:
+    """A wave that made room for the next while its copies were on their way.
+
+    Attributes:
+        since: when it was chosen.
+    """
+
+    wave: Wave
+    since: Instant
+
+
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class RunState:
     """Everything that a decision may know of the past.
@@ -72,6 +85,9 @@ class RunState:
         addresses: of the nodes' hosts, as they were when the run began.
         planned: the waves as planned, which bound those of the run; empty without a plan.
         wave: the wave in hand.
+        recovering: waves before it that made room for it and still recover, oldest first.
+        overlapping: what recovered at the last reading before the stop of the wave in hand; None where
+            nothing was to.
         debts: settings changed and not yet put back, by level and key, with what was found first.
         in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
         confirmed: verbs that were confirmed since the phase was entered.
@@ -108,6 +124,8 @@ class RunState:
     wave: Wave | None = None
     wave_since: Instant | None = None
     waves_finished: int = 0
+    recovering: tuple[RecoveringWave, ...] = ()
+    overlapping: Overlapping | None = None
     debts: Mapping[SettingKey, SettingChange] = field(default_factory=dict)
     replicas: Mapping[str, ReplicasAdded] = field(default_factory=dict)
     excluded: frozenset[NodeName] = frozenset()
@@ -137,6 +155,26 @@ class RunState:
     def wave_nodes(self) -> tuple[NodeProgress, ...]:
         """Progress of the nodes of the wave in hand."""
         return tuple(self.nodes[name] for name in self.wave.nodes) if self.wave else ()
+
+    @property
+    def waves_begun(self) -> int:
+        """Waves before the one in hand, those that still recover included."""
+        return self.waves_finished + len(self.recovering)
+
+    @property
+    def recovering_nodes(self) -> tuple[NodeProgress, ...]:
+        """Progress of the nodes of the waves that made room and still recover."""
+        return tuple(self.nodes[name] for one in self.recovering for name in one.wave.nodes)
+
+    @property
+    def recovery_since(self) -> Instant:
+        """From when the limit of recovery counts: the phase, or the latest return of a node.
+
+        With overlap a wave that made room may be waited for again, in the phase anew.
+        """
+        back = [node.since for node in self.nodes.values() if node.phase is NodePhase.REJOINED]
+        overlap = self.policy is not None and self.policy.overlap_recovery
+        return max(back) if overlap and back else self.phase_since
 
     @property
     def in_hand(self) -> tuple[NodeProgress, ...]:

@@ -7,12 +7,13 @@ are about a set of nodes (`Predicate.of_the_set`): a smaller wave is no help aga
 from __future__ import annotations
 
 import fnmatch
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import Node, NodeName, Role, Zone
+from orchestrator.model.cluster import CopyState, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
@@ -129,7 +130,10 @@ def node_wave(choice: Choice) -> Wave:
     elif member is not None and not member.holds_data and not member.master_eligible:
         why = "holds no data and has no vote"
     else:
-        why = "one node at a time, in order"
+        in_order_of = "zone by zone" if choice.policy.overlap_recovery else "in order"
+        why = f"one node at a time, {in_order_of}"
+    if choice.policy.overlap_recovery:
+        why += "; may go beside recoveries that it has no part in"
     return Wave(number=choice.number, nodes=(name,), zone=choice.zone(name), why=why)
 
 
@@ -228,8 +232,10 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask) -> Wave | None:
         return None
     members = view.members
     present = in_order(tuple(members[name] for name in pending if name in members), view.master)
+    if policy.overlap_recovery:
+        present = _beside_recovery(present, view, policy)
     choice = Choice(
-        number=state.waves_finished + 1,
+        number=state.waves_begun + 1,
         pending=tuple(node.name for node in present) or pending[:1],
         members=members,
         master=view.master,
@@ -247,6 +253,29 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask) -> Wave | None:
     return replace(bounded, why=f"{bounded.why}; no wider than planned")
 
 
+def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy) -> tuple[Node, ...]:
+    """The order with overlap: within a tier zone by zone, then by fewest shards shared with what recovers.
+
+    Nodes of one zone share few shards or none, since awareness puts the copies of a shard into different
+    zones: so the next one seldom has a part in what the one before it still recovers.
+    """
+    moving = {
+        copy.shard for copy in view.copies if copy.state in (CopyState.INITIALIZING, CopyState.RELOCATING)
+    }
+    shared = Counter(copy.node for copy in view.copies if copy.shard in moving)
+    return tuple(
+        sorted(
+            nodes,
+            key=lambda node: (
+                rank(node, view.master)[:2],
+                node.zone(policy.zone_attribute) or "",
+                shared[node.name],
+                node.name,
+            ),
+        )
+    )
+
+
 def _planned_with(state: RunState, wave: Wave) -> frozenset[NodeName]:
     """What may go with a wave's first node: its planned wave, or whatever no planned wave names."""
     first, known = wave.nodes[0], {name for group in state.planned for name in group}
@@ -258,4 +287,5 @@ def _until_the_pause(state: RunState, policy: Policy) -> int | None:
     """Nodes that are left until a canary pauses: it is asked for in nodes, whatever a zone has."""
     if policy.pause_after is None or state.paused:
         return None
-    return max(1, policy.pause_after - state.recovered)
+    had = state.recovered + len(state.recovering_nodes)
+    return max(1, policy.pause_after - had)

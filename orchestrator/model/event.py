@@ -13,12 +13,13 @@ from typing import Literal, TypeAlias
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.observation import Level, SettingValue
+from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 
 SCHEMA_VERSION = 1
-"""Raised when an event changes so that an older program could not read it."""
+"""Raised when an event changes so that an older, released program could not read it; see ADR 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +278,7 @@ class NodeRecovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveFinished:
-    """Every node of the wave is back (or failed), and the cluster is as healthy as before."""
+    """Every node of the wave is back (or failed), and so are its copies: by default, all that were before."""
 
     number: int
     seconds: Seconds
@@ -361,6 +362,8 @@ Event: TypeAlias = (
     | VotingExcluded
     | VotingRestored
     | WaveStarted
+    | WaveGaveWay
+    | Overlapping
     | PhaseEntered
     | ActionSent
     | ActionConfirmed

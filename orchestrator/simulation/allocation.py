@@ -203,6 +203,7 @@ def left(world: Ground, name: NodeName) -> None:
                 copy.ticket += 1
                 copy.state, copy.relocating_to = CopyState.STARTED, None
         here = [copy for copy in shard.copies if copy.node == name]
+        had_primary = any(copy.primary for copy in here)
         for copy in here:
             served = copy.serves
             if served and index.written:
@@ -214,10 +215,10 @@ def left(world: Ground, name: NodeName) -> None:
                 _promote(shard, copy)
             if served and not shard.started:
                 shard.lost_at = world.agenda.now
-        if here:
+        if had_primary:
             _abandon(shard)
-            if index.written:
-                world.agenda.after(_FIRST_WRITE_SECONDS, lambda shard=shard: _write(shard))  # type: ignore[misc]  # a default binds the loop's value
+        if here and index.written:
+            world.agenda.after(_FIRST_WRITE_SECONDS, lambda shard=shard: _write(shard))  # type: ignore[misc]  # a default binds the loop's value
     for delay in sorted({index.delay for index in world.indices.values()}):
         world.agenda.after(delay, lambda: reroute(world))
 
@@ -242,9 +243,10 @@ def _promote(shard: SimShard, lost: SimCopy) -> None:
 
 
 def _abandon(shard: SimShard) -> None:
-    """A replica on its way has lost its source when no primary is started."""
-    if shard.primary.serves:
-        return
+    """Replicas on their way have lost their source with the primary, whether another is promoted or none.
+
+    As `RoutingNodes.failShard` does; seen on real nodes in `tests/integration/test_overlap_on_nodes.py`.
+    """
     for copy in shard.copies:
         if copy.state is CopyState.INITIALIZING and not copy.primary:
             _unassign(copy, "PRIMARY_FAILED")

@@ -88,6 +88,7 @@ class Simulation:
 
     def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...]) -> RunStarted:
         view = views.cluster(self.world)
+        self.world.unassigned_before = self.world.unassigned()
         nodes = selected(view, policy.selection, policy.zone_attribute)
         return RunStarted(
             cluster=self.world.name,

@@ -6,6 +6,7 @@ faults looks in here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 from random import Random
@@ -80,6 +81,7 @@ class World:
         self.last_read: Instant = 0.0
         self.program_since: Instant = 0.0
         self.exempt_indices: set[str] = set()
+        self.unassigned_before: Counter[ShardId] = Counter()
         self.shown: tuple[object, ClusterView] | None = None
         self._ids = 0
 
@@ -231,6 +233,11 @@ class World:
         """Both levels as they are, for comparing."""
         return dict(self.persistent), dict(self.transient)
 
+    def unassigned(self) -> Counter[ShardId]:
+        """How many copies of each shard nobody works on."""
+        waiting = [c for _, shard in shards_of(self) for c in shard.copies if c.state is CopyState.UNASSIGNED]
+        return Counter(copy.shard for copy in waiting)
+
     # The judge -----------------------------------------------------------------------------------------
 
     def judge_stop(self, node: SimNode) -> None:
@@ -262,6 +269,7 @@ class World:
                 self._violated(f"{name} is stopped while snapshot {snapshot} runs")
         for index, shard in shards_of(self):
             self._judge_shard(index, shard, node, down)
+            self._judge_recovery(index, shard, node, down)
         node.stopped_by_us = True
 
     def judge_late_stop(self, node: SimNode, sent: Instant) -> None:
@@ -339,6 +347,20 @@ class World:
         ]
         if not others and not any(self._news(str(n)) for n in [*shard.on_disk, shard.id]):
             self._violated(f"{node.name} is stopped with the last in-sync copy of {shard.id}")
+
+    def _judge_recovery(
+        self, index: SimIndex, shard: SimShard, node: SimNode, down: Collection[NodeName]
+    ) -> None:
+        """A recovery that loses its source is not assigned again; nor is a copy that nobody works on yet."""
+        if index.made_at >= self.last_read or self._news(str(shard.id)):
+            return
+        arriving = [c for c in shard.copies if c.state is CopyState.INITIALIZING and c.node != node.name]
+        if arriving and any(copy.node == node.name for copy in shard.copies):
+            self._violated(f"{node.name} is stopped while {shard.id} recovers on {arriving[0].node} with it")
+        left = any(at >= self.last_read and what.endswith(" left") for at, what in self.story[-200:])
+        unassigned = sum(copy.state is CopyState.UNASSIGNED for copy in shard.copies)
+        if unassigned > self.unassigned_before[shard.id] and not down and not left:
+            self._violated(f"{node.name} is stopped while a copy of {shard.id} is unassigned")
 
     def _news(self, of: str) -> bool:
         """Whether something happened to it since the program's last reading began."""

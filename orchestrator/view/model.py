@@ -10,12 +10,13 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished
 from orchestrator.model.observation import Recovery
+from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.listen import NOTHING_SEEN, Seen
 from orchestrator.view.summary import not_put_back
-from orchestrator.view.waits import Wait, wait_of
+from orchestrator.view.waits import Wait, still_recovering, wait_of
 from orchestrator.view.words import product
 
 STALE: Seconds = 60.0
@@ -65,6 +66,7 @@ class Screen:
 
     Attributes:
         left: estimated seconds to the end; None while nothing supports an estimate.
+        beside: waves before this one that still recover; empty without.
         withheld: how long allocation has been off; None while it is on.
         not_put_back: what the run owes the cluster, one item each.
         trouble: what the operator must know first: a lost lease, a second failure, a stand-down.
@@ -82,6 +84,7 @@ class Screen:
     wave: Wave | None
     wave_cells: tuple[NodeCell, ...]
     wave_seconds: Seconds
+    beside: str
     wait: Wait | None
     recovery: RecoveryCell | None
     withheld: Seconds | None
@@ -140,6 +143,7 @@ def screen_of(
         wave=state.wave,
         wave_cells=tuple(cells[node.name] for node in state.wave_nodes),
         wave_seconds=max(0.0, now - wave_since),
+        beside=still_recovering(state, now),
         wait=wait_of(state, decision),
         recovery=recovery_of(seen, now),
         withheld=None if state.withheld_since is None else max(0.0, now - state.withheld_since),
@@ -208,6 +212,9 @@ def seconds_left(
     back = sum(isinstance(event, NodeRecovered) for event in events)
     if not to_do or state.phase in (Phase.STANDING_DOWN, Phase.ENDED):
         return None
+    if back and any(isinstance(event, WaveGaveWay) for event in events):
+        # Waves overlap, so their seconds do not add up: by the clock, whatever is in hand.
+        return (now - state.started) / back * to_do
     if waves and back:
         a_node = sum(waves) / back
         in_hand = [node for node in state.wave_nodes if node.phase not in _AT_REST]

@@ -220,6 +220,8 @@ def _nodes(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row
         rows += [("", _node_line(cell, glyphs)) for cell in cells]
         if len(screen.wave_cells) > len(cells):
             rows.append(("", Text(f"and {len(screen.wave_cells) - len(cells)} more", style="dim")))
+    if screen.beside:
+        rows.append(("Beside", Text(screen.beside, overflow="ellipsis", no_wrap=True)))
     return rows
 
 

@@ -14,7 +14,7 @@ from orchestrator.model.reading import Instant
 from orchestrator.view.lines import record_line
 from orchestrator.view.summary import hold_object, not_put_back
 from orchestrator.view.units import counted, duration, listed, one_line, stamp, stamp_seconds, visible
-from orchestrator.view.waits import wait_of
+from orchestrator.view.waits import still_recovering, wait_of
 from orchestrator.view.words import OUTCOMES, hold_sentence
 
 LAST_RECORDS = 8
@@ -42,6 +42,8 @@ def status_text(
     if state.wave is not None and state.phase is not Phase.ENDED:
         inside = ", ".join(f"{node.name} {node.phase.value}" for node in state.wave_nodes)
         lines.append(f"  wave {state.wave.number}: {inside}")
+    if state.recovering and state.phase is not Phase.ENDED:
+        lines.append(f"  beside it: {still_recovering(state, now)}")
     lines += _waiting(state, now, alive)
     if state.request is not Request.NONE:
         lines.append(f"  asked to {state.request.name.lower()} by {one_line(state.requested_by)}")
@@ -76,6 +78,10 @@ def status_object(
         "wave": {"number": state.wave.number, "zone": state.wave.zone, "nodes": list(state.wave.nodes)}
         if state.wave and state.phase is not Phase.ENDED
         else None,
+        "recovering": [
+            {"number": one.wave.number, "zone": one.wave.zone, "nodes": list(one.wave.nodes)}
+            for one in state.recovering
+        ],
         "nodes": {
             node.name: {"phase": node.phase.value, "since": stamp(node.since), "failure": node.failure}
             for node in state.nodes.values()

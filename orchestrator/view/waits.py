@@ -11,7 +11,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.event import Hold
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.view.units import counted, listed
+from orchestrator.view.units import counted, duration, listed
 
 SIGN_OF_LIFE: Seconds = 30.0
 """At most so often a wait that has not changed gets another line."""
@@ -77,6 +77,18 @@ def awaited(state: RunState) -> str:
             assert_never(state.phase)
 
 
+def still_recovering(state: RunState, now: Instant) -> str:
+    """Waves that made room for another (`overlap_recovery`) and are not done; empty when there is none."""
+    return listed(
+        [
+            f"wave {one.wave.number} ({listed(one.wave.nodes, 3)}) still recovers, "
+            f"{duration(max(0.0, now - one.since))} so far"
+            for one in state.recovering
+        ],
+        2,
+    )
+
+
 def _down(state: RunState) -> str:
     """Nodes of the wave by what is being done to them."""
     by_phase: dict[NodePhase, list[str]] = {}
@@ -117,7 +129,7 @@ def limit(state: RunState) -> Instant | None:
     if state.phase is Phase.REJOINED:
         ends.append(state.phase_since + deadlines.rejoin)
     if state.phase is Phase.REASSIGNED:
-        ends.append(state.phase_since + deadlines.recover)
+        ends.append(state.recovery_since + deadlines.recover)
     return min(ends, default=None)
 
 

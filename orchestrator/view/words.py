@@ -56,6 +56,7 @@ from orchestrator.model.event import (
     WaveFinished,
     WaveStarted,
 )
+from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind
 from orchestrator.view.units import counted, duration, listed, one_line, setting, size
@@ -75,7 +76,16 @@ _Frame: TypeAlias = (
 _Debt: TypeAlias = (
     SettingChanged | SettingRestored | ReplicasAdded | ReplicasRestored | VotingExcluded | VotingRestored
 )
-_Step: TypeAlias = BaselineRecorded | WaveStarted | PhaseEntered | GoodReading | NodeRecovered | WaveFinished
+_Step: TypeAlias = (
+    BaselineRecorded
+    | WaveStarted
+    | WaveGaveWay
+    | Overlapping
+    | PhaseEntered
+    | GoodReading
+    | NodeRecovered
+    | WaveFinished
+)
 _Act: TypeAlias = ActionSent | ActionConfirmed | ActionFailed
 _Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure
 
@@ -119,6 +129,8 @@ def sentence(event: Event) -> str:
         case (
             BaselineRecorded()
             | WaveStarted()
+            | WaveGaveWay()
+            | Overlapping()
             | PhaseEntered()
             | GoodReading()
             | NodeRecovered()
@@ -279,6 +291,11 @@ def _step(event: _Step) -> str:
             zone = f" (zone {wave.zone})" if wave.zone else ""
             why = f": {one_line(wave.why)}" if wave.why else ""
             return f"wave {wave.number}{zone}: {listed(wave.nodes)}{why}"
+        case WaveGaveWay(number=number, copies=copies):
+            left = counted(copies, "copy", "copies")
+            return f"wave {number}: makes room for the next while {left} recover"
+        case Overlapping():
+            return _overlapping(event)
         case PhaseEntered(node=node, from_=from_, to=to, why=why):
             where = node or "run"
             return f"{where}: {from_} -> {to}" + (f": {one_line(why)}" if why else "")
@@ -292,6 +309,12 @@ def _step(event: _Step) -> str:
             return f"wave {number}: finished after {duration(seconds)}"
         case _:
             assert_never(event)
+
+
+def _overlapping(event: Overlapping) -> str:
+    shards = [f"[{shard.index}][{shard.number}]" for shard in event.shards]
+    what = f"{listed(shards, 5)} still recover elsewhere" if shards else "nothing recovers any more"
+    return f"wave {event.number}: stops by the overlap rule: {what}"
 
 
 def _moved(event: NodeRecovered) -> str:

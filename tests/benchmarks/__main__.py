@@ -2,9 +2,9 @@
 
 One cluster of six real nodes with the same data throughout, restarted whole, again and again: by a bare loop
 of the documented procedure with long polls (a), by the same loop with polls of 10 s (b), and by the program,
-node by node (c) and zone by zone (d). Rounds go forth and back (a b c d, d c b a), so that none has the
-warmer machine. Figures, no assertions: a shared machine has no right or wrong here, and only figures of one
-run can be compared.
+node by node (c), zone by zone (d), and node by node with overlapped recovery (e). Rounds go forth and back
+(a b c d e, e d c b a), so that none has the warmer machine. Figures, no assertions: a shared machine has no
+right or wrong here, and only figures of one run can be compared.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ NAMES: Final = {
     "b": f"bare loop, polls of {POLL_SECONDS:.0f} s",
     "c": "orchestrate restart --strategy node",
     "d": "orchestrate restart --strategy zone",
+    "e": "the same as (c), with overlap_recovery",
 }
 
 
@@ -47,7 +48,7 @@ class Lap:
     Attributes:
         seconds: from the call to its end, the start of the interpreter included.
         load: of the machine, one minute's average at the end.
-        cost: requests and bytes; of (c) and (d) also CPU seconds and memory.
+        cost: requests and bytes; of (c), (d) and (e) also CPU seconds and memory.
     """
 
     way: str
@@ -78,6 +79,7 @@ def main() -> int:
             "b": lambda _lap: _bare(lab, "b", by_polls(POLL_SECONDS)),
             "c": lambda lap: _program("c", "node", file, folder, lap),
             "d": lambda lap: _program("d", "zone", file, folder, lap),
+            "e": lambda lap: _program("e", "node", file, folder, lap, playbook=_overlapped(folder)),
         }
         _say("one whole restart that does not count: files and caches are warm after it")
         restart_all(lab, by_long_poll)
@@ -93,7 +95,7 @@ def main() -> int:
 def _options() -> Any:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--version", default=DISTRIBUTIONS[0].version)
-    parser.add_argument("--order", default="abcddcba", help="laps, in order, by letter")
+    parser.add_argument("--order", default="abcdeedcba", help="laps, in order, by letter")
     parser.add_argument("--indices", type=int, default=20, help="of six shards and one replica each")
     parser.add_argument("--keep", help="a folder for the program's state and output")
     return parser.parse_args()
@@ -112,13 +114,24 @@ def _bare(lab: LabCluster, way: str, wait: Await) -> Lap:
     return Lap(way=way, seconds=seconds, load=os.getloadavg()[0], cost=cost)
 
 
-def _program(way: str, strategy: str, file: Path, folder: Path, lap: int) -> Lap:
+def _overlapped(folder: Path) -> Path:
+    """The shipped playbook's defaults, but for the one key."""
+    path = folder / "overlapped.yml"
+    path.write_text(json.dumps({"kind": "elasticsearch", "overlap_recovery": True}), encoding="utf-8")
+    return path
+
+
+def _program(
+    way: str, strategy: str, file: Path, folder: Path, lap: int, *, playbook: Path | None = None
+) -> Lap:
     result = folder / f"result-{lap}.json"
     command = [sys.executable, "-m", "tests.benchmarks.program", strategy, str(file)]
     began = time.monotonic()
     with (folder / f"output-{lap}.txt").open("wb") as output:
         subprocess.run(  # noqa: S603  (the program under test)
-            [*command, str(folder / f"state-{lap}.db"), str(result)], check=True, stdout=output
+            [*command, str(folder / f"state-{lap}.db"), str(result), *([str(playbook)] if playbook else [])],
+            check=True,
+            stdout=output,
         )
     seconds = time.monotonic() - began
     cost = json.loads(result.read_text(encoding="utf-8"))
@@ -149,7 +162,7 @@ def report(laps: Sequence[Lap], *, nodes: int, server: str) -> list[str]:
     heads = ("WAY", "SECONDS", "A NODE", f"OF ({ways[0]})", "REQUESTS", "KB SENT", "KB READ", "LOAD")
     lines = [f"{nodes} nodes of {server}; requests and bytes are those of one node's restart", ""]
     lines += table(heads, rows)
-    for way in sorted({"c", "d"} & set(by_way)):
+    for way in sorted({"c", "d", "e"} & set(by_way)):
         own = by_way[way]
         lines += [
             "",

@@ -1,8 +1,8 @@
 """The program's side of the benchmark: `orchestrate restart --yes` in a process of its own, with its cost.
 
-`python -m tests.benchmarks.program STRATEGY CLUSTER_FILE STATE_FILE RESULT.json` does what the command does,
-by the same functions, and then writes down what only the process itself knows: its CPU seconds, its largest
-memory, and what it sent to the cluster.
+`python -m tests.benchmarks.program STRATEGY CLUSTER_FILE STATE_FILE RESULT.json [PLAYBOOK]` does what the
+command does, by the same functions, and then writes down what only the process itself knows: its CPU seconds,
+its largest memory, and what it sent to the cluster.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from orchestrator.cli.surroundings import surroundings
 from orchestrator.config.policy import Overrides
 
 
-def main(strategy: str, cluster: str, state: str, result: str) -> int:
+def main(strategy: str, cluster: str, state: str, result: str, playbook: str | None = None) -> int:
     around = surroundings(Output.TEXT)
     overrides = Overrides(strategy=strategy, reason="benchmark")
     url = f"sqlite:///{state}"
     began = around.clock.now()
-    with prepare(around.cluster(cluster), around, playbook=None, overrides=overrides, state_url=url) as fresh:
+    file = around.cluster(cluster)
+    with prepare(file, around, playbook=playbook, overrides=overrides, state_url=url) as fresh:
         code = fresh.run(None)
         traffic = fresh.world.client.traffic
     own = resource.getrusage(resource.RUSAGE_SELF)

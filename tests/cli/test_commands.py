@@ -155,7 +155,6 @@ def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[s
         ("tune: elasticsearch", "book.yml:2: tune: not in this version"),
         ("force_merge: {max_segments: 5}", "book.yml:2: force_merge: not in this version"),
         ("strategy: shard-safe", "book.yml:2: strategy: shard-safe: not in this version"),
-        ("overlap_recovery: true", "book.yml:2: overlap_recovery: true: not in this version"),
     ],
 )
 def test_keys_of_a_later_version_are_refused_as_such(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
@@ -30,6 +30,9 @@ from tests.simulation.shapes import Shape, build, shape
 ATTEMPTS = 20
 _LARGE = 12
 """Nodes above which a run is told to restart only some: one node takes as long as in a small cluster."""
+
+_COPIED_LONG = (8 << 30, 24 << 30)
+"""Of an index that keeps nothing to replay: a returning copy takes about 25 or 75 s, a node's absence 15."""
 
 _VERBS = (
     "set_allocation",
@@ -89,14 +92,14 @@ class Chance:
 def chance(seed: int) -> Chance:
     """The run of that seed."""
     dice = Random(seed)  # noqa: S311  (repeatable, and secret to nobody)
-    drawn = shape(dice)
+    drawn, overlap = _overlap(seed, shape(dice))
     names = [NodeName(node.name) for node in drawn.nodes]
     far = 60 + 10 * len(names)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return Chance(
         seed=seed,
         shape=drawn,
-        wanted=_policy(dice, drawn),
+        wanted=replace(_policy(dice, drawn), overlap_recovery=overlap),
         planned=dice.random() < 0.5,
         plan=tuple(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
         trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
@@ -105,6 +108,25 @@ def chance(seed: int) -> Chance:
         afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
         reads=dice.choice((Order.CLUSTER_FIRST, Order.HOSTS_FIRST)),
     )
+
+
+def _overlap(seed: int, drawn: Shape) -> tuple[Shape, bool]:
+    """With `overlap_recovery` in every other run, and then mostly with recoveries longer than an absence.
+
+    By dice of its own, so that all else of a seed is the same with it and without. An index without replicas
+    stays small: the one that it is given is copied whole, and the gates hold for no longer than minutes here.
+    """
+    dice = Random(f"overlap {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    overlap = dice.random() < 0.5
+    if not overlap or dice.random() < 0.2:
+        return drawn, overlap
+    indices = tuple(
+        replace(index, keeps=5.0, size=dice.choice(_COPIED_LONG))
+        if index.written and index.replicas and dice.random() < 0.8
+        else index
+        for index in drawn.indices
+    )
+    return replace(drawn, indices=indices), overlap
 
 
 def _policy(dice: Random, drawn: Shape) -> Policy:

@@ -13,19 +13,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from orchestrator.engine import decide, down, evolve, gates, settle, standdown, steps, waves
+from orchestrator.engine import (
+    decide,
+    down,
+    evolve,
+    gates,
+    overlap,
+    resumption,
+    settle,
+    standdown,
+    steps,
+    waves,
+)
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.down import WAIT, Move
 from orchestrator.engine.kinds import kind
-from orchestrator.engine.kinds.elasticsearch import redundancy, settings
+from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
 from orchestrator.engine.kinds.elasticsearch.predicates import on_cluster
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import Situation, act, note
 from orchestrator.model.action import Action, Purpose, SettingChange, StopNode, WriteSettings
-from orchestrator.model.cluster import NodeName, Zone
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, Zone
 from orchestrator.model.event import (
+    NodeRecovered,
     ReplicasAdded,
     ReplicasRestored,
     SettingChanged,
@@ -35,10 +47,12 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.observation import ClusterView, LeaseView, Level, Observation, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runtime.loop import Loop
 from orchestrator.simulation import run
 from orchestrator.simulation.mishaps import How, Mishap, NodeDies, Trip
 from tests.simulation import deletion, play
+from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.play import cluster
 from tests.simulation.wide import BrokenError, live
 from tests.simulation.zones import by_zone, zoned
@@ -137,6 +151,21 @@ def a_stop_is_done_when_nobody_waits_for_it() -> str | None:
     return None
 
 
+_POOL: Final = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
+
+
+def a_wave_made_room() -> str | None:
+    """Each node is recovered when no copy is on its way to it any more, whatever else recovers."""
+    simulation, _ = play.run(slow(), wanted=overlapped(hooks=_POOL))
+    for record in simulation.journal.records:
+        if not isinstance(record.event, NodeRecovered):
+            continue
+        early = [to for _, to in under_way(simulation, record.at) if to == record.event.node]
+        if early:
+            return f"{early[0]} counts as recovered while {len(early)} copies are on their way to it"
+    return None
+
+
 # How they are planted ---------------------------------------------------------------------------------------
 
 
@@ -183,10 +212,10 @@ def _acting_first(_: Any) -> Any:
 
 
 def _once(asks: Any) -> Any:
-    def holds(situation: Situation, rules: tuple[Predicate, ...], wave: Any) -> Any:
+    def refusals(situation: Situation, rules: tuple[Predicate, ...], wave: Any) -> Any:
         return () if situation.state.phase is Phase.WITHHELD else asks(situation, rules, wave)
 
-    return holds
+    return refusals
 
 
 def _stopping_blindly(stopping: Any) -> Any:
@@ -332,6 +361,35 @@ def _going_on(_: Any) -> Any:
     return rejoined
 
 
+def _pardoning(missing_beyond_baseline: Any) -> Any:
+    def missing(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
+        overlap = state.policy is not None and state.policy.overlap_recovery
+        beyond: tuple[ShardCopy, ...] = missing_beyond_baseline(state, view)
+        return tuple(copy for copy in beyond if not (overlap and copy.unassigned_reason == "NODE_LEFT"))
+
+    return missing
+
+
+def _beside_one_that_is_gone(predicates: Any) -> Any:
+    """No rule looks for a node that left while it recovered."""
+
+    def blind(rule: Predicate) -> Predicate:
+        def check(question: Question) -> Iterator[Finding]:
+            return iter(()) if question.state.recovering else rule.check(question)
+
+        return replace(rule, check=check)
+
+    about = ("expected_nodes_present", "budget_not_exceeded")
+    return tuple(blind(rule) if rule.name in about else rule for rule in predicates)
+
+
+def _pardoning_what_recovers(second_failure: Any) -> Any:
+    def failure(situation: Situation) -> str | None:
+        return None if situation.state.recovering else second_failure(situation)
+
+    return failure
+
+
 def _forgetting_replicas(_: Any) -> Any:
     def claims(situation: Situation) -> Decision | None:
         owed = situation.state.replicas
@@ -344,6 +402,50 @@ def _forgetting_exclusions(_: Any) -> Any:
     return lambda situation: note(VotingRestored()) if situation.state.excluded else None
 
 
+_OF_OVERLAP: Final[tuple[Defect, ...]] = (
+    Defect(
+        name="stops the source of a recovery",
+        says="a wave goes beside a recovery though it has a copy of the shard",
+        seed=28,
+        swaps=(_without("no_recovery_on_candidates"),),
+    ),
+    Defect(
+        name="counts copies on their way as kept",
+        says="a wave goes though the only other copies of a shard are still made, some of them from its own",
+        seed=2,
+        swaps=(
+            Swap(
+                owner=redundancy,
+                name="counts_as_safe",
+                by=lambda _: lambda _index, copy: copy.state is not CopyState.UNASSIGNED,
+            ),
+            _without("no_recovery_on_candidates"),
+        ),
+    ),
+    Defect(
+        name="pardons a delayed copy",
+        says="a wave goes though a copy of the one before it waits for its turn to recover",
+        swaps=(Swap(owner=predicates, name="missing_beyond_baseline", by=_pardoning),),
+        scenario=deletion.copy_that_nobody_works_on,
+    ),
+    Defect(
+        name="goes beside a node that is gone",
+        says="a node that leaves while it recovers is not missed, so that more are away than allowed",
+        seed=202,
+        swaps=(
+            _kind(predicates=_beside_one_that_is_gone),
+            Swap(owner=decide, name="_second_failure", by=_pardoning_what_recovers),
+        ),
+    ),
+    Defect(
+        name="takes a wave for recovered too soon",
+        says="a wave that made room is done while copies are on their way to it",
+        swaps=(Swap(owner=overlap, name="_arriving", by=_always(frozenset())),),
+        scenario=a_wave_made_room,
+    ),
+)
+"""Of `overlap_recovery`."""
+
 DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="acts before it journals",
@@ -353,14 +455,14 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="acts on what could not be written",
         says="a full disk under the journal stops nothing",
-        seed=42,
+        seed=104,
         swaps=(Swap(owner=Loop, name="_may_act_unjournalled", by=_always(answer=True)),),
     ),
     Defect(
         name="asks the gates once",
         says="the last reading before a stop is not asked the rules",
         seed=2,
-        swaps=(Swap(owner=gates, name="_holds", by=_once),),
+        swaps=(Swap(owner=gates, name="refusals", by=_once),),
     ),
     Defect(
         name="sends a stop again blindly",
@@ -428,8 +530,14 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="trusts a stale reading",
         says="a reading that says it may be old is decided on",
-        seed=160,
+        seed=362,
         swaps=(_without("observation_is_fresh"),),
+    ),
+    Defect(
+        name="does not wait for copies",
+        says="a wave is done, and the run, while copies are on their way",
+        seed=7,
+        swaps=(_kind(missing=_always(())),),
     ),
     Defect(
         name="does not compare incarnations",
@@ -574,14 +682,15 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="resumes without its debts",
         says="what was changed before the kill is not put back",
-        swaps=(Swap(owner=evolve, name="_in_doubt", by=_forgetting_debts),),
+        swaps=(Swap(owner=resumption, name="_in_doubt", by=_forgetting_debts),),
     ),
     Defect(
         name="resumes without its nodes",
         says="a node in the middle of its stop counts as untouched",
         seed=15,
-        swaps=(Swap(owner=evolve, name="_in_doubt", by=_forgetting_nodes),),
+        swaps=(Swap(owner=resumption, name="_in_doubt", by=_forgetting_nodes),),
     ),
+    *_OF_OVERLAP,
 )
 
 

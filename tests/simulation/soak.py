@@ -45,6 +45,7 @@ class Tally:
         happened: mishaps by kind, as often as they came about.
         sizes: runs by the largest number of nodes of their class.
         outcomes: runs by how their last attempt ended.
+        overlapped: runs in which a wave stopped while copies of others recovered; `beside`, such waves.
         broken: seeds whose run broke a property, with what it said.
         worked: seconds of processor time.
         seconds: that passed, on so many `workers`.
@@ -57,6 +58,8 @@ class Tally:
     happened: Counter[str] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
+    overlapped: int = 0
+    beside: int = 0
     broken: dict[int, str] = field(default_factory=dict)
     worked: float = 0.0
     seconds: float = 0.0
@@ -71,6 +74,8 @@ class Tally:
         self.happened += other.happened
         self.sizes += other.sizes
         self.outcomes += other.outcomes
+        self.overlapped += other.overlapped
+        self.beside += other.beside
         self.broken |= other.broken
         self.worked += other.worked
 
@@ -93,6 +98,8 @@ def some(first: int, runs: int) -> Tally:
         tally.happened += told.happened
         tally.sizes[next(size for size in _SIZES if told.nodes <= size)] += 1
         tally.outcomes[told.outcome.value] += 1
+        tally.overlapped += told.overlapped > 0
+        tally.beside += told.overlapped
     tally.worked = time.process_time() - began
     return tally
 
@@ -127,6 +134,7 @@ def report(tally: Tally) -> str:
         f"{tally.runs} runs of {mean:.1f} nodes on average ({sizes}), {tally.attempts} attempts,",
         f"in {tally.seconds:.0f} s on {tally.workers} processes; {pace:.1f} runs a second a core",
         "ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.outcomes.items())),
+        f"{tally.overlapped} runs stopped a wave while copies of others recovered, {tally.beside} such waves",
         "what came about:",
         *(f"  {tally.happened[name]:8} {name}" for name in sorted(EVERY_MISHAP)),
     ]

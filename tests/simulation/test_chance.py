@@ -60,6 +60,12 @@ def test_the_world_is_read_in_both_orders() -> None:
     assert first != second, "the order that was drawn is not the one in which the run reads"
 
 
+@pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
+def test_waves_went_beside_recoveries_in_enough_of_them(lived: Tally) -> None:
+    assert lived.overlapped >= RUNS // 10
+    assert lived.beside > lived.overlapped, "and often more than once"
+
+
 def test_a_seed_tells_the_same_story_in_every_process() -> None:
     told = [
         subprocess.run(  # noqa: S603  (our own module)

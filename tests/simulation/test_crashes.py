@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,29 +12,38 @@ import pytest
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
+from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome
-from orchestrator.model.policy import Strategy
+from orchestrator.model.policy import Policy
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
+from tests.simulation.overlapping import overlapped, slow
 from tests.simulation.play import cluster, killed, lives, play, policy
 from tests.simulation.zones import by_zone, zoned
 
+_WAYS: dict[str, tuple[Callable[[], World], Policy]] = {
+    "node": (lambda: cluster(3), policy()),
+    "zone": (lambda: zoned(6), by_zone()),
+    "overlap": (slow, overlapped()),
+}
+"""How the run goes that is killed, and on what cluster."""
 
-def _world(strategy: Strategy) -> World:
-    world = cluster(3) if strategy is Strategy.NODE else zoned(6)
+
+def _world(way: str) -> World:
+    world = _WAYS[way][0]()
     world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "all")
     world.set(Level.TRANSIENT, "indices.recovery.max_bytes_per_sec", "20mb")
     return world
 
 
-def _begun(strategy: Strategy) -> tuple[Simulation, RunState]:
-    simulation = Simulation(_world(strategy))
-    return simulation, simulation.begin(policy() if strategy is Strategy.NODE else by_zone())
+def _begun(way: str) -> tuple[Simulation, RunState]:
+    simulation = Simulation(_world(way))
+    return simulation, simulation.begin(_WAYS[way][1])
 
 
 @cache
-def _points(strategy: Strategy) -> tuple[str, ...]:
-    simulation, state = _begun(strategy)
+def _points(way: str) -> tuple[str, ...]:
+    simulation, state = _begun(way)
     play(simulation, state)
     return tuple(simulation.seams.passed)
 
@@ -44,45 +54,49 @@ _EVERY = 1 if os.environ.get("ORCHESTRATE_SEEDS") else 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """A point at which a run of that strategy is killed."""
+    """A point at which a run of that way is killed."""
 
-    strategy: Strategy
+    way: str
     point: int
 
     def __str__(self) -> str:
-        return f"{self.strategy.value}-{self.point}"
+        return f"{self.way}-{self.point}"
 
     @property
     def where(self) -> str:
-        return f"killed at point {self.point}, {_points(self.strategy)[self.point - 1]}"
+        return f"killed at point {self.point}, {_points(self.way)[self.point - 1]}"
 
 
 def _kills(first: int, every: int) -> list[Kill]:
     return [
-        Kill(strategy=strategy, point=point)
-        for strategy in (Strategy.NODE, Strategy.ZONE)
-        for point in range(first, len(_points(strategy)) + 1, every)
+        Kill(way=way, point=point) for way in _WAYS for point in range(first, len(_points(way)) + 1, every)
     ]
 
 
 def _killed_at(kill: Kill) -> Simulation:
-    simulation, state = _begun(kill.strategy)
+    simulation, state = _begun(kill.way)
     simulation.seams.crash_at = kill.point
     assert killed(simulation, state), f"point {kill.point} is not passed"
     return simulation
 
 
 def test_a_zone_goes_down_together() -> None:
-    simulation, state = _begun(Strategy.ZONE)
+    simulation, state = _begun("zone")
     play(simulation, state)
     waves = [r.event.wave.nodes for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
     assert waves == [("es2", "es5"), ("es3", "es6"), ("es4", "es1")]
 
 
+def test_the_overlapped_run_that_is_killed_does_overlap() -> None:
+    simulation, state = _begun("overlap")
+    play(simulation, state)
+    assert sum(isinstance(record.event, Overlapping) for record in simulation.journal.records) >= 3
+
+
 @pytest.mark.parametrize("kill", _kills(3, _EVERY), ids=str)
 def test_resume_ends_like_an_undisturbed_run(kill: Kill) -> None:
     simulation = _killed_at(kill)
-    found = _world(kill.strategy).settings()
+    found = _world(kill.way).settings()
     if simulation.journal.records[-1].event.event == "run_finished":
         assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
         return
@@ -100,7 +114,7 @@ def test_restore_puts_everything_back(kill: Kill) -> None:
     state = play(simulation, simulation.restore())
     where = kill.where
     assert state.outcome is Outcome.RESTORED, f"{where}: {state.message}"
-    assert simulation.world.settings() == _world(kill.strategy).settings(), where
+    assert simulation.world.settings() == _world(kill.way).settings(), where
     assert all(node.joined for node in simulation.world.nodes.values()), where
     assert simulation.world.violations == [], where
     assert max(lives(simulation.world).values()) <= 2, where
@@ -114,5 +128,5 @@ def test_restore_then_resume_ends_like_an_undisturbed_run(kill: Kill) -> None:
     assert state.outcome is Outcome.DONE, state.message
     assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
     assert {node.phase for node in state.nodes.values()} == {NodePhase.RECOVERED}
-    assert simulation.world.settings() == _world(kill.strategy).settings()
+    assert simulation.world.settings() == _world(kill.way).settings()
     assert simulation.world.violations == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.engine.kinds.elasticsearch.settings import CONCURRENT_RECOVERIES
 from orchestrator.model.action import Done, Purpose, SettingChange, StartNode, StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import SettingChanged
@@ -12,6 +13,7 @@ from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip
 from orchestrator.simulation.run import Simulation
 from tests.simulation.chance import ALLOCATION
+from tests.simulation.overlapping import slow
 from tests.simulation.play import cluster, policy
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
@@ -44,6 +46,28 @@ def test_one_stop_after_the_other_is_right() -> None:
         simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
         simulation.cluster.observe(EVERYTHING)
     assert simulation.world.violations == []
+
+
+def test_a_stop_beside_copies_that_nobody_works_on_is_noticed() -> None:
+    simulation = _withheld()
+    _bring_back(simulation, ES2)
+    simulation.hosts.perform(StopNode(node=ES3))
+    assert any(
+        said.endswith("is stopped while a copy of [logs][0] is unassigned")
+        for said in simulation.world.violations
+    )
+
+
+def test_a_stop_with_a_part_in_a_recovery_is_noticed_and_one_without_is_not() -> None:
+    for node, noticed in ((NodeName("es1"), True), (NodeName("es5"), False)):
+        simulation = Simulation(slow())
+        simulation.world.files[CONCURRENT_RECOVERIES] = "15"
+        _bring_back(simulation, ES2)
+        simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
+        simulation.cluster.observe(EVERYTHING)
+        simulation.hosts.perform(StopNode(node=node))
+        said = [one for one in simulation.world.violations if "recovers on es2 with it" in one]
+        assert bool(said) is bool(simulation.world.violations) is noticed, simulation.world.violations
 
 
 def test_a_late_stop_that_takes_a_second_node_of_ours_down_is_noticed() -> None:

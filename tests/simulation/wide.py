@@ -14,6 +14,7 @@ from orchestrator.model.action import Moment, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionSent, Event, PhaseEntered, StoodDown
 from orchestrator.model.observation import Level, ServiceState
+from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.simulation import allocation, deciders, machines
@@ -54,13 +55,18 @@ class BrokenError(AssertionError):
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What came of a seed."""
+    """What came of a seed.
+
+    Attributes:
+        overlapped: waves that stopped while copies of others recovered.
+    """
 
     seed: int
     nodes: int
     attempts: int
     outcome: Outcome
     happened: Counter[str]
+    overlapped: int
 
 
 class Noting(Seams):
@@ -237,7 +243,10 @@ class Life:
         entered = [r for r in self.simulation.journal.records if isinstance(r.event, PhaseEntered)]
         recovered = max((r.at for r in entered if r.event.to == Phase.SETTLED.value), default=0.0)
         unnoticed = recovered - self.simulation.clock.ahead - world.detection_seconds
-        died = {what.removesuffix(" dies") for at, what in world.story if at >= unnoticed}
+        since = [what for at, what in world.story if at >= unnoticed]
+        died = {what.removesuffix(" dies") for what in since}
+        if not any(what.endswith((" dies", " left")) for what in since):
+            self._judge_copies(since)
         for name in state.nodes:
             node = world.nodes[name]
             stops = node.restarts_by_us - self.stops_before.get(name, 0)
@@ -253,6 +262,14 @@ class Life:
                     "completeness", f"{name} is left out of service: its last hook is {hooks[-1]}"
                 )
 
+    def _judge_copies(self, since: list[str]) -> None:
+        """Every copy is back that was there before the run, but for what happened `since` the last look."""
+        for _, shard in deciders.shards_of(self.world):
+            missing = sum(not copy.serves for copy in shard.copies)
+            seen = not any(str(shard.id) in what.split() for what in since)
+            if seen and missing > self.world.unassigned_before[shard.id]:
+                raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
+
     def _told(self, attempts: int, state: RunState) -> Told:
         return Told(
             seed=self.drawn.seed,
@@ -260,7 +277,13 @@ class Life:
             attempts=attempts,
             outcome=state.outcome or Outcome.DONE,
             happened=self.simulation.fate.happened,
+            overlapped=self._overlapped(),
         )
+
+    def _overlapped(self) -> int:
+        """Waves that stopped by a reading in which copies of others were on their way."""
+        events = [record.event for run in (*self.past, self.simulation) for record in run.journal.records]
+        return sum(isinstance(event, Overlapping) and bool(event.shards) for event in events)
 
     def judge_replay(self) -> None:
         """What is read from the journals is what was lived."""

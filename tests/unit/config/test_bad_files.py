@@ -176,7 +176,6 @@ def test_what_a_later_version_brings_to_a_cluster_file_is_refused_as_such(text: 
     [
         ("kind: riak\n", "f.yml:1: kind: riak: not in this version"),
         (KIND + "strategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
-        (KIND + "overlap_recovery: true\n", "f.yml:2: overlap_recovery: true: not in this version"),
         (KIND + "gates: []\n", "f.yml:2: gates: not in this version"),
         (KIND + "notify:\n", "f.yml:2: notify: not in this version"),
         (KIND + "tune: elasticsearch\n", "f.yml:2: tune: not in this version"),

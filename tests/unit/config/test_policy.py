@@ -63,7 +63,7 @@ def test_every_key_of_a_playbook_reaches_the_policy() -> None:
 max_unavailable: 10%
 min_started_copies: 2
 min_capacity: 75%
-overlap_recovery: false
+overlap_recovery: true
 master_step_down: true
 accept: {red: [old], master_outage: true}
 lease: state
@@ -93,7 +93,7 @@ hooks:
         max_unavailable=3,
         min_started_copies=2,
         min_capacity=0.75,
-        overlap_recovery=False,
+        overlap_recovery=True,
         master_step_down=True,
         accept_red=frozenset({"old"}),
         accept_master_outage=True,

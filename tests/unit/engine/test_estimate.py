@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from orchestrator.engine.estimate import UNKNOWN_NODE, node_times, predict_node, predict_wave
+from orchestrator.engine.estimate import (
+    UNKNOWN_NODE,
+    node_times,
+    predict_node,
+    predict_wave,
+    total,
+    total_overlapped,
+)
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunResumed
 from orchestrator.model.phase import Outcome
+from orchestrator.model.plan import Prediction
 from orchestrator.model.policy import Wave
 
 ES1, ES2 = NodeName("es1"), NodeName("es2")
 RESUMED = RunResumed(operator="ann", host="bastion")
+WAVES = [
+    Prediction(low=20.0, likely=90.0, high=600.0),
+    Prediction(low=60.0, likely=75.0, high=140.0),
+]
 INTERRUPTED = RunFinished(outcome=Outcome.INTERRUPTED, exit_code=5, seconds=140.0)
 
 
@@ -50,3 +62,16 @@ def test_a_node_is_predicted_by_its_own_past_then_by_its_peers_then_by_what_was_
 def test_the_slowest_node_decides_how_long_a_wave_takes() -> None:
     wave = Wave(number=1, nodes=(ES1, ES2), why="")
     assert predict_wave(wave, {ES1: (50.0,), ES2: (80.0,)}).likely == 80.0
+
+
+def test_waves_add_up() -> None:
+    assert total(WAVES) == Prediction(low=80.0, likely=165.0, high=740.0)
+
+
+def test_with_overlap_only_the_lower_end_is_another_one() -> None:
+    assert total_overlapped(WAVES) == Prediction(low=60.0, likely=165.0, high=740.0)
+
+
+def test_no_wave_takes_no_time() -> None:
+    nothing = Prediction(low=0.0, likely=0.0, high=0.0)
+    assert total([]) == total_overlapped([]) == nothing

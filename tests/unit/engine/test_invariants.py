@@ -24,6 +24,7 @@ from orchestrator.model.event import (
     run_phase,
 )
 from orchestrator.model.observation import Level
+from orchestrator.model.overlap import Overlapping, ShardUnderWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave
 from orchestrator.simulation.run import Simulation
@@ -75,6 +76,17 @@ def _ended(outcome: Outcome, es1: NodePhase) -> Step:
     return _step(_state(Phase.ENDED, es1), RunFinished(outcome=outcome, exit_code=1, seconds=1.0))
 
 
+def _beside(*shards: ShardUnderWay, unassigned: int = 0, number: int = 1, overlap: bool = True) -> Step:
+    """es1 is stopped while es2, of the wave before, still recovers."""
+    read = Overlapping(number=number, unassigned=unassigned, shards=shards)
+    state = _state(overlapping=read, policy=policy(overlap_recovery=overlap))
+    return _step(_with(state, ES2, NodePhase.REJOINED), STOP)
+
+
+def _under_way(*nodes: str) -> ShardUnderWay:
+    return ShardUnderWay(index="logs", number=0, nodes=tuple(NodeName(name) for name in nodes))
+
+
 _ALL_DONE = dict.fromkeys(("es1", "es2", "es3"), NodePhase.RECOVERED)
 
 
@@ -101,6 +113,7 @@ BREAKS: dict[str, Callable[[], Step]] = {
     "waves_begin_healed": lambda: _step(
         _state(Phase.GATED), BEGINS, _with(_state(Phase.WITHHELD, PENDING), ES2, NodePhase.FAILED)
     ),
+    "overlap_leaves_recoveries_alone": lambda: _beside(_under_way("es1", "es2")),
     "done_owes_nothing": lambda: _step(_state(Phase.ENDED, NodePhase.RECOVERED), DONE),
     "what_is_left_is_said": lambda: _step(_state(), StoodDown(outcome=Outcome.FAILED)),
     "nodes_are_brought_up": lambda: _step(
@@ -182,6 +195,12 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
             _with(_state(Phase.WITHHELD, PENDING), ES2, NodePhase.RECOVERED),
         ),
     ),
+    "overlap_leaves_recoveries_alone": lambda: (
+        _beside(_under_way("es2", "es3")),
+        _beside(),
+        _step(_with(_state(), ES2, NodePhase.RECOVERED), STOP),
+        _step(_state(wave=Wave(number=1, nodes=(ES1, ES2))), STOP),
+    ),
     "done_owes_nothing": lambda: (_done(),),
     "what_is_left_is_said": lambda: (
         _step(_state(), StoodDown(outcome=Outcome.NOT_RESTORED, left=("allocation",))),
@@ -222,6 +241,30 @@ def test_a_part_of_a_planned_wave_is_not_wider(nodes: tuple[NodeName, ...]) -> N
     wave = WaveStarted(wave=Wave(number=1, nodes=nodes), incarnations={})
     step = _step(_state(planned=((ES1, ES2),)), wave)
     assert broken(step) == ()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        _beside(_under_way("es2", "es3"), _under_way("es1", "es3")),
+        _beside(unassigned=1),
+        _beside(number=2),
+        _step(_with(_state(), ES2, NodePhase.REJOINED), STOP),
+    ],
+    ids=["a part in one of two", "a copy unassigned", "read for another wave", "nothing read"],
+)
+def test_no_stop_beside_a_recovery_without_a_reading_that_lets_it(step: Step) -> None:
+    said = [wrong for rule in INVARIANTS for wrong in rule.check(step)]
+    assert len(said) == 1
+    assert "is stopped while" in said[0] or "has a part in the recovery of [logs][0]" in said[0]
+
+
+def test_a_wave_may_begin_beside_one_that_recovers_with_overlap_and_not_without() -> None:
+    for overlap in (True, False):
+        before = _state(Phase.GATED, policy=policy(overlap_recovery=overlap))
+        after = _state(Phase.WITHHELD, PENDING, policy=policy(overlap_recovery=overlap))
+        step = _step(before, BEGINS, _with(after, ES2, NodePhase.REJOINED))
+        assert bool([wrong for rule in INVARIANTS for wrong in rule.check(step)]) is not overlap
 
 
 def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:

@@ -23,11 +23,14 @@ from orchestrator.model.event import (
     Requested,
     RestoreBegun,
     RunResumed,
+    WaveFinished,
+    WaveStarted,
     node_phase,
     run_phase,
 )
+from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.model.policy import Hook, Hooks
+from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, policy
 
@@ -125,6 +128,60 @@ def test_a_new_process_knows_nothing_of_what_was_under_way() -> None:
     restored = _after(state, RestoreBegun(operator="ann", host="b"))
     assert restored.phase is Phase.STANDING_DOWN
     assert restored.restoring
+
+
+def _gave_way() -> RunState:
+    """Wave 1 (es2) has made room; the run is at the gates again."""
+    wave = Wave(number=1, nodes=(NodeName("es2"),))
+    state = replace(_state(), phase=Phase.REASSIGNED, wave=wave, wave_since=1_000_000.0)
+    state = _with(state, "es2", NodePhase.REJOINED)
+    return _after(state, WaveGaveWay(number=1, copies=3), run_phase(Phase.REASSIGNED, Phase.GATED))
+
+
+def _with(state: RunState, name: str, phase: NodePhase) -> RunState:
+    node = NodeName(name)
+    return replace(state, nodes={**state.nodes, node: replace(state.nodes[node], phase=phase)})
+
+
+def test_a_wave_that_made_room_is_kept_until_it_is_finished_or_waited_for_again() -> None:
+    state = _gave_way()
+    assert state.wave is None
+    assert [one.wave.number for one in state.recovering] == [1]
+    assert (state.waves_finished, state.waves_begun) == (0, 1)
+    assert [node.name for node in state.recovering_nodes] == ["es2"]
+    again = _after(state, run_phase(Phase.GATED, Phase.REASSIGNED))
+    assert again.wave is not None
+    assert (again.wave.number, again.wave_since, again.recovering) == (1, 1_000_000.0, ())
+    second = WaveStarted(wave=Wave(number=2, nodes=(ES1,)), incarnations={})
+    beside = _after(state, second, WaveFinished(number=1, seconds=9.0))
+    assert (beside.recovering, beside.waves_finished, beside.waves_begun) == ((), 1, 1)
+    assert beside.wave is not None, "the wave in hand stays in hand"
+    first_done = _after(state, second, WaveFinished(number=2, seconds=9.0))
+    assert first_done.wave is None
+    assert [one.wave.number for one in first_done.recovering] == [1]
+
+
+def test_a_new_process_takes_what_recovers_and_what_is_down_as_one_wave() -> None:
+    state = _after(
+        _gave_way(),
+        WaveStarted(wave=Wave(number=2, nodes=(ES1,)), incarnations={}),
+        run_phase(Phase.GATED, Phase.WITHHELD),
+        Overlapping(number=2, unassigned=0, shards=()),
+        run_phase(Phase.WITHHELD, Phase.DOWN),
+        node_phase(ES1, NodePhase.PENDING, NodePhase.STOPPING),
+    )
+    assert state.overlapping is not None
+    resumed = _after(state, RunResumed(operator="ann", host="b"))
+    assert resumed.wave is not None
+    assert (resumed.wave.number, set(resumed.wave.nodes)) == (1, {"es1", "es2"})
+    assert (resumed.phase, resumed.recovering, resumed.overlapping) == (Phase.DOWN, (), None)
+
+
+def test_the_limit_of_recovery_counts_from_the_latest_return_with_overlap_alone() -> None:
+    state = replace(_with(_state(), "es2", NodePhase.REJOINED), phase_since=2_000_000.0)
+    assert state.recovery_since == 2_000_000.0
+    overlap = replace(state, policy=policy(overlap_recovery=True))
+    assert overlap.recovery_since == state.nodes[NodeName("es2")].since < 2_000_000.0
 
 
 def test_a_failed_node_waits_for_a_person_unless_told_to_try_again_or_to_skip() -> None:

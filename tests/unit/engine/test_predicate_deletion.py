@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
-from tests.simulation.deletion import SCENARIOS, lapse_of, lapse_without
+from tests.simulation.deletion import OF_OVERLAP, SCENARIOS, lapse_of, lapse_without
 
-NAMES = [rule.name for rule in PREDICATES]
+NAMES = [*(rule.name for rule in PREDICATES), *OF_OVERLAP]
 
 
 def test_every_predicate_has_its_scenario() -> None:
-    assert sorted(SCENARIOS) == sorted(NAMES)
+    assert sorted(SCENARIOS) == sorted(rule.name for rule in PREDICATES)
 
 
 @pytest.mark.parametrize("name", NAMES)

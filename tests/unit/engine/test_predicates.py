@@ -305,6 +305,41 @@ def test_a_copy_on_its_way_to_the_candidate_holds() -> None:
     assert holding(question(world)) == ["no_recovery_on_candidates"]
 
 
+def _recovering_elsewhere(asked: Question) -> Question:
+    """A copy of a shard that the candidate has no part in is on its way."""
+    away = _shards_of_es2(asked)
+    return _changed(
+        asked, lambda copy: not copy.primary and copy.shard not in away, state=CopyState.INITIALIZING
+    )
+
+
+def test_a_recovery_that_the_candidate_has_no_part_in_holds_it_without_overlap_alone() -> None:
+    asked = _recovering_elsewhere(question())
+    assert holding(asked) == ["no_worse_than_baseline"]
+    assert holding(wanting(asked, overlap_recovery=True)) == []
+
+
+@pytest.mark.parametrize("state", [CopyState.INITIALIZING, CopyState.RELOCATING])
+def test_a_recovery_that_the_candidate_has_a_part_in_holds_it_with_overlap_too(state: CopyState) -> None:
+    asked = wanting(question(), overlap_recovery=True)
+    shards = _shards_of_es2(asked)
+    for here in (True, False):
+        moving = _changed(
+            asked,
+            lambda copy, here=here: copy.shard in shards and not copy.primary and (copy.node == ES2) is here,  # type: ignore[misc]  # a default binds the loop's value
+            state=state,
+            relocating_to=NodeName("es6") if state is CopyState.RELOCATING else None,
+        )
+        assert "no_recovery_on_candidates" in holding(moving)
+
+
+def test_a_copy_that_nobody_works_on_holds_with_overlap_too_unless_it_was_missing_before() -> None:
+    asked = wanting(_yellow_elsewhere(question()), overlap_recovery=True)
+    assert holding(asked) == ["no_worse_than_baseline"]
+    baseline = baseline_of(cluster_of(asked.observation.cluster), {})
+    assert holding(knowing(asked, baseline=baseline)) == []
+
+
 def test_an_index_pinned_to_the_candidate_holds() -> None:
     asked = question()
     indices = cluster_of(asked.observation.cluster).indices

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.waves import (
     STRATEGIES,
     Ask,
@@ -18,7 +18,7 @@ from orchestrator.engine.waves import (
     unmatched,
     zone_wave,
 )
-from orchestrator.model.cluster import Incarnation, Node, NodeName, Role, Zone
+from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, Role, ShardCopy, ShardId, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
@@ -143,6 +143,52 @@ def test_a_pending_node_that_is_away_keeps_its_place_behind_those_present() -> N
     chosen = next_wave(state, replace(view, nodes=()), _anything)
     assert chosen is not None
     assert chosen.nodes == ("es2",)
+
+
+def _overlapping(*nodes: Node, moving: str = "", master: str | None = None) -> str:
+    """The order in which `overlap_recovery` takes them, while copies recover on these nodes."""
+    shards = [ShardId(index=name, index_uuid=name, number=0) for name in moving.split()]
+    copies = tuple(
+        ShardCopy(shard=shard, primary=primary, state=state, node=NodeName(node))
+        for shard in shards
+        for primary, state, node in (
+            (True, CopyState.STARTED, shard.index.partition("+")[2]),
+            (False, CopyState.INITIALIZING, shard.index.partition("+")[0]),
+        )
+    )
+    view = replace(_view(*nodes), master=NodeName(master) if master else None, copies=copies)
+    wanted = policy(overlap_recovery=True, zone_attribute="zone")
+    state = replace(
+        Simulation(cluster(3)).begin(wanted), nodes={n.name: NodeProgress(name=n.name) for n in nodes}
+    )
+    order = []
+    while (wave := next_wave(state, view, _anything)) is not None:
+        order += wave.nodes
+        done = replace(state.nodes[wave.nodes[0]], phase=NodePhase.RECOVERED)
+        state = replace(state, nodes={**state.nodes, done.name: done})
+    return " ".join(order)
+
+
+@pytest.mark.parametrize(
+    ("moving", "master", "order"),
+    [
+        ("", None, "es1 es4 es2 es5 es3 es6"),
+        ("", "es1", "es4 es2 es5 es3 es6 es1"),
+        # Within the zone by fewest shards shared with what recovers; the zones stay in their order.
+        ("es9+es1", None, "es4 es1 es2 es5 es3 es6"),
+        ("es9+es1 es8+es1 es7+es4", None, "es4 es1 es2 es5 es3 es6"),
+        ("es9+es1 es9+es4", None, "es1 es4 es2 es5 es3 es6"),
+    ],
+)
+def test_with_overlap_zone_by_zone_then_by_fewest_shards_shared(
+    moving: str, master: str | None, order: str
+) -> None:
+    assert _overlapping(*SIX, moving=moving, master=master) == order
+
+
+def test_with_overlap_the_tier_still_goes_before_the_zone() -> None:
+    nodes = (_node("h", Role.DATA_HOT, zone="a"), _node("c", Role.DATA_COLD, zone="b"), _node("i", zone="c"))
+    assert _overlapping(*nodes) == "i c h"
 
 
 ZONES = policy(strategy=Strategy.ZONE, max_unavailable=None, zone_attribute="zone")

@@ -15,6 +15,7 @@ from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model import action, event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
 from orchestrator.model.observation import HealthView, Level, Recovery
+from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.plan import Plan, PlannedWave, Prediction, Step
 from orchestrator.model.policy import Hook, Kind, Policy, Strategy, Wave
@@ -81,6 +82,13 @@ def examples() -> list[event.Event]:
         event.WaveStarted(
             wave=Wave(number=1, nodes=ES[:1], zone=Zone("a"), why="no data, so first"), incarnations={}
         ),
+        WaveGaveWay(number=1, copies=12),
+        Overlapping(
+            number=2,
+            unassigned=0,
+            shards=(ShardUnderWay(index="logs", number=3, nodes=(ES[0], ES[2])),),
+        ),
+        Overlapping(number=3, unassigned=0, shards=()),
         event.run_phase(Phase.GATED, Phase.WITHHELD),
         event.node_phase(ES[0], NodePhase.STOPPED, NodePhase.STARTING, why="nothing to tune"),
         event.ActionSent(action=action.ProbeSettings()),

@@ -15,11 +15,14 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import RecoveringWave
 from orchestrator.model.action import ActionResult, ClusterAction, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished
 from orchestrator.model.observation import Look
-from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.model.overlap import WaveGaveWay
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import ClusterWatch, Watch
 from orchestrator.ports import ClusterReadings
@@ -97,6 +100,35 @@ def test_no_color_leaves_no_escape_code(samples: Any) -> None:
     console.print(panel(recovering(samples), 80))
     assert "\x1b" not in out.getvalue()
     assert "\x1b" in picture(recovering(samples), 80, color_system="256"), "with colour there are some"
+
+
+def beside(samples: Any) -> Screen:
+    """The second node is down while the first still recovers."""
+    waves = (Wave(number=1, nodes=(NodeName("es1"),)), Wave(number=2, nodes=(NodeName("es2"),)))
+    state = samples.run_state(
+        wave=waves[1], recovering=(RecoveringWave(wave=waves[0], since=samples.t0 + 10.0),)
+    )
+    return screen_of(state, WAITS, now=samples.t0 + 120, seen=samples.seen_recovering())
+
+
+def test_what_still_recovers_stands_beside_the_wave_in_hand(samples: Any) -> None:
+    text = picture(beside(samples), 80, height=24)
+    assert "wave 1 (es1) still recovers, 1m 50s so far" in text
+    for width, height in ((80, 24), (140, 24)):
+        lines = picture(beside(samples), width, height=height).splitlines()
+        assert len(lines) <= height - 2
+        assert {cell_len(line) for line in lines} == {width}
+
+
+def test_with_overlap_the_pace_is_by_the_clock(samples: Any) -> None:
+    state, now = samples.run_state(), samples.t0 + 300.0
+    events = [
+        WaveGaveWay(number=1, copies=2),
+        NodeRecovered(node=NodeName("es1"), seconds=290.0),
+        WaveFinished(number=1, seconds=290.0),
+    ]
+    to_do = sum(node.phase is not NodePhase.RECOVERED for node in state.nodes.values())
+    assert seconds_left(state, events, now=now) == pytest.approx((now - state.started) * to_do)
 
 
 def test_trouble_comes_first(samples: Any) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.engine.state import NodeProgress
+from orchestrator.engine.state import NodeProgress, RecoveringWave
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, Record, RunFinished, RunResumed, RunStarted
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.plan import Step
+from orchestrator.model.policy import Wave
 from orchestrator.view.history import PastRun, history_object, history_text, past_run
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
@@ -96,6 +97,18 @@ def test_status_of_a_run_that_is_on(samples: Any, golden: Golden) -> None:
     state = samples.run_state(phase=Phase.GATED, holds=(samples.hold,), holding_since=samples.t0 + 100)
     records = samples.records(samples.examples()[:12])
     golden("status_held.txt", status_text(state, records, now=samples.t0 + 130, alive=True))
+
+
+def test_status_tells_what_still_recovers_beside_the_wave(samples: Any) -> None:
+    before = RecoveringWave(wave=Wave(number=1, nodes=(NodeName("es3"),)), since=samples.t0 + 10.0)
+    state = samples.run_state(recovering=(before,))
+    assert "  beside it: wave 1 (es3) still recovers, 2m 0s so far\n" in status_text(
+        state, [], now=samples.t0 + 130, alive=True
+    )
+    assert status_object(state, [], now=samples.t0)["recovering"] == [
+        {"number": 1, "zone": None, "nodes": ["es3"]}
+    ]
+    assert "beside" not in status_text(samples.ended_state(), [], now=samples.t0 + 130)
 
 
 def test_status_of_a_run_whose_process_was_killed(samples: Any, golden: Golden) -> None:
