@@ -81,7 +81,11 @@ def standing_down(situation: Situation) -> Decision:
 
 def _nodes(situation: Situation) -> tuple[list[Event], list[StartNode]]:
     """One more start of every node of ours that may be down; steps of those whose fate is known."""
-    events: list[Event] = []
+    events: list[Event] = [
+        node_phase(node.name, node.phase, NodePhase.STOPPING, why="its stop was done late")
+        for node in situation.state.nodes.values()
+        if situation.gone_late(node)
+    ]
     starts: list[StartNode] = []
     for node in situation.state.in_hand:
         if situation.reborn(node) and not situation.stop_in_doubt(node):

@@ -279,6 +279,22 @@ def test_a_stop_that_is_done_when_it_was_taken_as_not_done_is_ours_to_bring_up(l
     assert world.violations == []
 
 
+@pytest.mark.parametrize(("late", "asked"), [(31.0, 30.0), (31.0, 34.0), (33.0, 36.0), (38.0, 42.0)])
+def test_a_stop_that_is_done_while_the_run_stands_down_is_ours_to_bring_up(late: float, asked: float) -> None:
+    world = zoned()
+    world.nodes[ES2].start_seconds = 30.0
+    simulation = Simulation(
+        world,
+        trips=[Trip(verb="stop", how=How.LATE, target="es5", late=late)],
+        plan=[Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="stop", target="es5", after=asked)],
+    )
+    state = play(simulation, simulation.begin(by_zone()))
+    assert state.outcome is Outcome.INTERRUPTED
+    assert [node.name for node in world.nodes.values() if not node.joined] == []
+    assert world.settings() == ({}, {})
+    assert world.violations == []
+
+
 def test_a_node_of_another_zone_that_leaves_is_a_second_failure() -> None:
     world = zoned()
     world.nodes[ES2].start_seconds = 60.0
