@@ -88,8 +88,8 @@ def view(stage: Stage) -> ClusterView:
     return read
 
 
-def shot(read: ClusterReadings, indices: Collection[str]) -> Shot:
-    """What two stages must agree on."""
+def shot(read: ClusterReadings, indices: Collection[str], *, made_meanwhile: Collection[str] = ()) -> Shot:
+    """What two stages must agree on; where an index made meanwhile goes is for the balancer to say."""
     cluster, settings, health = read.cluster, read.settings, read.health
     if not isinstance(cluster, ClusterView) or cluster.master is None:
         return {"master": "none"}
@@ -105,9 +105,9 @@ def shot(read: ClusterReadings, indices: Collection[str]) -> Shot:
         **{f"{level.value} settings": _flat(settings, level) for level in Level},
     }
     for index in sorted(cluster.indices, key=lambda index: index.name):
-        if index.name in indices:
+        if index.name in indices or index.name in made_meanwhile:
             copies = [copy for copy in cluster.copies if copy.shard.index == index.name]
-            told[index.name] = "; ".join(sorted(map(_copy, copies)))
+            told[index.name] = "; ".join(sorted(_copy(copy, index.name in indices) for copy in copies))
             told[f"{index.name} as made"] = _index(index)
     return told
 
@@ -117,9 +117,10 @@ def _flat(settings: SettingsView, level: Level) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(layer.items()))
 
 
-def _copy(copy: ShardCopy) -> str:
+def _copy(copy: ShardCopy, where: bool) -> str:  # noqa: FBT001  (private, and read at its only call)
     state = copy.unassigned_reason if copy.state is CopyState.UNASSIGNED else copy.state.value
-    return f"{'primary' if copy.primary else 'replica'} {copy.node or '-'} {state}"
+    place = "-" if copy.node is None else copy.node if where else "somewhere"
+    return f"{'primary' if copy.primary else 'replica'} {place} {state}"
 
 
 def _index(index: Index) -> str:

@@ -16,7 +16,7 @@ from orchestrator.simulation.world import World
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
-from tests.conformance.scenes import SCENES, Scene, put
+from tests.conformance.scenes import MADE, SCENES, Scene, put
 from tests.conformance.stages import RealStage, Shot, SimulatedStage, Stage, shot, view
 
 if TYPE_CHECKING:
@@ -27,10 +27,13 @@ pytestmark = pytest.mark.real
 
 def play(scene: Scene, stage: Stage) -> list[tuple[str, Shot]]:
     """The readings of a scene, by title."""
-    names = {index.name for index in scene.indices} | {"made-under-none"}
+    names = {index.name for index in scene.indices}
     put(stage, REBALANCE, "none")
-    first = ("at first", shot(stage.read(), names))
-    return [first, *((title, shot(stage.read(), names)) for title in scene.play(stage))]
+
+    def taken() -> Shot:
+        return shot(stage.read(), names, made_meanwhile=(MADE,))
+
+    return [("at first", taken()), *((title, taken()) for title in scene.play(stage))]
 
 
 def differences(real: list[tuple[str, Shot]], simulated: list[tuple[str, Shot]]) -> list[str]:
