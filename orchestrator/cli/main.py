@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -75,7 +76,10 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read our output has gone (`| head -1`); there is nobody to tell.
         _fall_silent()
         return _NOBODY_READS
-    except Exception:  # noqa: BLE001  (the last resort: a defect is reported as one, with its trace)
+    except Exception as error:  # noqa: BLE001  (the last resort: a defect is reported as one, with its trace)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # a full state is a JournalError
+            _fall_silent()
+            return _refuse(arguments, f"standard output cannot be written: {error.strerror}", ExitCode.USAGE)
         traceback.print_exc()
         message = "a defect of the program; please report it with the lines above and the run's journal"
         return _refuse(arguments, f"{message} (`orchestrate status` names the run)", ExitCode.DEFECT)
@@ -138,4 +142,7 @@ def main() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _fall_silent()
+    except OSError as error:
+        _fall_silent()
+        sys.stderr.write(f"{PROGRAM}: standard output cannot be written: {error.strerror}\n")
     sys.exit(code)

@@ -7,19 +7,21 @@ import os
 import re
 import subprocess
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import typer.main
 
 from orchestrator.cli.later import COMMANDS as LATER
 from orchestrator.cli.main import app, run
+from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, RunFinished, RunStarted
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
-from tests.cli.console import SCRIPT, Console
+from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
 from tests.cli.runs import entry
 
 COMMANDS = (
@@ -347,3 +349,18 @@ def test_json_lines_hold_one_object_each(console: Console) -> None:
     said = console.run("history", "--output", "json", "--state", f"sqlite:///{console.home}/none.db")
     assert said.code == 2
     assert [json.loads(line)["event"] for line in said.out.splitlines()] == ["summary"]
+
+
+def test_an_output_that_is_full_is_said_to_be(console: Console) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        ended = subprocess.run(  # noqa: S603  (the program under test)
+            [SCRIPT, "restart", "--help"],
+            env=console.variables(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+    assert ended.stderr == "orchestrate: standard output cannot be written: No space left on device\n"
+    assert ended.returncode == ExitCode.USAGE
