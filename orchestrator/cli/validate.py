@@ -70,6 +70,10 @@ def _checks(world: World, around: Surroundings, *, reboot: bool) -> Iterator[Che
     view = require_cluster(read.cluster, world.file.spec.name, str(world.file.path))
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, master {view.master or 'none'}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
+    for url, wrong in world.client.endpoints().items():
+        yield Check(
+            subject="cluster", point="endpoint", good=wrong is None, message=wrong or f"{url} answers"
+        )
     parts = {"settings": read.settings, "health": read.health, "activity": read.activity, "disks": read.disks}
     for point, part in parts.items():
         good = not isinstance(part, Unknown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from socket import socket
 from typing import Any
 
 import pytest
@@ -133,6 +134,19 @@ def test_what_validate_finds(ends: Ends, cluster: SmallCluster, console: Console
     file = cluster.write_file(console.folder, hosts={"service": service})
     lines = ends("validate", "--cluster", file, code=ExitCode.HELD, outcome="held")
     assert lines[-1]["bad"] > 0
+
+
+def test_validate_asks_every_endpoint(ends: Ends, cluster: SmallCluster, console: Console) -> None:
+    """A run needs one that answers; when its node goes down it needs the next."""
+    with socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        file = cluster.write_file(console.folder, endpoints=[cluster.url, nowhere])
+        lines = ends("validate", "--cluster", file, code=ExitCode.HELD, outcome="held")
+    told = {line["good"]: line["message"] for line in lines if line.get("point") == "endpoint"}
+    assert told[True] == f"{cluster.url} answers"
+    assert nowhere in told[False]
+    assert lines[-1]["bad"] == 1
 
 
 def test_a_restore_that_owes_nothing(ends: Ends, cluster: SmallCluster, console: Console) -> None:

@@ -93,6 +93,13 @@ class ElasticsearchClient:
             self._book.learn(addresses)
             self._peers_known = True
 
+    def endpoints(self) -> Mapping[str, str | None]:
+        """What is wrong with each configured endpoint, by URL; None where it answers. Each is asked."""
+        with self._lock:
+            configured = self._book.configured
+        faults = {endpoint.url: self._identify(endpoint) for endpoint in configured}
+        return {url: fault.reason if fault else None for url, fault in faults.items()}
+
     def server(self) -> Server | Fault:
         """What answers: the product and the version, accepted or not. Asked once."""
         with self._lock:
