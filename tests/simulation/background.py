@@ -48,7 +48,10 @@ class SimulatedRuns:
 
     def __init__(self) -> None:
         self._pool = ProcessPoolExecutor(
-            max_workers=1, mp_context=get_context("spawn"), initializer=_yield_to_others
+            max_workers=1,
+            mp_context=get_context("spawn"),
+            initializer=_yield_to_others,
+            max_tasks_per_child=2,  # those below: once they are done it ends, whoever is left to end it
         )
         self.group = self._pool.submit(os.getpid).result()
         self._lived: Future[Tally] = self._pool.submit(
