@@ -16,6 +16,8 @@ from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import Asked, Wire
 
 PROBE = "/_nodes/_local/http"
+AS_FROM_A_TERMINAL = ("env", "--default-signal")
+"""Whatever the tests were told to ignore: a job in the background ignores SIGINT, one under nohup SIGHUP."""
 
 
 @contextmanager
@@ -63,7 +65,7 @@ def _at_the_first_look(
 def test_a_signal_ends_a_command_with_the_code_of_the_contract(
     console: Console, number: signal.Signals
 ) -> None:
-    with _at_the_first_look(console) as (process, _):
+    with _at_the_first_look(console, *AS_FROM_A_TERMINAL) as (process, _):
         process.send_signal(number)
         out, err = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 5
@@ -73,7 +75,7 @@ def test_a_signal_ends_a_command_with_the_code_of_the_contract(
 
 
 def test_under_nohup_a_command_outlives_its_terminal(console: Console) -> None:
-    with _at_the_first_look(console, "nohup") as (process, go):
+    with _at_the_first_look(console, *AS_FROM_A_TERMINAL, "nohup") as (process, go):
         process.send_signal(signal.SIGHUP)
         go.set()
         out, _ = process.communicate(timeout=LIMIT_SECONDS)
