@@ -7,11 +7,13 @@ own, which the scheduler sets against all other work as one group of the least w
 from __future__ import annotations
 
 import os
+import pickle
 import signal
-from concurrent.futures import Future, ProcessPoolExecutor
+import subprocess
+import sys
+import tempfile
 from contextlib import suppress
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
@@ -19,24 +21,12 @@ import pytest
 
 from tests.simulation.soak import Tally, soak
 
+ROOT: Final = Path(__file__).resolve().parents[2]
 RUNS: Final = int(os.environ.get("ORCHESTRATE_RUNS", "300"))
 _AUTOGROUP: Final = Path("/proc/self/autogroup")
 _LEAST: Final = 19
 """The nice value of least weight. A process's own says nothing outside its session: sched(7)."""
 _started = pytest.StashKey["SimulatedRuns"]()
-
-
-def _yield_to_others() -> None:
-    os.setsid()
-    os.nice(_LEAST)
-    with suppress(OSError):  # a kernel without autogroups goes by nice alone
-        _AUTOGROUP.write_text(str(_LEAST), encoding="ascii")
-
-
-def _go_on(tests: int, _tally: Tally) -> None:
-    """End with the tests that asked, if they were killed: nobody would, and a pool waits for ever."""
-    if os.getppid() != tests:
-        os.killpg(0, signal.SIGKILL)
 
 
 class SimulatedRuns:
@@ -47,26 +37,31 @@ class SimulatedRuns:
     """
 
     def __init__(self) -> None:
-        self._pool = ProcessPoolExecutor(
-            max_workers=1,
-            mp_context=get_context("spawn"),
-            initializer=_yield_to_others,
-            max_tasks_per_child=2,  # those below: once they are done it ends, whoever is left to end it
+        self._told = tempfile.TemporaryFile()  # noqa: SIM115  (open until `end`)
+        self._process = subprocess.Popen(  # noqa: S603  (this very module)
+            [sys.executable, "-m", __name__, str(os.getpid())],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=self._told,
+            start_new_session=True,
         )
-        self.group = self._pool.submit(os.getpid).result()
-        self._lived: Future[Tally] = self._pool.submit(
-            soak, 0, RUNS, workers=os.cpu_count() or 1, progress=partial(_go_on, os.getpid())
-        )
+        self.group = self._process.pid
 
     def lived(self) -> Tally:
         """Wait for the last of them."""
-        return self._lived.result()
+        code = self._process.wait()
+        assert code == 0, f"the simulated runs ended with {code}"
+        self._told.seek(0)
+        tally = pickle.load(self._told)  # noqa: S301  (written by our own process)
+        assert isinstance(tally, Tally)
+        return tally
 
     def end(self) -> None:
         """Leave no process behind, also when the tests were broken off."""
-        if not self._lived.done():
+        if self._process.poll() is None:
             os.killpg(self.group, signal.SIGKILL)
-        self._pool.shutdown()
+            self._process.wait()
+        self._told.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -94,3 +89,22 @@ def lived(request: pytest.FixtureRequest) -> Tally:
 
 def _asks(item: pytest.Item) -> bool:
     return lived.__name__ in getattr(item, "fixturenames", ())
+
+
+def _go_on(tests: int, _tally: Tally) -> None:
+    """End with the tests that asked, if they were killed: nobody else would."""
+    if os.getppid() != tests:
+        os.killpg(0, signal.SIGKILL)
+
+
+def main(tests: int) -> None:
+    """Live the runs for the tests with that process id, and write what they came to on standard output."""
+    os.nice(_LEAST)
+    with suppress(OSError):  # a kernel without autogroups goes by nice alone
+        _AUTOGROUP.write_text(str(_LEAST), encoding="ascii")
+    tally = soak(0, RUNS, workers=os.cpu_count() or 1, progress=partial(_go_on, tests))
+    pickle.dump(tally, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
