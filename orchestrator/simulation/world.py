@@ -247,6 +247,7 @@ class World:
         """
         name = node.name
         if not node.process:
+            node.stopped_by_us = True  # it has just died of itself: whoever asks for its stop owes its start
             return
         node.restarts_by_us += 1
         if self.stale_read:

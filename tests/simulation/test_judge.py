@@ -48,6 +48,16 @@ def test_one_stop_after_the_other_is_right() -> None:
     assert simulation.world.violations == []
 
 
+def test_a_node_that_dies_just_before_its_stop_is_ours_to_start() -> None:
+    simulation = _withheld()
+    simulation.fate.befall(mishaps.NodeDies(node=ES2))
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.world.agenda.advance(400.0)
+    assert simulation.world.violations == [], "it died of itself"
+    simulation.hosts.perform(StartNode(node=ES2))
+    assert any("es2 was left down" in said for said in simulation.world.violations)
+
+
 def test_a_stop_beside_copies_that_nobody_works_on_is_noticed() -> None:
     simulation = _withheld()
     _bring_back(simulation, ES2)
