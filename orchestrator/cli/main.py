@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
         _fall_silent()
         return _NOBODY_READS
     except Exception as error:  # noqa: BLE001  (the last resort: a defect is reported as one, with its trace)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # a full state is a JournalError
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and _output_is_full():
             _fall_silent()
             return _refuse(arguments, f"standard output cannot be written: {error.strerror}", ExitCode.USAGE)
         traceback.print_exc()
@@ -107,6 +107,15 @@ def wants_json(arguments: Sequence[str]) -> bool:
     """Whether the command line asks for JSON, however wrong the rest of it is."""
     joined = "\0".join(arguments)
     return "--output\0json" in joined or "--output=json" in joined
+
+
+def _output_is_full() -> bool:
+    """Whether standard output takes no further byte: another file may be the one that is full."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        return True
+    return False
 
 
 def _fall_silent() -> None:
