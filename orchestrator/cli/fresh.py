@@ -15,6 +15,7 @@ from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.policy import Overrides, build_policy
 from orchestrator.engine.estimate import node_times
+from orchestrator.engine.evolve import replay
 from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.waves import undated
 from orchestrator.errors import ExitCode, PlanMismatch
@@ -28,7 +29,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import StateMissing, StateStore, open_store
-from orchestrator.view.units import stamp_seconds
+from orchestrator.view.units import counted, stamp_seconds
 
 _PAST_RUNS = 10
 """Older runs tell of other data and other machines."""
@@ -87,6 +88,23 @@ class Fresh:
         )
         describe = Executor(self.world.cluster, hosts).describe
         return make_plan(self.started, seen, describe=describe, times=self._times())
+
+    def tell_of_unfinished(self) -> None:
+        """Say when the last run on this cluster stopped half-way: to begin anew takes its nodes once more."""
+        try:
+            with self._store(Access.READ) as store:
+                last = next(iter(store.runs(cluster=self.view.name, limit=1)), None)
+                if last is None or last.outcome is None or not last.unfinished:
+                    return  # one that has no outcome lives or was killed: taking the lease tells of it
+                past = replay(last.run, store.replay(last.run))
+        except StateMissing:
+            return
+        if past.recovered and past.unfinished:
+            self.around.note(
+                f"run {last.run} ended {last.outcome.value} with {past.recovered} of "
+                f"{counted(len(past.nodes), 'node')} restarted: "
+                "`orchestrate resume` goes on with the others; this begins anew with all"
+            )
 
     def _times(self) -> dict[NodeName, tuple[Seconds, ...]]:
         """Times of past runs; a plan is made before the first run too."""

@@ -19,7 +19,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Seconds
 from orchestrator.runtime.identity import current_process, new_run_id
-from orchestrator.runtime.journal import SqlJournal
+from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.signals import LastWords, Signals, last_words
 from orchestrator.runtime.store import RunEntry, StateStore
@@ -59,7 +59,9 @@ def begin(
 
 
 def _tell_of(left: LeaseRecord, around: Surroundings) -> None:
-    around.warn(f"run {left.run} of {left.owner} left something behind: putting that back first")
+    # Carried on by a run that took over from it, the record names that one's owner.
+    whose = "" if left.left_by else f" of {left.owner}"
+    around.warn(f"run {left.debtor}{whose} left something behind: putting that back first")
 
 
 class Places(Enum):
@@ -105,7 +107,9 @@ def claim(world: World, store: StateStore, started: RunStarted, around: Surround
     return Claimed(_attempt(world, (lease, taken), journal, started), owed)
 
 
-def _attempt(world: World, held: tuple[Lease, Taken], journal: SqlJournal, started: RunStarted) -> Attempt:
+def _attempt(
+    world: World, held: tuple[Lease, Taken], journal: SqlJournal | UnwrittenJournal, started: RunStarted
+) -> Attempt:
     """A new run that begins with the lease that was taken for it."""
     lease, taken = held
     event = LeaseTaken(epoch=taken.record.epoch, holder=taken.record.owner, takeover=taken.takeover)
@@ -121,6 +125,7 @@ def hold(
     around: Surroundings,
     *,
     places: Places | None = None,
+    written: bool = True,
 ) -> tuple[Lease, Taken] | ExitCode:
     """Take the lease for a run that is there; the exit code instead when another's leftovers stay.
 
@@ -129,12 +134,21 @@ def hold(
     what the lease says that was taken: our first record would replace it, and nobody would know of it any
     more.
 
+    Args:
+        run: the one that goes on.
+        world: the cluster.
+        store: the state database.
+        started: how that run began.
+        around: the process.
+        places: where the lease is taken, where that is not what the playbook says.
+        written: False where the state can be read and not written: then a repair keeps no journal.
+
     Raises:
         LeaseError: a live run holds it; its subclasses tell of no connection and of an interruption.
         JournalError: something is to be put back, and the state cannot be written.
     """
     while True:
-        code = settle_others(world, store, run, started, around)
+        code = settle_others(world, store, run, started, around) if written else ExitCode.DONE
         if code is not ExitCode.DONE:
             return code
         lease = lease_of(world, store, run, started, around, places=places)
@@ -143,8 +157,13 @@ def hold(
         if left is None or owes_nothing(left):
             return lease, taken
         _tell_of(left, around)
+        repair = _new_id(around)
         try:
-            journal = store.create_run(entry_of(_new_id(around), started, around))
+            journal = (
+                store.create_run(entry_of(repair, started, around))
+                if written
+                else UnwrittenJournal(repair, after=0)
+            )
         except JournalError:
             lease.leave()  # the record carries what is owed on
             raise
@@ -166,8 +185,8 @@ def put_back(store: StateStore, claimed: Claimed, started: RunStarted, around: S
     events = from_record(owed, started)
     attempt.first = (events[0], attempt.first[1], *events[1:])
     state = drive(attempt, around)
-    if state.outcome is Outcome.RESTORED:
-        store.close_run(owed.run, Outcome.RESTORED, around.clock.now())
+    if state.outcome is Outcome.RESTORED and isinstance(attempt.journal, SqlJournal):
+        store.close_run(owed.debtor, Outcome.RESTORED, around.clock.now())
     return exit_code(state)
 
 
@@ -181,7 +200,7 @@ def settle_others(
     """
     in_cluster = started.policy.lease is LeasePlace.CLUSTER
     found = (world.lease if in_cluster else store.lease(started.cluster_uuid)).read()
-    if not isinstance(found, LeaseRecord) or found.run == run or owes_nothing(found):
+    if not isinstance(found, LeaseRecord) or found.debtor == run or owes_nothing(found):
         return ExitCode.DONE
     _tell_of(found, around)
     return put_back(store, claim(world, store, started, around), started, around)

@@ -12,7 +12,7 @@ from orchestrator.cli import options as opt
 from orchestrator.cli.asking import ask, require_terminal
 from orchestrator.cli.drive import Attempt, drive, exit_code
 from orchestrator.cli.fresh import prepare_restore
-from orchestrator.cli.holding import Places, acquire, claim, hold, lease_of, put_back
+from orchestrator.cli.holding import Places, claim, hold, put_back
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
@@ -164,8 +164,10 @@ def _unwritten(
     started, records, past = _past(store, entry)
     world = World(file or around.cluster(started.cluster_file), around)
     try:
-        lease = lease_of(world, store, entry.run, started, around, places=Places.CLUSTER)
-        taken = acquire(lease, around)
+        held = hold(entry.run, world, store, started, around, places=Places.CLUSTER, written=False)
+        if isinstance(held, ExitCode):
+            return held
+        lease, taken = held
         journal = UnwrittenJournal(entry.run, after=len(records))
         return _restore(Replayed(world, lease, taken, journal, records, past), around)
     finally:

@@ -42,6 +42,7 @@ def restart(
             return int(show_plan(fresh.plan(), around))
         if fresh.not_due:
             return int(fresh.settle() or end_not_due(fresh.not_due, fresh.view.name, around))
+        fresh.tell_of_unfinished()
         if yes:
             return int(fresh.run(None))
         plan = fresh.plan()

@@ -20,7 +20,6 @@ from orchestrator.config.spec import (
     Reference,
     Spec,
     Unset,
-    later_choices,
     matching,
     shape,
 )
@@ -144,10 +143,11 @@ class HostsSpec(HostKeys):
         description="Whether root's work goes through `sudo -n`; `{password: REFERENCE}` where sudo asks.",
     )
     service: ServiceSpec = Field(default_factory=ServiceSpec, description="What runs the node's process.")
-    together: Annotated[Together, later_choices("always")] = Field(
+    together: Together = Field(
         default=Together.REBOOT,
-        description="When nodes that share a machine go down in one wave: only on `--reboot`, never; `always`"
-        " is for a later version. In this version `--reboot` holds where nodes share a machine.",
+        description="When nodes that share a machine go down in one wave: `always`, only on `--reboot`, or"
+        " `never`; then `--reboot` holds where nodes share a machine. A machine is never split; one whose"
+        " nodes the rules do not let go together holds the run.",
     )
     overrides: dict[str, OverrideSpec] = Field(
         default_factory=dict,

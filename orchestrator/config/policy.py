@@ -30,6 +30,7 @@ from orchestrator.model.policy import (
     RecoveryLimits,
     Selection,
     Strategy,
+    Together,
     ZeroReplicas,
 )
 from orchestrator.model.reading import Instant, Seconds
@@ -39,9 +40,6 @@ WITHHELD: Final[Seconds] = 30 * 60.0
 
 WITHHELD_WITH_REBOOT: Final[Seconds] = 60 * 60.0
 """The same for `--reboot`: firmware alone takes servers ten minutes."""
-
-_USUAL_BUDGET: Final = {Strategy.NODE: 1, Strategy.ZONE: None}
-"""Nodes that may be away at once, unless playbook or flag say; None = a whole zone, whatever its size."""
 
 MAX_REASON: Final = 1000
 """Characters of `--reason`: it stands in every journal and in the lease's record."""
@@ -116,12 +114,13 @@ def build_policy(
     strategy = _strategy(overrides.strategy) or spec.strategy
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
     zero_replicas, accepted = _zero_replicas(spec)
+    together = cluster.spec.hosts.together
     return Policy(
         kind=cluster.spec.kind,
         cluster=cluster.spec.name,
         playbook=playbook.name,
         strategy=strategy,
-        max_unavailable=budget.resolve(nodes) if budget else _USUAL_BUDGET[strategy],
+        max_unavailable=budget.resolve(nodes) if budget else _usual_budget(strategy, together, overrides),
         min_started_copies=spec.min_started_copies,
         min_capacity=spec.min_capacity,
         overlap_recovery=spec.overlap_recovery,
@@ -140,7 +139,7 @@ def build_policy(
         hooks=_hooks(spec),
         zone_attribute=cluster.spec.zone_attribute,
         expect_nodes=cluster.spec.expect.nodes,
-        together=cluster.spec.hosts.together,
+        together=together,
         selection=_selection(overrides, now),
         reboot=overrides.reboot,
         pause_after=_pause_after(overrides.pause_after),
@@ -148,6 +147,12 @@ def build_policy(
         reason=_reason(overrides.reason),
         timeout=_flag("--timeout", parse_duration, overrides.timeout),
     )
+
+
+def _usual_budget(strategy: Strategy, together: Together, overrides: Overrides) -> int | None:
+    """Nodes that may be away at once, unless playbook or flag say; None = a whole zone or machine."""
+    by_machine = together is Together.ALWAYS or (together is Together.REBOOT and overrides.reboot)
+    return 1 if strategy is Strategy.NODE and not by_machine else None
 
 
 Parsed = TypeVar("Parsed")

@@ -135,8 +135,9 @@ def _second_failure(situation: Situation) -> str | None:
     watched = state.phase in _WATCHED_FOR_FAILURES or bool(state.recovering)
     if not watched or view is None or state.baseline is None:
         return None
-    # A node of the wave that was never asked to stop is none of ours to be away.
-    ours = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING or node.stopped_at]
+    # One whose stop was never asked for, or was taken as lost long ago, is none of ours to be away.
+    pending = NodePhase.PENDING
+    ours = [n for n in state.wave_nodes if n.phase is not pending or situation.stop_may_come_late(n)]
     wave = {node.name for node in ours}
     recovering = {node.name for node in state.recovering_nodes}
     present = {node.name for node in view.nodes}
@@ -148,15 +149,16 @@ def _second_failure(situation: Situation) -> str | None:
     if away and (touched or recovering):
         names = ", ".join(sorted(wave | recovering))
         return f"node {away[0]} left the cluster while {names} was away or recovering"
-    if state.phase is not Phase.REASSIGNED:
-        return None
+    # Beside others that are down as well: a wave that was taken up again has those that recovered in it too.
     again = [
         node.name
         for node in state.wave_nodes
         if node.phase is NodePhase.REJOINED and node.name not in present
     ]
-    if again:
+    if again and state.phase in _WATCHED_FOR_FAILURES:
         return f"node {again[0]} left the cluster again after it had rejoined"
+    if state.phase is not Phase.REASSIGNED:
+        return None
     red = situation.kind.red(state, view)
     if red and situation.now - state.phase_since > _RED_PATIENCE_SECONDS:
         return f"{red[0]} has no started copy"

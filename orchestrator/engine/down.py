@@ -191,10 +191,24 @@ def _onwards(situation: Situation, node: NodeProgress, *steps: Event) -> Move:
 
 
 def _tuned(situation: Situation, node: NodeProgress) -> Move:
+    """On to the start. A machine with several nodes is rebooted once, when all of them are down."""
     step = node_phase(node.name, NodePhase.TUNED, NodePhase.STARTING)
-    if situation.to_reboot(node) and not node.rebooted:
-        return Move(events=(step,), actions=(RebootHost(node=node.name),))
-    return Move(events=(step,), actions=(StartNode(node=node.name),))
+    if not situation.to_reboot(node) or node.rebooted:
+        return Move(events=(step,), actions=(StartNode(node=node.name),))
+    machine = situation.machine(node)
+    if len(machine) > 1 and any(one.phase is not NodePhase.TUNED for one in machine):
+        return WAIT  # each of the others still has its stop to end, or its hooks
+    return Move(events=(step,), actions=_once(node, machine))
+
+
+def _reboot_of(machine: tuple[NodeProgress, ...]) -> RebootHost:
+    first, *others = machine
+    return RebootHost(node=first.name, also=tuple(other.name for other in others))
+
+
+def _once(node: NodeProgress, machine: tuple[NodeProgress, ...]) -> tuple[RebootHost, ...]:
+    """The reboot of a machine, sent for the first of its nodes."""
+    return (_reboot_of(machine),) if node is machine[0] else ()
 
 
 def starting(situation: Situation, node: NodeProgress) -> Move:
@@ -202,12 +216,15 @@ def starting(situation: Situation, node: NodeProgress) -> Move:
     name, host, now = node.name, situation.seen.host(node.name), situation.now
     if _started(situation, node):
         return WAIT
-    if situation.to_reboot(node) and not situation.rebooted(node):
-        return _rebooting(situation, node)
+    refused = situation.state.failure_of(_reboot_of(situation.machine(node)))
+    if refused and not refused.in_doubt:
+        return Move(give_up=f"the host of {name} could not be rebooted: {refused.reason}")
     running = not isinstance(host, Unknown) and host.service is ServiceState.RUNNING
     if (node.rescued or not node.starts) and running and situation.never_stopped(node):
         why = "its stop was never done: still in the same life"
         return Move(events=(node_phase(name, node.phase, NodePhase.PENDING, why=why),))
+    if situation.to_reboot(node) and not situation.rebooted(node):
+        return _rebooting(situation, node)
     limit = situation.policy.deadlines.start
     gone = not isinstance(host, Unknown) and host.service in _GONE
     said = host.reason if isinstance(host, Unknown) else host.detail
@@ -226,16 +243,21 @@ def starting(situation: Situation, node: NodeProgress) -> Move:
 
 
 def _rebooting(situation: Situation, node: NodeProgress) -> Move:
-    action, limit = RebootHost(node=node.name), situation.policy.deadlines.reboot
-    failure = situation.state.failure_of(action)
-    if failure and not failure.in_doubt:
-        return Move(give_up=f"the host of {node.name} could not be rebooted: {failure.reason}")
+    machine, limit = situation.machine(node), situation.policy.deadlines.reboot
     if situation.now - node.since > limit:
         reason = f"the host of {node.name} is not back with another boot id after {limit:.0f} s"
         return Move(give_up=reason, overdue=True)
-    if not node.rebooted or situation.reboot_lost(node):
-        return Move(actions=(action,))
-    return WAIT
+    unasked = all(not one.rebooted or situation.reboot_lost(one) for one in machine)
+    if unasked and all(_is_down(situation, one) for one in machine):
+        return Move(actions=_once(node, machine))
+    return WAIT  # in the life it had before, it is not down by us: a reboot would be a stop that no rule saw
+
+
+def _is_down(situation: Situation, node: NodeProgress) -> bool:
+    """Whether a node is seen to be gone from its host, or to be no member in the life it had before."""
+    host = situation.seen.host(node.name)
+    gone = not isinstance(host, Unknown) and host.service in _GONE
+    return gone or (situation.view is not None and not situation.same_life(node))
 
 
 def _started(situation: Situation, node: NodeProgress) -> bool:

@@ -173,7 +173,6 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
             nodes[name],
             before=event.incarnations.get(name) or at_start.get(name),
             boot_before=event.boots.get(name),
-            stopped_at=None,
             doubt_since=None,
             rebooted=False,
             reboot_doubt_since=None,
@@ -246,12 +245,19 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
         since=at,
         asked=False,
         asked_at=0.0,
-        stopped_at=at if new is NodePhase.STOPPING and node.stopped_at is None else node.stopped_at,
+        stopped_at=at if new is NodePhase.STOPPING else node.stopped_at,
         failure=event.why if new is NodePhase.FAILED else None,
     )
     if new is NodePhase.STOPPING:
         state = replace(state, called_off_since=None)
     return replace(state, nodes={**state.nodes, name: changed})
+
+
+def _of_machine(state: RunState, reboot: RebootHost, **changes: object) -> RunState:
+    """The state with the same said of every node that a reboot is for."""
+    for name in reboot.nodes:
+        state = with_node(state, name, **changes)
+    return state
 
 
 def _sent(state: RunState, action: Action, at: Instant) -> RunState:
@@ -261,8 +267,8 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return with_node(state, name, asked_at=at, stops=state.nodes[name].stops + 1)
         case StartNode(node=name):
             return with_node(state, name, asked_at=at, starts=state.nodes[name].starts + 1)
-        case RebootHost(node=name):
-            return with_node(state, name, asked_at=at, rebooted=True)
+        case RebootHost():
+            return _of_machine(state, action, asked_at=at, rebooted=True)
         case RetryFailed():
             return replace(state, retries=state.retries + 1, retried_at=at)
         case _:
@@ -294,8 +300,8 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
             return with_node(state, name, asked=True, doubt_since=None)
         case StartNode(node=name):
             return with_node(state, name, asked=True)
-        case RebootHost(node=name):
-            return with_node(state, name, reboot_doubt_since=None)
+        case RebootHost():
+            return _of_machine(state, action, reboot_doubt_since=None)
         case RunHook():
             return hook_ran(state, action)
         case ProbeSettings():
@@ -310,9 +316,9 @@ def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
     match event.action:
         case StopNode(node=name) if event.in_doubt:
             return with_node(state, name, doubt_since=at)
-        case RebootHost(node=name):
+        case RebootHost():
             since = at if event.in_doubt else None
-            return with_node(state, name, rebooted=event.in_doubt, reboot_doubt_since=since)
+            return _of_machine(state, event.action, rebooted=event.in_doubt, reboot_doubt_since=since)
         case RunHook() if event.in_doubt:
             return hook_doubted(state, event.action)
         case ProbeSettings():

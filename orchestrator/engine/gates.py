@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import overlap
@@ -79,7 +80,8 @@ def preparing(situation: Situation) -> Decision:
         return given_up_nodes(situation) or _held(situation, refused)
     if state.baseline is None and situation.view:
         boots = {name: boot for name in pending if (boot := _boot(situation, name))}
-        return note(situation.kind.baseline(situation.view, boots))
+        machines = {name: host.machine_id for name, host in situation.hosts.items() if host.machine_id}
+        return note(replace(situation.kind.baseline(situation.view, boots), machines=machines))
     if state.probed is None:
         return act(ProbeSettings())
     return note(run_phase(state.phase, Phase.GATED))
@@ -128,7 +130,8 @@ def _before_the_choice(situation: Situation) -> Decision | None:
 def _not_let_pass(situation: Situation, wave: Wave, refused: tuple[Hold, ...]) -> Decision:
     """Mend what can be mended, wait for a recovery that is in the way, else hold."""
     state, view = situation.state, situation.view
-    if view and refused and all(hold.predicate == "zero_replica_indices" for hold in refused):
+    bare = tuple(hold for hold in refused if hold.predicate == "zero_replica_indices")
+    if view and refused and bare == refused:
         added = _add_replicas(situation, view, wave)
         if added:
             return added
@@ -141,6 +144,9 @@ def _not_let_pass(situation: Situation, wave: Wave, refused: tuple[Hold, ...]) -
             return retrying
     if state.excluded:
         return restore_voting(situation) or LOOK_AGAIN  # nobody holds with a voter less
+    if situation.policy.zero_replicas is ZeroReplicas.ADD_REPLICA:
+        # Mended by the run itself once the other rules pass: it is these that hold.
+        refused = (*(hold for hold in refused if hold not in bare), *bare)
     return given_up_nodes(situation) or _held(situation, refused)
 
 
@@ -340,7 +346,7 @@ def withheld(situation: Situation) -> Decision:
         evidence = "the update is not in the settings that were read back"
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     changed = [node.name for node in state.wave_nodes if not situation.same_life(node)]
-    late = [node for node in state.wave_nodes if node.name in changed and node.stopped_at is not None]
+    late = [n for n in state.wave_nodes if n.name in changed and situation.stop_may_come_late(n)]
     if late:
         # A stop of ours that was in doubt was done after all: the node is ours to bring up.
         why = "its stop was done late"

@@ -7,11 +7,11 @@ with it. The tests ask after every event of every simulated run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
+from orchestrator.engine.invariant import Invariant, Step
 from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.model.action import (
     RebootHost,
@@ -22,14 +22,13 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.event import (
-    ActionSent,
-    Record,
     RunFinished,
     SettingChanged,
     StoodDown,
     WaveStarted,
 )
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Strategy
 from orchestrator.model.reading import Seconds
 
 _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
@@ -39,32 +38,6 @@ _HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Pha
 """Phases in which the cluster is to heal, so allocation is back or on its way back."""
 
 _NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One event in its place: the state before it, the record, the state after it."""
-
-    before: RunState
-    record: Record
-    after: RunState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invariant:
-    """One thing that must hold.
-
-    Attributes:
-        name: by which a failure is reported.
-        why: what goes wrong where it does not hold.
-        check: yields what is wrong with a step.
-        at: names of the events at which it can break, so that it is asked at no others; empty = at all.
-    """
-
-    name: str
-    why: str
-    check: Callable[[Step], Iterator[str]]
-    at: tuple[str, ...] = ()
 
 
 def broken(step: Step) -> tuple[str, ...]:
@@ -78,13 +51,8 @@ def _asked_at(event: str) -> tuple[Invariant, ...]:
     return tuple(rule for rule in INVARIANTS if not rule.at or event in rule.at)
 
 
-def _sent(step: Step) -> object:
-    event = step.record.event
-    return event.action if isinstance(event, ActionSent) else None
-
-
 def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
-    state, action = step.before, _sent(step)
+    state, action = step.before, step.sent
     if not isinstance(action, StopNode) or state.policy is None:
         return
     wanted = state.policy.allocation_while_down
@@ -96,7 +64,7 @@ def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
 
 
 def _stops_are_sent_from_down_alone(step: Step) -> Iterator[str]:
-    state, action = step.before, _sent(step)
+    state, action = step.before, step.sent
     if not isinstance(action, StopNode):
         return
     node = state.nodes.get(action.node)
@@ -106,21 +74,39 @@ def _stops_are_sent_from_down_alone(step: Step) -> Iterator[str]:
 
 
 def _only_the_wave_is_stopped(step: Step) -> Iterator[str]:
-    state, action = step.before, _sent(step)
+    state, action = step.before, step.sent
     if isinstance(action, StopNode | RebootHost) and (
         state.wave is None or action.node not in state.wave.nodes
     ):
         yield f"{action.node} is not of the wave in hand"
 
 
+def _a_reboot_takes_down_only_what_is_down(step: Step) -> Iterator[str]:
+    """One reboot for all nodes of the wave on that machine, each stopped before, and not twice blindly."""
+    state, action = step.before, step.sent
+    if not isinstance(action, RebootHost) or state.wave is None:
+        return
+    if set(action.nodes) != set(state.wave.machine(action.node)):
+        yield f"{', '.join(action.nodes)}: not the nodes of one machine of the wave"
+    for name in action.nodes:
+        node = state.nodes[name]
+        if node.phase is not NodePhase.STARTING or node.stopped_at is None:
+            yield f"{name} ({node.phase.value}) goes down with the host of {action.node}"
+        if node.rebooted and node.reboot_doubt_since is None:
+            yield f"the host of {name} was told to reboot already"
+
+
 def _budget(step: Step) -> Iterator[str]:
     state = step.after
-    if state.policy is None or not isinstance(_sent(step), StopNode):
+    if state.policy is None or not isinstance(step.sent, StopNode):
         return
     allowed = state.policy.max_unavailable
     down = sorted(node.name for node in state.nodes.values() if node.phase in IN_HAND)
     if allowed is not None and len(down) > allowed:
         yield f"{', '.join(down)} are in hand, {allowed} allowed"
+    one_machine = allowed is None and state.policy.strategy is Strategy.NODE
+    if one_machine and state.wave is not None and not set(down) <= set(state.wave.machine(down[0])):
+        yield f"{', '.join(down)} are in hand, and not of one machine"
 
 
 def _no_wider_than_planned(step: Step) -> Iterator[str]:
@@ -134,12 +120,14 @@ def _no_wider_than_planned(step: Step) -> Iterator[str]:
 
 
 def _nobody_stops_without_the_lease(step: Step) -> Iterator[str]:
-    action = _sent(step)
+    action = step.sent
     if isinstance(action, StopNode | RebootHost) and step.before.lease_lost is not None:
         yield f"{action.node} goes down: {step.before.lease_lost}"
 
 
 def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
+    if step.before.nodes is step.after.nodes:
+        return
     for name, node in step.before.nodes.items():
         later = step.after.nodes.get(name)
         final = node.phase in (NodePhase.RECOVERED, NodePhase.SKIPPED)
@@ -148,7 +136,7 @@ def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
 
 
 def _changes_are_written_down_first(step: Step) -> Iterator[str]:
-    action, state = _sent(step), step.before
+    action, state = step.sent, step.before
     if isinstance(action, WriteSettings):
         for change in action.changes:
             if not _covered(state, change):
@@ -163,6 +151,8 @@ def _covered(state: RunState, change: SettingChange) -> bool:
 
 
 def _what_was_found_stays(step: Step) -> Iterator[str]:
+    if step.before.debts is step.after.debts:
+        return
     for key, debt in step.before.debts.items():
         later = step.after.debts.get(key)
         event = step.record.event
@@ -204,7 +194,7 @@ def _waves_begin_healed(step: Step) -> Iterator[str]:
 
 def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
     """Nodes still recover when another is stopped: the reading before the stop must say that it may."""
-    state, action = step.before, _sent(step)
+    state, action = step.before, step.sent
     if not isinstance(action, StopNode) or state.wave is None or state.policy is None:
         return
     wave = set(state.wave.nodes)
@@ -267,18 +257,18 @@ def _nodes_are_brought_up(step: Step) -> Iterator[str]:
 
 
 def _nothing_after_the_end(step: Step) -> Iterator[str]:
-    if _sent(step) is not None and step.before.phase is Phase.ENDED:
+    if step.sent is not None and step.before.phase is Phase.ENDED:
         yield f"{step.record.event} after the end"
 
 
 def _no_stop_after_standing_down(step: Step) -> Iterator[str]:
-    action, state = _sent(step), step.before
+    action, state = step.sent, step.before
     if isinstance(action, StopNode | RebootHost) and state.stand_down_reason is not None:
         yield f"{action.node} goes down after: {state.stand_down_reason}"
 
 
 def _starts_are_for_our_own(step: Step) -> Iterator[str]:
-    action = _sent(step)
+    action = step.sent
     if isinstance(action, StartNode):
         node = step.before.nodes.get(action.node)
         if node is None or node.phase in (NodePhase.RECOVERED, NodePhase.SKIPPED):
@@ -302,6 +292,12 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         name="only_the_wave_is_stopped",
         why="The rules were asked about the wave and about no other node.",
         check=_only_the_wave_is_stopped,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="a_reboot_takes_down_only_what_is_down",
+        why="A process that dies with its machine was not stopped, and nobody asked the rules about it.",
+        check=_a_reboot_takes_down_only_what_is_down,
         at=("action_sent",),
     ),
     Invariant(

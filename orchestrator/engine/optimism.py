@@ -66,8 +66,8 @@ class OptimisticWorld:
                 return self._stopped(view, name)
             case StartNode(node=name):
                 return self._started(view, name)
-            case RebootHost(node=name):
-                return self._started(view, name).booted(name)
+            case RebootHost():
+                return self._booted(action)
             case WriteSettings():
                 return self._settings(action)
             case SetReplicas():
@@ -103,13 +103,16 @@ class OptimisticWorld:
         hosts = {**self.seen.hosts, name: replace(host, service=state, detail=state.value)}
         return replace(self, seen=replace(self.seen, hosts=hosts))
 
-    def booted(self, name: NodeName) -> OptimisticWorld:
-        """The world in which the node's host has another boot id."""
-        host = self.seen.host(name)
-        if isinstance(host, Unknown):
-            return self
-        hosts = {**self.seen.hosts, name: replace(host, boot_id=f"planned-{self.lives}")}
-        return replace(self, seen=replace(self.seen, hosts=hosts))
+    def _booted(self, reboot: RebootHost) -> OptimisticWorld:
+        """The world in which the machine has another boot id, and its nodes are up again."""
+        world = self
+        for name in reboot.nodes:
+            world = world.after(StartNode(node=name))
+            host = world.seen.host(name)
+            if not isinstance(host, Unknown):
+                hosts = {**world.seen.hosts, name: replace(host, boot_id=f"planned-{self.lives}")}
+                world = replace(world, seen=replace(world.seen, hosts=hosts))
+        return world
 
     def _stopped(self, view: ClusterView, name: NodeName) -> OptimisticWorld:
         member = view.node(name)

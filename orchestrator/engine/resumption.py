@@ -19,7 +19,8 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
     Its clock may have been set since: a moment of the old process is never later than its beginning.
     """
     stopping = {action.node for action in state.in_flight if isinstance(action, StopNode)}
-    rebooting = {action.node for action in state.in_flight if isinstance(action, RebootHost)}
+    reboots = [action for action in state.in_flight if isinstance(action, RebootHost)]
+    rebooting = {name for reboot in reboots for name in reboot.nodes}
     for action in state.in_flight:
         state = hook_doubted(state, action)
     nodes = {
@@ -79,7 +80,13 @@ def resumed(state: RunState, event: RunResumed, at: Instant) -> RunState:
     if ours and not (state.wave and {node.name for node in ours} <= set(state.wave.nodes)):
         # Whatever recovers beside it is waited for with it.
         number = state.recovering[0].wave.number if state.recovering else state.waves_finished + 1
-        wave = Wave(number=number, nodes=tuple(node.name for node in ours), why="in hand when the run ended")
+        begun = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
+        wave = Wave(
+            number=number,
+            nodes=tuple(node.name for node in ours),
+            why="in hand when the run ended",
+            machines=tuple(machine for one in begun for machine in one.machines),
+        )
         state = replace(state, wave=wave, wave_since=at)
     if any(node.phase is not NodePhase.REJOINED for node in ours):
         phase = Phase.DOWN

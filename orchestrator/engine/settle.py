@@ -22,6 +22,7 @@ from orchestrator.engine.steps import (
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import (
     ClearVotingExclusions,
+    ProbeSettings,
     Purpose,
     RetryFailed,
     RunHook,
@@ -64,7 +65,8 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
 
     It is written even when the reading shows the found value already: an update in doubt may still wait in
     the master's queue, and one that is confirmed after it proves that it does not. A value that is neither
-    ours nor the found one was set by somebody else meanwhile: theirs is left, and said so.
+    ours nor the found one was set by somebody else meanwhile: theirs is left, and said so, once an update of
+    nothing has proved that none of ours comes after it.
     """
     state, settings, now = situation.state, situation.seen.settings, situation.now
     debts = owed(state, purpose)
@@ -76,6 +78,9 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
         return wait(now, f"settings to be readable: {settings.reason}")
     ours = [debt for debt in debts if settings.at(debt.level, debt.key) in (debt.found, debt.wanted)]
     foreign = [debt for debt in debts if debt not in ours]
+    if foreign and not _queue_is_done(state):
+        soon = state.failure_of(ProbeSettings()) and now - state.acted_at < RETRY_SECONDS
+        return wait(now, "an update that the cluster acknowledges") if soon else act(ProbeSettings())
     if foreign:
         note_ = "changed by somebody else meanwhile: left as it is now"
         return note(
@@ -98,6 +103,12 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
     if write in state.confirmed and now - state.acted_at < RETRY_SECONDS:
         return wait(now, "a reading that shows the settings put back", seconds=QUICK_SECONDS)
     return act(write)
+
+
+def _queue_is_done(state: RunState) -> bool:
+    """Whether an update of ours was answered in this phase: the master works them off one after the other."""
+    answered = [*state.confirmed, *(failed.action for failed in state.failed if not failed.in_doubt)]
+    return any(isinstance(action, WriteSettings | ProbeSettings) for action in answered)
 
 
 def reassigned(situation: Situation) -> Decision:

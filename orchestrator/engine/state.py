@@ -27,7 +27,7 @@ class NodeProgress:
         since: when it entered its phase, or a new process took the run up.
         before: the life it had before its wave; None until the wave is chosen.
         boot_before: its host's boot id then, where it could be read.
-        stopped_at: when its stop was first asked for in this wave.
+        stopped_at: when its stop was last asked for, in whatever wave: one in doubt may be done in the next.
         asked: the stop or start of its phase was accepted by its host; False after a crash or in doubt.
         asked_at: when it was last sent.
         doubt_since: when a stop of it was left in doubt; None when none is.

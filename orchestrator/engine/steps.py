@@ -12,7 +12,7 @@ from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionSent, Event, Hold, StandingDown, run_phase
-from orchestrator.model.observation import ClusterView, Observation, ServiceState
+from orchestrator.model.observation import ClusterView, HostView, Observation, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds, Unknown
@@ -30,6 +30,9 @@ RETRY_SECONDS: Final = 5.0
 GRACE_SECONDS: Final = 3.0
 """A service manager may show the state of before a verb for a moment after it has accepted the verb."""
 
+
+_UP: Final = (ServiceState.RUNNING, ServiceState.STARTING)
+_ON_THE_WAY_DOWN: Final = (NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED)
 
 DOUBT_SECONDS: Final = 30.0
 """A stop whose connection was lost may reach a slow host later: until then it may still be done."""
@@ -56,6 +59,11 @@ class Situation:
         """Whether the reading was begun after the last thing we did."""
         return self.seen.at >= self.state.acted_at
 
+    @property
+    def hosts(self) -> dict[NodeName, HostView]:
+        """The hosts that were read."""
+        return {name: host for name, host in self.seen.hosts.items() if not isinstance(host, Unknown)}
+
     def member(self, name: NodeName) -> Node | None:
         """The node as the master lists it; None when it is away or nobody knows."""
         return self.view.node(name) if self.view else None
@@ -74,10 +82,34 @@ class Situation:
         """Whether its host is to be rebooted before it counts as started.
 
         A rescued node has no time for it. Once the lease is lost no reboot is begun, since somebody else may
-        be at work on the cluster; a start is owed all the same.
+        be at work on the cluster; a start is owed all the same. So it is where another node of the machine
+        is up: the reboot would take it down, unstopped.
         """
-        begun = node.rebooted or self.state.lease_lost is None
-        return self.policy.reboot and not node.rescued and begun
+        begun = self.state.lease_lost is None or (node.rebooted and not self.reboot_lost(node))
+        return self.policy.reboot and not node.rescued and begun and not self.beside_one_that_is_up(node)
+
+    def machine(self, node: NodeProgress) -> tuple[NodeProgress, ...]:
+        """The nodes of the wave that go down and come up with a node's machine, itself included."""
+        names = self.state.wave.machine(node.name) if self.state.wave else (node.name,)
+        return tuple(self.state.nodes[name] for name in names)
+
+    def beside_one_that_is_up(self, node: NodeProgress) -> bool:
+        """Whether of several nodes on one machine one is up or on its way up, and no reboot may be to come.
+
+        Then a reboot has to wait for another wave, in which all of them are stopped first.
+        """
+        machine = self.machine(node)
+        if len(machine) == 1 or any(one.rebooted and not self.reboot_lost(one) for one in machine):
+            return False
+        return any(self._is_up(one) for one in machine)
+
+    def _is_up(self, node: NodeProgress) -> bool:
+        host = self.seen.host(node.name)
+        runs = not isinstance(host, Unknown) and host.service in _UP
+        if node.phase is not NodePhase.STOPPING and (runs or self.reborn(node)):
+            return True
+        awaits = node.phase is NodePhase.STARTING and node.rebooted
+        return not awaits and node.phase not in _ON_THE_WAY_DOWN
 
     def reboot_awaited(self, node: NodeProgress) -> bool:
         """Whether its host was told to reboot and has not provably done so; a rescued node has no time."""
@@ -89,7 +121,7 @@ class Situation:
         host, since = self.seen.host(node.name), node.reboot_doubt_since
         if since is None or isinstance(host, Unknown) or host.boot_id is None:
             return False
-        return host.boot_id == node.boot_before and self.now - since > DOUBT_SECONDS
+        return host.boot_id == node.boot_before and self.seen.at - since > DOUBT_SECONDS
 
     def reboot_due(self, node: NodeProgress) -> bool:
         """Whether the node's turn is not over though it is back: its host was to be rebooted, and was not."""
@@ -104,7 +136,7 @@ class Situation:
             return False
         host = self.seen.host(node.name)
         running = not isinstance(host, Unknown) and host.service is ServiceState.RUNNING
-        return not running or self.now - node.doubt_since <= DOUBT_SECONDS
+        return not running or self.seen.at - node.doubt_since <= DOUBT_SECONDS
 
     def rebooted(self, node: NodeProgress) -> bool:
         """Whether the node's host provably has another boot id than before its wave."""
@@ -121,18 +153,24 @@ class Situation:
         return member is not None and member.incarnation == node.before
 
     def never_stopped(self, node: NodeProgress) -> bool:
-        """Whether a stop in doubt can be taken as not done: the same life, long after it was asked for."""
-        return self.now - node.since > DOUBT_SECONDS and self.same_life(node)
+        """Whether a stop in doubt can be taken as not done: the same life, long after it was asked for.
+
+        By the moment of the reading: a program that stood still since then knows nothing of the time between.
+        """
+        return self.seen.at - node.since > DOUBT_SECONDS and self.same_life(node)
 
     def gone_late(self, node: NodeProgress) -> bool:
-        """Whether a node whose stop was taken as not done is away after all: then it is ours to start.
+        """Whether a node whose stop was taken as not done is away after all: then it is ours to start."""
+        if node.phase is not NodePhase.PENDING or self.view is None:
+            return False
+        return self.stop_may_come_late(node) and self.member(node.name) is None
+
+    def stop_may_come_late(self, node: NodeProgress) -> bool:
+        """Whether what takes a node down now may be our own stop, which was taken as not done.
 
         Only within a stop's own time: who is away later was taken down by somebody else.
         """
-        if node.phase is not NodePhase.PENDING or node.stopped_at is None or self.view is None:
-            return False
-        late = self.now - node.stopped_at <= self.policy.deadlines.stop
-        return late and self.member(node.name) is None
+        return node.stopped_at is not None and self.now - node.stopped_at <= self.policy.deadlines.stop
 
 
 def act(*actions: Action, events: Iterable[Event] = ()) -> Decision:

@@ -37,7 +37,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     # A node in hand is to be started, whatever the new run was to do: the record knows of no boot.
     policy = replace(started.policy, reboot=False)
     events: list[Event] = [
-        replace(started, nodes=names, addresses=addresses, policy=policy, repairs=record.run)
+        replace(started, nodes=names, addresses=addresses, policy=policy, repairs=record.debtor)
     ]
     for debt in record.debts:
         purpose = Purpose.WITHHOLD if debt.key == ALLOCATION else Purpose.RAISE_LIMITS
@@ -53,7 +53,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     events += [VotingExcluded(node=name) for name in record.excluded]
     if names:
         lives = {node.node: node.incarnation for node in record.in_hand}
-        why = f"in hand of run {record.run}"
+        why = f"in hand of run {record.debtor}"
         events.append(WaveStarted(wave=Wave(number=1, nodes=names, why=why), incarnations=lives))
         events += [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING, why=why) for name in names]
     events.append(RestoreBegun(operator=started.operator, host=started.host))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from orchestrator.engine.state import RunState
@@ -91,6 +92,11 @@ def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
 Ask = Callable[[Wave], tuple[Hold, ...]]
 """What the rules about sets of nodes say against a wave; empty when they pass it."""
 
+Unit = tuple[NodeName, ...]
+"""What goes into a wave or stays out of it as a whole: one node, or those of one machine."""
+
+_TWO: Final = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -100,6 +106,7 @@ class Choice:
         pending: nodes that may be in this wave, in order: members, or absent ones when no member is left.
         members: the cluster's, by name.
         most: nodes that the wave may have for a reason of the run's own (a canary); None = as many as pass.
+        machines: nodes that go in one wave because they share a machine, machine by machine.
     """
 
     number: int
@@ -109,6 +116,36 @@ class Choice:
     policy: Policy
     most: int | None
     ask: Ask
+    machines: tuple[Unit, ...] = ()
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The pending nodes, those of one machine together; a machine goes when its last node would."""
+        if not self.machines:
+            return tuple((name,) for name in self.pending)
+        machine = {name: each for each in self.machines for name in each}
+        place = {name: number for number, name in enumerate(self.pending)}
+        units = {tuple(sorted(set(machine.get(n, (n,))) & set(place), key=place.__getitem__)) for n in place}
+        return tuple(sorted(units, key=lambda unit: place[unit[-1]]))
+
+    def wave(self, units: Sequence[Unit]) -> Wave:
+        """These units as a wave."""
+        return Wave(
+            number=self.number,
+            nodes=_nodes(units),
+            zone=self.zone(units[0][0]),
+            machines=tuple(unit for unit in units if len(unit) > 1),
+        )
+
+    def within_most(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+        """As many of these as the wave may have, in order; the first always, since no machine is split."""
+        most = len(self.pending) if self.most is None else self.most
+        sizes = accumulate(len(unit) for unit in units)
+        return tuple(
+            unit
+            for number, (unit, size) in enumerate(zip(units, sizes, strict=True))
+            if not number or size <= most
+        )
 
     def zone(self, name: NodeName) -> Zone | None:
         """The zone of a node; None when it has none, or is away."""
@@ -121,11 +158,18 @@ class Choice:
         return rank(member, self.master)[:2] if member else (_AWAY, 0)
 
 
+def _nodes(units: Iterable[Unit]) -> tuple[NodeName, ...]:
+    return tuple(name for unit in units for name in unit)
+
+
 def node_wave(choice: Choice) -> Wave:
-    """`--strategy node`: the first node in order, alone."""
-    name = choice.pending[0]
+    """`--strategy node`: the first node in order, alone, or with all others that its machine takes along."""
+    unit = choice.units[0]
+    name = unit[-1]
     member = choice.members.get(name)
-    if name == choice.master:
+    if len(unit) > 1:
+        why = _why_machine(choice, unit)
+    elif name == choice.master:
         why = "the elected master goes last, so that mastership moves once"
     elif member is not None and not member.holds_data and not member.master_eligible:
         why = "holds no data and has no vote"
@@ -134,7 +178,15 @@ def node_wave(choice: Choice) -> Wave:
         why = f"one node at a time, {in_order_of}"
     if choice.policy.overlap_recovery:
         why += "; may go beside recoveries that it has no part in"
-    return Wave(number=choice.number, nodes=(name,), zone=choice.zone(name), why=why)
+    return replace(choice.wave([unit]), why=why)
+
+
+def _why_machine(choice: Choice, unit: Unit) -> str:
+    addresses = [choice.members[name].address for name in unit if name in choice.members]
+    count = "both" if len(unit) == _TWO else f"all {len(unit)}"
+    where = addresses[0] if addresses else "one machine"
+    said = f"{count} nodes to restart on machine {where}"
+    return f"{said}; with the elected master, so it goes last" if choice.master in unit else said
 
 
 def zone_wave(choice: Choice) -> Wave:
@@ -144,40 +196,50 @@ def zone_wave(choice: Choice) -> Wave:
     zone of the elected master last, and zones of one place by name. A node without a zone is a zone of its
     own. Within the zone nodes are taken in their order (dedicated masters with their zone): the first always,
     each other one if the rules pass it together with those taken before. What is left over goes next. If
-    the rules refuse the first node alone, the wave is that node, and the run holds.
+    the rules refuse the first node alone, the wave is that node, and the run holds. Where nodes of one
+    machine go together, all this is about machines: none is split.
     """
-    groups: dict[str, list[NodeName]] = {}
-    for name in choice.pending:
-        zone = choice.zone(name)
-        groups.setdefault(f"node {name}" if zone is None else f"zone {zone}", []).append(name)
-    title = min(groups, key=lambda group: (max(map(choice.rank, groups[group])), group))
-    candidates, zone = tuple(groups[title]), choice.zone(groups[title][0])
-    wave = Wave(number=choice.number, nodes=candidates[: choice.most], zone=zone)
-    refusals: dict[NodeName, Hold] = {}
-    if len(wave.nodes) > 1 and choice.ask(wave):
-        wave, refusals = _smaller(choice, wave)
-    return replace(wave, why=_why_zone(choice, candidates, wave, refusals))
+    groups: dict[str, list[Unit]] = {}
+    for unit in choice.units:
+        zone = choice.zone(unit[0])
+        groups.setdefault(f"node {unit[0]}" if zone is None else f"zone {zone}", []).append(unit)
+    title = min(groups, key=lambda group: (max(map(choice.rank, _nodes(groups[group]))), group))
+    units = tuple(groups[title])
+    bounded = choice.within_most(units)
+    wave, refusals = choice.wave(bounded), dict[NodeName, Hold]()
+    if len(bounded) > 1 and choice.ask(wave):
+        wave, refusals = _smaller(choice, bounded)
+    cut = wave.nodes == _nodes(bounded)
+    return replace(wave, why=_why_zone(choice, _nodes(units), wave, refusals, to_pause=cut))
 
 
-def _smaller(choice: Choice, whole: Wave) -> tuple[Wave, dict[NodeName, Hold]]:
+def _smaller(choice: Choice, whole: tuple[Unit, ...]) -> tuple[Wave, dict[NodeName, Hold]]:
     """The nodes of a refused wave that pass together, taken in order, and what refuses each other one."""
-    wave, refusals = replace(whole, nodes=whole.nodes[:1]), {}
-    if choice.ask(wave):
-        return wave, {}
-    for name in whole.nodes[1:]:
-        wider = replace(wave, nodes=(*wave.nodes, name))
-        held = choice.ask(wider)
+    taken, refusals = [whole[0]], dict[NodeName, Hold]()
+    if choice.ask(choice.wave(taken)):
+        return choice.wave(taken), {}
+    for unit in whole[1:]:
+        held = choice.ask(choice.wave([*taken, unit]))
         if held:
-            refusals[name] = held[0]
+            refusals |= dict.fromkeys(unit, held[0])
         else:
-            wave = wider
-    return wave, refusals
+            taken.append(unit)
+    return choice.wave(taken), refusals
 
 
 def _why_zone(
-    choice: Choice, candidates: tuple[NodeName, ...], wave: Wave, refusals: Mapping[NodeName, Hold]
+    choice: Choice,
+    candidates: tuple[NodeName, ...],
+    wave: Wave,
+    refusals: Mapping[NodeName, Hold],
+    *,
+    to_pause: bool,
 ) -> str:
-    """One line: what made the wave smaller first, since that is what an operator has to know."""
+    """One line: what made the wave smaller first, since that is what an operator has to know.
+
+    Of a wave smaller than the `candidates` of its zone, `refusals` say what left out whom, and `to_pause`
+    that a canary wants it so small.
+    """
     attribute = choice.policy.zone_attribute
     if wave.zone is None:
         said = [f"goes alone: it has no node attribute {attribute}, so it may be in any zone"]
@@ -187,10 +249,14 @@ def _why_zone(
         whole = {name for name in choice.members if choice.zone(name) == wave.zone}
         rest = "all" if set(wave.nodes) == whole else "what is left to restart"
         said = [f"{rest} of zone {wave.zone}"]
-    elif len(wave.nodes) == choice.most:
+    elif to_pause:
         said = [f"{len(wave.nodes)} of zone {wave.zone}, to pause after it as asked"]
+    elif wave.machines:
+        said = [f"the first machine of zone {wave.zone} ({', '.join(wave.nodes)}): refused even alone"]
     else:
         said = [f"the first of zone {wave.zone}: refused even alone"]
+    if wave.machines and len(wave.nodes) < len(candidates):
+        said.append(f"together, each on one machine: {', '.join('+'.join(unit) for unit in wave.machines)}")
     if choice.master in wave.nodes:
         said.append("with the elected master, so it goes last")
     if len(choice.policy.awareness.attributes) > 1:
@@ -218,8 +284,10 @@ STRATEGIES: Final[Mapping[Strategy, Callable[[Choice], Wave]]] = {
 """How each strategy cuts waves. A strategy chooses; whether the wave may stop, all predicates decide."""
 
 
-def next_wave(state: RunState, view: ClusterView, ask: Ask) -> Wave | None:
+def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit, ...] = ()) -> Wave | None:
     """The next wave by the run's strategy; None when no node is left to restart.
+
+    `machines` are the pending nodes that go together because they share one.
 
     A wave that was chosen before (its hooks have run) and one that was planned may become smaller and never
     wider. A node that is absent now keeps its place: the predicate about expected nodes says so.
@@ -242,6 +310,7 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask) -> Wave | None:
         policy=policy,
         most=_until_the_pause(state, policy),
         ask=ask,
+        machines=machines,
     )
     strategy = STRATEGIES[policy.strategy]
     wave = strategy(choice)

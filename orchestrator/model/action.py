@@ -107,9 +107,19 @@ class StartNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebootHost:
-    """Reboot the node's host; its service is down already."""
+    """Reboot the node's host; its service is down already.
+
+    Attributes:
+        also: the other nodes of the wave on that machine: down already too, and back with the same boot.
+    """
 
     node: NodeName
+    also: tuple[NodeName, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[NodeName, ...]:
+        """Every node that the reboot is for."""
+        return (self.node, *self.also)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,11 +95,12 @@ class LeaseRegained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRecorded:
-    """How the cluster was before anything was changed."""
+    """How the cluster, and each host that was read, was before anything was changed."""
 
     missing: tuple[MissingCopy, ...]
     incarnations: Mapping[NodeName, Incarnation]
     boots: Mapping[NodeName, str] = field(default_factory=dict)
+    machines: Mapping[NodeName, str] = field(default_factory=dict)
     event: Literal["baseline_recorded"] = "baseline_recorded"
 
 

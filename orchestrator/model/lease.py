@@ -36,6 +36,8 @@ class LeaseRecord:
         debts: settings changed and not yet put back, with what was found at both levels.
         excluded: nodes that we excluded from voting.
         in_hand: nodes that are ours to start.
+        left_by: the run whose leftovers the four are, while they stand on in the record of the run that took
+            the lease over from it; empty once they are the run's own.
     """
 
     epoch: int
@@ -48,3 +50,9 @@ class LeaseRecord:
     replicas: tuple[ReplicasAdded, ...] = ()
     excluded: tuple[NodeName, ...] = ()
     in_hand: tuple[NodeInHand, ...] = ()
+    left_by: str = ""
+
+    @property
+    def debtor(self) -> str:
+        """The run that changed what stands here as owed."""
+        return self.left_by or self.run

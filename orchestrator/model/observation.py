@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 
-from orchestrator.model.cluster import Health, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import CopyState, Health, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 
 SettingValue = str | tuple[str, ...]
@@ -74,6 +74,17 @@ class ClusterView:
         for copy in self.copies:
             shards.setdefault(copy.shard, []).append(copy)
         return {shard: tuple(copies) for shard, copies in shards.items()}
+
+    @cached_property
+    def recovered(self) -> ClusterView:
+        """The cluster state as it will be when every copy on its way has arrived."""
+        copies = tuple(
+            replace(copy, state=CopyState.STARTED, allocation_id=None)
+            if copy.state is CopyState.INITIALIZING
+            else copy
+            for copy in self.copies
+        )
+        return replace(self, copies=copies)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,7 +143,8 @@ class Policy:
 
     Attributes:
         cluster: the name that the cluster must call itself.
-        max_unavailable: nodes that may be away at once, at least 1; None = no bound of its own.
+        max_unavailable: nodes that may be away at once, at least 1; None = no bound of its own, and with
+            the strategy `node` one machine.
         min_started_copies: in-sync copies of every shard that stay started outside the wave.
         min_capacity: share of data nodes of each tier that stays up, 0 to 1.
         accept_red: indices that may be red already.
@@ -187,6 +188,11 @@ class Policy:
     reason: str | None = None
     timeout: Seconds | None = None
 
+    @property
+    def goes_by_machine(self) -> bool:
+        """Whether nodes that share a machine go in one wave: always, or because the machine itself goes."""
+        return self.together is Together.ALWAYS or (self.together is Together.REBOOT and self.reboot)
+
     def disables(self, name: str, subject: str) -> bool:
         """Whether the operator has switched this predicate off for this subject."""
         return any(rule.name == name and rule.subject in (None, subject) for rule in self.disabled_predicates)
@@ -199,9 +205,15 @@ class Wave:
     Attributes:
         number: one-based.
         why: one line: why these, and why no more.
+        machines: of its nodes those that go together because they share a machine, machine by machine.
     """
 
     number: int
     nodes: tuple[NodeName, ...]
     zone: Zone | None = None
     why: str = ""
+    machines: tuple[tuple[NodeName, ...], ...] = ()
+
+    def machine(self, name: NodeName) -> tuple[NodeName, ...]:
+        """The nodes that share a node's machine and go with it, itself included."""
+        return next((machine for machine in self.machines if name in machine), (name,))

@@ -152,12 +152,12 @@ class UnwrittenJournal:
     """
 
     def __init__(self, run: str, *, after: int) -> None:
-        self._run, self._last = run, after
+        self.run, self._last = run, after
 
     def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
         """Number them; nothing is written."""
         records = [
-            Record(run=self._run, sequence=self._last + number, at=at, event=event)
+            Record(run=self.run, sequence=self._last + number, at=at, event=event)
             for number, event in enumerate(events, start=1)
         ]
         self._last += len(records)

@@ -52,7 +52,8 @@ class Lease:
         """Take the lease in every place; what was taken is given back when another place refuses.
 
         Returns:
-            The last place's record. `previous` is what stood there or, where nothing did, in another place.
+            The last place's record. `previous` is what stood there or, where nothing did, in another place;
+            another run's before our own.
             The record carries its debts on until the first `publish`: make them the run's own before that.
 
         Raises:
@@ -74,8 +75,10 @@ class Lease:
         except BaseException:
             self._give_back(taken)
             raise
-        previous = next((one.previous for one in reversed(taken) if one.previous is not None), None)
-        return replace(taken[-1], takeover=any(one.takeover for one in taken), previous=previous)
+        stood = [one for one in reversed(taken) if one.previous is not None]
+        left = [one for one in stood if one.takeover]
+        previous = next((one.previous for one in (*left, *stood)), None)
+        return replace(taken[-1], takeover=bool(left), previous=previous)
 
     def start(self) -> None:
         """Keep the lease alive from a thread of its own from now on."""

@@ -90,7 +90,7 @@ class Taken:
     """A lease that is ours now.
 
     Attributes:
-        takeover: another run's record was replaced: begin with a stand-down from `previous`.
+        takeover: what stands in `previous` is another run's: begin with a stand-down from it.
         previous: what stood there before; also when a run takes up its own lease again.
         asked: when the call began that made it ours; its age counts from there.
     """
@@ -188,6 +188,7 @@ class _Taking:
                 replicas=found.replicas,
                 excluded=found.excluded,
                 in_hand=found.in_hand,
+                left_by=found.debtor if found.debtor != new.run else "",
             )
         self._replaced = found
         asked = self._clock.now()
@@ -224,7 +225,7 @@ class _Taking:
             # Taken by an earlier attempt of this process that another place then refused: what it took over
             # stands in it still.
             previous = record
-        takeover = previous is not None and previous.run != self._claim.run
+        takeover = previous is not None and previous.debtor != self._claim.run
         return Taken(record=record, asked=asked, takeover=takeover, previous=previous)
 
     def _bear(self, reason: str) -> None:

@@ -25,7 +25,8 @@ class Fate:
         unreadable_until: reads of the cluster fail before this moment.
         stale_until: reads are answered with `frozen` before this moment.
         disk_full_until: the journal cannot be written before this moment.
-        standing_still: for so long the program does nothing at its next reading.
+        standing_still: for so long the program does nothing at its next reading; `stood` is the sum of what
+            it has done so already.
         clock_ahead: of the program's clock before the world's, from its next process on.
         happened: how often each kind of mishap came about, and each fate of a verb.
     """
@@ -44,6 +45,7 @@ class Fate:
         self.frozen: ClusterReadings | None = None
         self.disk_full_until: Instant = 0.0
         self.standing_still: Seconds = 0.0
+        self.stood: Seconds = 0.0
         self.clock_ahead: Seconds = 0.0
         self.happened: Counter[str] = Counter()
         for mishap in plan:
@@ -71,6 +73,7 @@ class Fate:
     def stood_still(self) -> Seconds:
         """For how long the program stands still at this reading; no heartbeat is sent meanwhile."""
         seconds, self.standing_still = self.standing_still, 0.0
+        self.stood += seconds
         if seconds:
             self.unrefreshed = (self._world.agenda.now, self._world.agenda.now + seconds)
         return seconds
@@ -142,9 +145,11 @@ def _befall_machine(world: World, what: OfMachine) -> None:
             if back is not None:
                 world.agenda.after(back, lambda: machines.start(world, node))
         case mishaps.HostCutOff(seconds=seconds):
-            node.unreachable_until = now + seconds
+            for each in machines.of_one(world, node):
+                each.unreachable_until = now + seconds
         case mishaps.HostHangs(seconds=seconds, does=does):
-            node.hangs_until, node.hangs_and_does = now + seconds, does
+            for each in machines.of_one(world, node):
+                each.hangs_until, each.hangs_and_does = now + seconds, does
         case mishaps.RestartedByHand():
             machines.stop(world, node)
             machines.start(world, node)

@@ -98,8 +98,8 @@ class SimulatedHosts:
             return lost
         self._judge(action, node)
         if how is How.LATE and trip is not None:
-            sent = self.world.agenda.now
-            self.world.agenda.after(trip.late, lambda: self._late(action, node, sent))
+            sent, read = self.world.agenda.now, self.world.last_read
+            self.world.agenda.after(trip.late, lambda: self._late(action, node, sent, read))
             self.world.agenda.advance(_VERB_SECONDS)
             return lost
         result = self._do(action, node)
@@ -116,17 +116,19 @@ class SimulatedHosts:
             case StartNode():
                 self.world.judge_start(node)
             case RebootHost():
-                self.world.judge_delay(node, "a reboot")
-                self.world.judge_start(node)
+                for each in machines.of_one(self.world, node):
+                    self.world.judge_delay(each, "a reboot")
+                    self.world.judge_start(each)
+                    self.world.judge_reboot(each, node)
             case RunHook(moment=moment):
                 if moment is Moment.WHILE_STOPPED:
                     self.world.judge_delay(node, "a hook")
             case _:
                 assert_never(action)
 
-    def _late(self, action: HostAction, node: SimNode, sent: Instant) -> None:
+    def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant) -> None:
         if isinstance(action, StopNode):
-            self.world.judge_late_stop(node, sent)
+            self.world.judge_late_stop(node, sent, read)
         if not isinstance(action, RunHook):  # one that runs so late is no part of `hooks`: nobody can undo it
             self._do(action, node)
 

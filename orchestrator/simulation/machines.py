@@ -69,22 +69,30 @@ def _started(world: Electorate, node: SimNode, job: int) -> None:
     membership.process_began(world, node)
 
 
+def of_one(world: Electorate, node: SimNode) -> list[SimNode]:
+    """All nodes of a node's machine, itself included."""
+    return [other for other in world.nodes.values() if other.machine == node.machine]
+
+
 def reboot(world: Electorate, node: SimNode) -> ActionResult:
-    """The machine goes down and comes up with another boot id and its enabled service."""
-    node.job += 1
-    job = node.job
-    node.unreachable_until = max(node.unreachable_until, world.agenda.now + node.reboot_seconds)
-    if node.process:
-        membership.process_ended(world, node, clean=True)
-    node.service = ServiceState.STOPPED
-    world.agenda.after(node.reboot_seconds, lambda: _booted(world, node, job))
+    """The machine goes down with all its nodes, and up with another boot id and their enabled services."""
+    nodes, takes = of_one(world, node), node.reboot_seconds
+    for each in nodes:
+        each.job += 1
+        each.unreachable_until = max(each.unreachable_until, world.agenda.now + takes)
+        if each.process:
+            membership.process_ended(world, each, clean=True)
+        each.service = ServiceState.STOPPED
+    jobs = [each.job for each in nodes]
+    world.agenda.after(takes, lambda: _booted(world, nodes, jobs))
     return Done()
 
 
-def _booted(world: Electorate, node: SimNode, job: int) -> None:
-    node.boot += 1
-    if node.job == job and node.starts_at_boot:
-        start(world, node)
+def _booted(world: Electorate, nodes: list[SimNode], jobs: list[int]) -> None:
+    for node, job in zip(nodes, jobs, strict=True):
+        node.boot += 1
+        if node.job == job and node.starts_at_boot:
+            start(world, node)
 
 
 def die(world: Electorate, node: SimNode) -> None:

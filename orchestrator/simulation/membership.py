@@ -24,6 +24,8 @@ class Electorate(deciders.Ground, Protocol):
 
     voters: set[NodeName]
     revoted: Instant
+    elected_at: Instant
+    away_before: set[NodeName]
     exclusions: list[NodeName]
     detection_seconds: Seconds
 
@@ -79,6 +81,7 @@ def _join(world: Electorate, node: SimNode, life: int) -> None:
         return
     node.member_life = life
     node.stopped_by_us = False
+    world.away_before.discard(node.name)
     world.changed(f"{node.name} joined")
     allocation.expand(world)
     reconfigure(world)
@@ -102,6 +105,7 @@ def elect(world: Electorate) -> None:
         return
     # One that stayed goes before one that has just come up.
     world.master = min(ready, key=lambda name: (world.nodes[name].began, name))
+    world.elected_at = world.agenda.now
     world.changed(f"{world.master} is elected")
     for node in world.nodes.values():
         if node.member_life is not None and not (node.process and node.member_life == node.life):

@@ -9,11 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
-from orchestrator.model.observation import Recovery, ServiceState
+from orchestrator.model.observation import Recovery, ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """What a node does that was not told otherwise."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Meddled:
+    """What another operator set a setting to, and when.
+
+    Attributes:
+        raced: the program wrote over it on a reading from before it, which no check can rule out.
+    """
+
+    at: Instant
+    value: SettingValue | None
+    raced: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -25,6 +38,7 @@ class SimNode:
         process: the process runs.
         member_life: the life in which the master lists it; None while it does not.
         began: when the process of this life started; `ended`, when the last one ended.
+        machine: the name of its machine; nodes of one name share machine id, address and boot.
         boot: counts the boots of its machine.
         job: counts verbs of the service manager, so that a replaced one is known.
         start_queued: a start waits behind the stop under way.
@@ -43,6 +57,7 @@ class SimNode:
     node_id: str
     roles: frozenset[Role] = ALL_ROLES
     zone: str | None = None
+    machine: str
     version: str = "9.1.0"
     life: int = 1
     process: bool = True

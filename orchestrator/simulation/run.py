@@ -89,6 +89,7 @@ class Simulation:
     def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...]) -> RunStarted:
         view = views.cluster(self.world)
         self.world.unassigned_before = self.world.unassigned()
+        self.world.away_before = {node.name for node in self.world.nodes.values() if not node.joined}
         nodes = selected(view, policy.selection, policy.zone_attribute)
         return RunStarted(
             cluster=self.world.name,

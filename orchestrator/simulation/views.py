@@ -109,7 +109,7 @@ def _member(node: SimNode) -> Node:
             incarnation=Incarnation(ephemeral_id=f"{node.name}-life-{life}", started_at_ms=life),
             roles=node.roles,
             version=node.version,
-            address=f"{node.name}.example",
+            address=f"{node.machine}.example",
             attributes={"zone": node.zone} if node.zone else {},
         )
         node.shown = (made_of, member)
@@ -211,7 +211,7 @@ def host(node: SimNode, *, rights: bool) -> HostView:
     return HostView(
         service=node.service,
         detail="failed (Result: exit-code)" if failed else node.service.value,
-        boot_id=f"{node.name}-boot-{node.boot}",
-        machine_id=f"{node.name}-machine",
+        boot_id=f"{node.machine}-boot-{node.boot}",
+        machine_id=f"{node.machine}-machine",
         may_control=True if rights else None,
     )

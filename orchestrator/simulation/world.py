@@ -6,7 +6,7 @@ faults looks in here.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 from random import Random
@@ -19,7 +19,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, membership
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+from orchestrator.simulation.parts import Meddled, SimCopy, SimIndex, SimNode, SimRecovery, SimShard
 
 DEFAULTS: dict[str, SettingValue] = {
     ALLOCATION: "all",
@@ -45,6 +45,7 @@ class World:
         allowed_down: nodes that the program may have down at once, all of one zone, for the judge.
 
     Attributes:
+        one_machine: what is down at once must be of one machine.
         may_lose_master: its operator accepts that a stop takes the majority of the voters.
         program_since: when the program's process began, or its machine last woke up.
     """
@@ -54,7 +55,7 @@ class World:
         self.random = Random(seed)  # noqa: S311  (a simulation: repeatable, and secret to nobody)
         self.name, self.uuid = name, f"{name}-uuid"
         self.allowed_down = allowed_down
-        self.may_lose_master = False
+        self.one_machine = self.may_lose_master = False
         self.nodes: dict[NodeName, SimNode] = {}
         self.indices: dict[str, SimIndex] = {}
         self.recoveries: list[SimRecovery] = []
@@ -77,11 +78,13 @@ class World:
         self.story: list[tuple[Instant, str]] = []
         self.violations: list[str] = []
         self.late_writes: list[tuple[Instant, tuple[SettingChange, ...]]] = []
-        self.meddled: dict[tuple[Level, str], tuple[Instant, SettingValue | None]] = {}
+        self.meddled: defaultdict[tuple[Level, str], list[Meddled]] = defaultdict(list)
         self.last_read: Instant = 0.0
         self.program_since: Instant = 0.0
+        self.elected_at: Instant = 0.0
         self.exempt_indices: set[str] = set()
         self.unassigned_before: Counter[ShardId] = Counter()
+        self.away_before: set[NodeName] = set()
         self.shown: tuple[object, ClusterView] | None = None
         self._ids = 0
 
@@ -109,8 +112,8 @@ class World:
     def add_node(
         self, name: str, *, roles: frozenset[Role] | None = None, zone: str | None = None
     ) -> SimNode:
-        """A member from the beginning."""
-        node = SimNode(name=NodeName(name), node_id=f"id-{name}", zone=zone)
+        """A member from the beginning, on a machine of its own."""
+        node = SimNode(name=NodeName(name), node_id=f"id-{name}", zone=zone, machine=name)
         if roles is not None:
             node.roles = roles
         self.nodes[node.name] = node
@@ -208,17 +211,30 @@ class World:
 
     def _apply(self, changes: Sequence[SettingChange], read: Instant) -> None:
         for change in changes:
-            at, _ = self.meddled.get((change.level, change.key), (0.0, None))
-            if at >= read:
-                # Overwritten on a reading from before it: no check closes that race, and nobody is blamed.
-                self.meddled.pop((change.level, change.key), None)
+            for meddled in self.meddled[change.level, change.key]:
+                meddled.raced = meddled.raced or meddled.at >= read
             self.set(change.level, change.key, change.wanted)
 
     def meddle(self, level: Level, key: str, value: SettingValue | None) -> None:
         """Another operator changes a setting, and it is to stand from then on."""
-        self.meddled[level, key] = (self.agenda.now, value)
+        self.meddled[level, key].append(Meddled(at=self.agenda.now, value=value))
         self.set(level, key, value)
         allocation.reroute(self)
+
+    def may_stand(
+        self, level: Level, key: str, found: SettingValue | None
+    ) -> tuple[SettingValue | None, ...]:
+        """What a setting may be at the end of a run that `found` it so.
+
+        What another operator left last; and where a write of ours raced with that, what stood before as well:
+        no check closes that race, and nobody is blamed.
+        """
+        values: list[SettingValue | None] = []
+        for meddled in reversed(self.meddled[level, key]):
+            values.append(meddled.value)
+            if not meddled.raced:
+                return tuple(values)
+        return (*values, found)
 
     def set(self, level: Level, key: str, value: SettingValue | None) -> None:
         """One setting at one level; None takes it away."""
@@ -254,16 +270,17 @@ class World:
             self._violated(f"{name} is stopped on a reading that says it may be old")
         others = [n for n in self.nodes.values() if n.stopped_by_us and n.name != name]
         down = [n.name for n in others]
-        if len(down) >= self.allowed_down:
+        elsewhere = [n for n in others if n.machine != node.machine]
+        if len(down) >= self.allowed_down or (self.one_machine and elsewhere):
             self._violated(f"{name} is stopped while {', '.join(down)} is down by us")
-        elif any(n.zone is None or n.zone != node.zone for n in others):
+        elif any(n.zone is None or n.zone != node.zone for n in elsewhere):
             self._violated(f"{name} is stopped while {', '.join(down)} of another zone is down by us")
         self._judge_quorum(node, others)
         if self.effective(ALLOCATION) == "all" and not self._news(ALLOCATION):
             self._violated(f"{name} is stopped with allocation on")
         away = [n.name for n in self.nodes.values() if not n.joined and n.name not in {*down, name}]
         for other in away:
-            if not self._news(other):
+            if not self._news(other) and other not in self.away_before:
                 self._violated(f"{name} is stopped while {other} is away")
         for snapshot in self.snapshots:
             if not self._news(snapshot):
@@ -273,26 +290,30 @@ class World:
             self._judge_recovery(index, shard, node, down)
         node.stopped_by_us = True
 
-    def judge_late_stop(self, node: SimNode, sent: Instant) -> None:
+    def judge_late_stop(self, node: SimNode, sent: Instant, read: Instant) -> None:
         """Write down what the program did while a stop of its own could still be done.
 
-        What others did meanwhile is no fault of it, and after half a minute of silence a stop may be taken as
-        lost. That no more nodes than allowed are down is judged all the same, as at every moment.
+        What others did since it was `read` that the stop may be `sent` is no fault of it, and after half a
+        minute of silence a stop may be taken as lost. That no more nodes than allowed are down is judged all
+        the same, as at every moment.
         """
         if not node.process:
             return
         node.stopped_by_us = True
         others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(self.story[-200:]))
-        if self.effective(ALLOCATION) == "all" and self.agenda.now - sent < _IN_DOUBT and not others_failed:
+        others_allow = any(set_.at >= read for level in Level for set_ in self.meddled[level, ALLOCATION])
+        blameless = others_failed or others_allow or self.agenda.now - sent >= _IN_DOUBT
+        if self.effective(ALLOCATION) == "all" and not blameless:
             self._violated(f"a late stop of {node.name} meets allocation on")
 
     def judge_delay(self, node: SimNode, what: str) -> None:
         """Write down what is wrong with doing this on the host of a node that is down, instead of a start.
 
         A shard that waits for the node, or another node that is away, was there to be read: not without a
-        master, whose word it is.
+        master, whose word it is, then or when it was last read.
         """
-        if node.process or not node.stopped_by_us or self.master is None or self.stale_read:
+        unread = self.stale_read or self.master is None or self.elected_at >= self.last_read
+        if node.process or not node.stopped_by_us or unread:
             return
         for index, shard in shards_of(self):
             lost = shard.lost_at is not None and shard.lost_at < self.last_read
@@ -302,8 +323,14 @@ class World:
                 self._violated(f"{what} on {node.name} while {shard.id} waits for it")
         away = [n.name for n in self.nodes.values() if not n.joined and not n.process and not n.stopped_by_us]
         for other in away:
-            if not self._news(other):
+            if not self._news(other) and other not in self.away_before:
                 self._violated(f"{what} on {node.name} while {other} is away")
+
+    def judge_reboot(self, node: SimNode, of: SimNode) -> None:
+        """Write down that a reboot takes down a node that runs: a stop about which no rule was asked."""
+        seen = node.began + node.join_seconds < self.last_read
+        if node.process and not node.stopped_by_us and seen and not self._news(node.name):
+            self._violated(f"the reboot for {of.name} takes down {node.name}, which was not stopped")
 
     def judge_start(self, node: SimNode) -> None:
         """Write down that a node was left down though its host could be reached."""

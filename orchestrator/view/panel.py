@@ -18,8 +18,8 @@ from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.view.model import NodeCell, RecoveryCell, Screen
 from orchestrator.view.units import counted, duration, one_line, size
 
-WIDE = 110
-"""From so many columns on, two columns stand side by side."""
+WIDE = 136
+"""From so many columns on, two columns stand side by side: the left one holds the whole track of phases."""
 _LABEL = 9
 
 

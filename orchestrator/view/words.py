@@ -176,8 +176,8 @@ def action_sentence(action: Action) -> str:
             return f"{node}: stop the service"
         case StartNode(node=node):
             return f"{node}: start the service"
-        case RebootHost(node=node):
-            return f"{node}: reboot the host"
+        case RebootHost(node=node, also=also):
+            return f"{node}: reboot the host" + (f", which {listed(also)} shares" if also else "")
         case RunHook(node=node, moment=moment, number=number, hook=hook):
             where = "here" if hook.local else "on its host"
             command = one_line(hook.run.replace("{node}", node), 120)

@@ -3,8 +3,9 @@
 One cluster of six real nodes with the same data throughout, restarted whole, again and again: by a bare loop
 of the documented procedure with long polls (a), by the same loop with polls of 10 s (b), and by the program,
 node by node (c), zone by zone (d), and node by node with overlapped recovery (e). Rounds go forth and back
-(a b c d e, e d c b a), so that none has the warmer machine. Figures, no assertions: a shared machine has no
-right or wrong here, and only figures of one run can be compared.
+(a b c d e, e d c b a), so that none has the warmer machine. At the end one node is started alone, and two at
+once: how far zones can be faster depends on how the machine carries two that boot. Figures, no assertions: a
+shared machine has no right or wrong here, and only figures of one run can be compared.
 """
 
 from __future__ import annotations
@@ -27,11 +28,18 @@ from orchestrator.lab.layout import LabNode
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
 from orchestrator.view.table import table
-from tests.benchmarks.procedure import Await, by_long_poll, by_polls, restart_all
+from tests.benchmarks.procedure import Await, Boot, boot, by_long_poll, by_polls, restart_all
 
 SIX: Final = tuple(LabNode(name=f"es{number}", zone="abc"[number % 3]) for number in range(1, 7))
 HEAP_MB: Final = 320
 POLL_SECONDS: Final = 10.0
+ZONES: Final = len({node.zone for node in SIX})
+AT_ONCE: Final = tuple(tuple(node.name for node in SIX if node.zone == zone) for zone in "ab")
+BOOTS: Final = (AT_ONCE[0], AT_ONCE[0][:1], AT_ONCE[1][:1], AT_ONCE[1])
+"""Two nodes of a zone at once and one of them alone, forth and back."""
+ZONE_SHARE: Final = 0.6
+FEW_CORES: Final = 1.2
+"""Where two nodes at once take longer than this many times one, a zone's gain is bounded by the machine."""
 NAMES: Final = {
     "a": "bare loop, long polls",
     "b": f"bare loop, polls of {POLL_SECONDS:.0f} s",
@@ -88,7 +96,13 @@ def main() -> int:
             laps.append(ways[way](lap))
             _say(f"{laps[-1]}")
             lab.wait_ready(status="green")
-    sys.stdout.write("\n".join(report(laps, nodes=len(SIX), server=lab.distribution.name)) + "\n")
+        boots = []
+        for names in BOOTS:
+            boots.append(boot(lab, names))
+            _say(f"{boots[-1]}")
+            lab.wait_ready(status="green")
+    lines = [*report(laps, nodes=len(SIX), server=lab.distribution.name), "", *of_boots(boots, laps)]
+    sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 
@@ -172,6 +186,28 @@ def report(laps: Sequence[Lap], *, nodes: int, server: str) -> list[str]:
             ),
         ]
     return lines
+
+
+def of_boots(boots: Sequence[Boot], laps: Sequence[Lap]) -> list[str]:
+    """What one node's start takes and what two take at once, and what by that a restart by zones may take."""
+    alone, both = ([each for each in boots if len(each.nodes) == count] for count in (1, 2))
+    ratio = mean(each.joined for each in both) / mean(each.joined for each in alone)
+    lines = [
+        f"started and joined: one node {_seconds(alone)} s, two at once {_seconds(both)} s, {ratio:.2f} of it"
+    ]
+    bare, zones = ([lap.seconds for lap in laps if lap.way == way] for way in "ad")
+    if not bare or not zones:
+        return lines
+    if ratio > FEW_CORES:
+        wave = mean(each.joined + each.recovered for each in both)
+        most, by = ZONES * wave * 1.1, f"{ZONES} waves of {wave:.1f} s (two boot, all recover), and a tenth"
+    else:
+        most, by = ZONE_SHARE * mean(bare), f"{ZONE_SHARE} of (a)"
+    return [*lines, f"(d) took {mean(zones):.1f} s, and aims at {most:.1f} s at most: {by}"]
+
+
+def _seconds(boots: Sequence[Boot]) -> str:
+    return " ".join(f"{each.joined:.1f}" for each in boots)
 
 
 def _mean(laps: Sequence[Lap], key: str) -> float:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -18,13 +21,15 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.stores.elasticsearch.lease import lease_body
-from tests.cli.console import Console
+from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
 from tests.cli.runs import entry
 from tests.cli.small_cluster import NODES, SmallCluster
 from tests.fakes.scripted_http import reply
 
 OURS, THEIRS = "20261101-0300-abcd", "20261102-0300-efgh"
 LEASES = "/_index_template/orchestrate-lease-*"
+HEEDING_MODES = () if os.getuid() else ("setpriv", "--bounding-set", "-dac_override")
+"""Root without the right to write where the mode of a file forbids it."""
 
 
 @pytest.fixture
@@ -92,6 +97,40 @@ def test_what_a_look_at_the_lease_has_missed_is_seen_when_it_is_taken(
     assert _repairs(store) == [THEIRS]
     assert cluster.templates == {}
     assert any(isinstance(record.event, RestoreBegun) for record in store.replay(OURS))
+
+
+def test_a_kill_between_the_takeover_and_the_first_record_forgets_nothing(
+    console: Console, cluster: SmallCluster, store: StateStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The record bears our run's name already, and what stands in it is the other one's."""
+    _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
+    taken_over = replace(_theirs(), epoch=2, run=OURS, owner="ann@bastion", left_by=THEIRS)
+    cluster.templates["orchestrate-lease-2"] = json.loads(json.dumps(lease_body(taken_over)))
+    assert run(["restore", OURS]) == ExitCode.DONE
+    assert f"run {THEIRS} left something behind" in capsys.readouterr().err
+    assert _repairs(store) == [THEIRS]
+    assert cluster.templates == {}
+
+
+def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
+    console: Console, cluster: SmallCluster, store: StateStore
+) -> None:
+    _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
+    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(_theirs())))
+    console.state.chmod(0o444)
+    done = subprocess.run(  # noqa: S603  (the program under test)
+        [*HEEDING_MODES, str(SCRIPT), "restore", OURS],
+        env={**console.variables(), "ORCHESTRATE_STATE": f"sqlite:///{console.state}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_SECONDS,
+    )
+    assert done.returncode == ExitCode.DONE, done.stderr
+    assert "going on without writing to it" in done.stderr
+    assert f"run {THEIRS} of ben@here left something behind" in done.stderr
+    assert cluster.templates == {}
+    assert _repairs(store) == []
 
 
 @pytest.mark.parametrize("place", LeasePlace)

@@ -31,7 +31,8 @@ def play(scene: Scene, stage: Stage) -> list[tuple[str, Shot]]:
     put(stage, REBALANCE, "none")
 
     def taken() -> Shot:
-        return shot(stage.read(), names, made_meanwhile=(MADE,))
+        placed = names if scene.placed else set()
+        return shot(stage.read(), placed, made_meanwhile=(MADE, *(names - placed)))
 
     return [("at first", taken()), *((title, taken()) for title in scene.play(stage))]
 

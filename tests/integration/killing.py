@@ -167,6 +167,7 @@ class Bastion:
         expiry: seconds after which a silent lease may be taken over; None leaves the program's own 90.
         hooks: of its playbook.
         strategy: of its playbook.
+        together: when nodes of one machine go in one wave, by its cluster file.
         foreign: whether its processes belong to a machine on which nobody can look for them.
     """
 
@@ -176,6 +177,7 @@ class Bastion:
     foreign: bool = False
     hooks: Mapping[str, Any] = field(default_factory=dict)
     strategy: str = "node"
+    together: str = "reboot"
     file: Path = field(init=False)
     said: list[str] = field(init=False, default_factory=list)
     _begun: list[subprocess.Popen[str]] = field(init=False, default_factory=list)
@@ -187,6 +189,7 @@ class Bastion:
             json.dumps({**PLAYBOOK, "hooks": self.hooks, "strategy": self.strategy}), encoding="utf-8"
         )
         document = {**self.lab.cluster_document(), "playbook": str(book)}
+        document["hosts"] = {**document["hosts"], "together": self.together}
         self.file = self.folder / "lab.yml"
         self.file.write_text(json.dumps(document), encoding="utf-8")
 

@@ -99,15 +99,13 @@ class Sshd:
         raise AssertionError((self.folder / "log").read_text())
 
     def children(self) -> list[int]:
-        """The processes that serve sessions, and theirs."""
+        """The processes that serve sessions, and theirs; one that ends meanwhile is left out."""
         found: list[int] = []
         waiting = [self.process.pid] if self.process is not None else []
         while waiting:
-            for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-                with contextlib.suppress(OSError):
-                    pids = [int(pid) for pid in task.read_text().split()]
-                    found += pids
-                    waiting += pids
+            pids = _children(waiting.pop())
+            found += pids
+            waiting += pids
         return found
 
     def session_servers(self) -> list[int]:
@@ -156,6 +154,15 @@ class Sshd:
             "service": ServiceSettings(),
         }
         return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+
+
+def _children(pid: int) -> list[int]:
+    """Of all its threads; of a process that is gone, none."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it, or a thread of it, may end between two looks
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
 
 
 def _name(pid: int) -> str:

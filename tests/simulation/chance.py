@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
@@ -18,6 +19,7 @@ from orchestrator.model.policy import (
     Policy,
     Selection,
     Strategy,
+    Together,
     ZeroReplicas,
 )
 from orchestrator.runtime.lookout import Order
@@ -25,11 +27,14 @@ from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
 from tests.simulation.play import policy
-from tests.simulation.shapes import Shape, build, shape
+from tests.simulation.shapes import Shape, build, in_pairs, shape
 
 ATTEMPTS = 20
 _LARGE = 12
 """Nodes above which a run is told to restart only some: one node takes as long as in a small cluster."""
+
+_FEWEST_IN_PAIRS = 5
+"""Of fewer nodes two are more than a cluster can spare at once."""
 
 _COPIED_LONG = (8 << 30, 24 << 30)
 """Of an index that keeps nothing to replay: a returning copy takes about 25 or 75 s, a node's absence 15."""
@@ -93,13 +98,14 @@ def chance(seed: int) -> Chance:
     """The run of that seed."""
     dice = Random(seed)  # noqa: S311  (repeatable, and secret to nobody)
     drawn, overlap = _overlap(seed, shape(dice))
+    drawn, paired = _paired(seed, drawn)
     names = [NodeName(node.name) for node in drawn.nodes]
     far = 60 + 10 * len(names)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return Chance(
         seed=seed,
         shape=drawn,
-        wanted=replace(_policy(dice, drawn), overlap_recovery=overlap),
+        wanted=paired(replace(_policy(dice, drawn), overlap_recovery=overlap)),
         planned=dice.random() < 0.5,
         plan=tuple(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
         trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
@@ -127,6 +133,27 @@ def _overlap(seed: int, drawn: Shape) -> tuple[Shape, bool]:
         for index in drawn.indices
     )
     return replace(drawn, indices=indices), overlap
+
+
+def _paired(seed: int, drawn: Shape) -> tuple[Shape, Callable[[Policy], Policy]]:
+    """In one run of four two nodes on each machine, mostly restarted together, and often with a reboot.
+
+    By dice of its own, as overlap is.
+    """
+    dice = Random(f"machines {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    if len(drawn.nodes) < _FEWEST_IN_PAIRS or dice.random() < 0.75:
+        return drawn, lambda wanted: wanted
+    together = dice.choice(
+        (Together.ALWAYS, Together.ALWAYS, Together.REBOOT, Together.REBOOT, Together.NEVER)
+    )
+    reboot, budget = dice.random() < 0.5, dice.choice((None, None, None, 2, 1))
+
+    def paired(wanted: Policy) -> Policy:
+        wanted = replace(wanted, together=together, reboot=reboot)
+        by_zone = wanted.strategy is Strategy.ZONE
+        return replace(wanted, max_unavailable=budget) if wanted.goes_by_machine and not by_zone else wanted
+
+    return in_pairs(drawn), paired
 
 
 def _policy(dice: Random, drawn: Shape) -> Policy:
@@ -247,6 +274,7 @@ def world_of(drawn: Chance) -> World:
     """The world of a seed, as it is before the run."""
     world = build(drawn.shape, seed=drawn.seed)
     world.allowed_down = drawn.wanted.max_unavailable or len(drawn.shape.nodes)
+    world.one_machine = drawn.wanted.strategy is Strategy.NODE
     if drawn.wanted.zero_replicas is ZeroReplicas.ACCEPT:
         made = [one.what for one in drawn.plan if isinstance(one.what, mishaps.IndexMade)]
         bare = [index for index in (*drawn.shape.indices, *made) if index.replicas == 0]

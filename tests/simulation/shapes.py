@@ -29,11 +29,12 @@ _SMALL = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """A node; no roles = all of the usual ones."""
+    """A node; no roles = all of the usual ones, no machine = one of its own."""
 
     name: str
     zone: str | None = None
     roles: frozenset[Role] | None = None
+    machine: str | None = None
 
     @property
     def holds_data(self) -> bool:
@@ -107,6 +108,21 @@ def _nodes(dice: Random, count: int) -> tuple[NodeShape, ...]:
     return tuple(nodes)
 
 
+def in_pairs(drawn: Shape) -> Shape:
+    """The same cluster with two nodes on each machine; one is left over in a zone of an odd number.
+
+    Two of one zone, and of it two that are far apart, since copies of a shard begin on neighbours.
+    """
+    machines: dict[str, str] = {}
+    for zone in (None, *drawn.zones):
+        here = [node.name for node in drawn.nodes if node.zone == zone]
+        half = len(here) // 2
+        for one, other in zip(here[:half], here[half : 2 * half], strict=True):
+            machines[one] = machines[other] = f"host-{one}"
+    nodes = tuple(replace(node, machine=machines.get(node.name)) for node in drawn.nodes)
+    return replace(drawn, nodes=nodes)
+
+
 def _roles(style: str, number: int) -> frozenset[Role] | None:
     voter = number <= 3
     match style:
@@ -169,7 +185,8 @@ def build(drawn: Shape, *, seed: int) -> World:
     world = World(seed=seed)
     world.detection_seconds = drawn.detection
     for node in drawn.nodes:
-        world.add_node(node.name, zone=node.zone, roles=node.roles)
+        added = world.add_node(node.name, zone=node.zone, roles=node.roles)
+        added.machine = node.machine or added.machine
     for wanted in drawn.indices:
         index = world.add_index(
             wanted.name,

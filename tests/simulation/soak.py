@@ -8,6 +8,7 @@ python -m tests.simulation.soak --seed 17                # one run, told in full
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -34,6 +35,8 @@ EVERY_MISHAP: Final[frozenset[str]] = frozenset(
 """Every kind of mishap by the name under which it is counted."""
 
 _CHUNK = 20
+_ALLOCATIONS = 50_000
+"""Between two collections: what a run makes is nearly all free of cycles."""
 _SIZES = (5, 9, 20, 60)
 
 
@@ -46,6 +49,7 @@ class Tally:
         sizes: runs by the largest number of nodes of their class.
         outcomes: runs by how their last attempt ended.
         overlapped: runs in which a wave stopped while copies of others recovered; `beside`, such waves.
+        together: runs in which nodes of one machine went in one wave; `reboots`, of a machine with several.
         broken: seeds whose run broke a property, with what it said.
         worked: seconds of processor time.
         seconds: that passed, on so many `workers`.
@@ -60,6 +64,8 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     overlapped: int = 0
     beside: int = 0
+    together: int = 0
+    reboots: int = 0
     broken: dict[int, str] = field(default_factory=dict)
     worked: float = 0.0
     seconds: float = 0.0
@@ -76,6 +82,8 @@ class Tally:
         self.outcomes += other.outcomes
         self.overlapped += other.overlapped
         self.beside += other.beside
+        self.together += other.together
+        self.reboots += other.reboots
         self.broken |= other.broken
         self.worked += other.worked
 
@@ -100,6 +108,8 @@ def some(first: int, runs: int) -> Tally:
         tally.outcomes[told.outcome.value] += 1
         tally.overlapped += told.overlapped > 0
         tally.beside += told.overlapped
+        tally.together += told.together > 0
+        tally.reboots += told.reboots
     tally.worked = time.process_time() - began
     return tally
 
@@ -110,7 +120,12 @@ def soak(
     """Live these seeds over so many processes; `progress` is told after each part."""
     whole, began = Tally(workers=workers, undone=first), time.monotonic()
     parts = range(first, first + runs, _CHUNK)
-    with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("fork")) as pool:
+    with ProcessPoolExecutor(
+        max_workers=workers,
+        mp_context=get_context("fork"),
+        initializer=gc.set_threshold,
+        initargs=(_ALLOCATIONS,),
+    ) as pool:
         under_way: dict[Future[Tally], int] = {}
         for start in (*parts, None):
             if start is not None:
@@ -135,6 +150,7 @@ def report(tally: Tally) -> str:
         f"in {tally.seconds:.0f} s on {tally.workers} processes; {pace:.1f} runs a second a core",
         "ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.outcomes.items())),
         f"{tally.overlapped} runs stopped a wave while copies of others recovered, {tally.beside} such waves",
+        f"{tally.together} runs took whole machines of several nodes; {tally.reboots} of these were rebooted",
         "what came about:",
         *(f"  {tally.happened[name]:8} {name}" for name in sorted(EVERY_MISHAP)),
     ]

@@ -10,6 +10,7 @@ from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
     LeaseTaken,
     NodeRecovered,
+    PhaseEntered,
     RunStarted,
     SettingRestored,
     VotingExcluded,
@@ -19,6 +20,7 @@ from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, ZeroReplicas
+from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.run import Simulation
@@ -52,6 +54,22 @@ def test_a_late_stop_never_takes_a_restarted_node_down_unseen(late: float, dies:
         assert play(simulation, simulation.resume(retry_failed=True)).outcome is Outcome.DONE
     assert all_up(world)
     assert min(lives(world).values()) > 1
+
+
+@pytest.mark.parametrize("reads", [Order.CLUSTER_FIRST, Order.HOSTS_FIRST])
+def test_a_reading_from_before_a_standstill_does_not_tell_that_a_late_stop_never_came(reads: Order) -> None:
+    """The host carries it out after 20 s, while the program stands still with a reading of 5 s in hand."""
+    world = cluster(3)
+    still = Mishap(what=mishaps.ProgramStandsStill(seconds=500.0), verb="stop", after=5.0)
+    simulation = Simulation(world, plan=[still], trips=[Trip(verb="stop", how=How.LATE, late=20.0)])
+    state = play(simulation, simulation.begin(policy()), reads=reads)
+    steps = [record.event for record in simulation.journal.records if isinstance(record.event, PhaseEntered)]
+    assert [(step.from_, step.to) for step in steps if step.node == ES2][:2] == [
+        ("pending", "stopping"),
+        ("stopping", "stopped"),
+    ]
+    assert world.violations == []
+    assert (state.outcome, all_up(world)) == (Outcome.DONE, True)
 
 
 def test_a_reboot_that_a_signal_came_before_is_done_after_the_resume() -> None:
@@ -305,6 +323,18 @@ def test_a_stop_in_doubt_is_settled_though_the_clock_was_set_meanwhile(set_by: f
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
     assert simulation.world.agenda.now - began < 200.0
     assert lives(simulation.world) == {"es1": 2, "es2": 2, "es3": 2}
+
+
+def test_a_reboot_that_was_lost_is_not_asked_for_again_once_the_lease_is_lost() -> None:
+    """Half a minute later somebody else may be at work on the cluster: the node is started instead."""
+    world = cluster(3)
+    taken = Mishap(what=mishaps.LeaseTaken(), verb="reboot", after=5.0)
+    simulation, state = run(
+        world, plan=[taken], trips=[Trip(verb="reboot", how=How.LOST)], wanted=policy(reboot=True)
+    )
+    assert len([action for action in simulation.hosts.sent if isinstance(action, RebootHost)]) == 1
+    assert (world.violations, all_up(world)) == ([], True)
+    assert "lease" in state.message
 
 
 @pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED])

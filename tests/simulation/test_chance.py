@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.model.policy import Together
 from orchestrator.runtime.lookout import Order
 from tests.simulation.background import RUNS
 from tests.simulation.chance import chance
 from tests.simulation.soak import EVERY_MISHAP, Tally, report
-from tests.simulation.wide import Life
+from tests.simulation.wide import Life, live
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENOUGH_FOR_EVERY_MISHAP = 300
@@ -32,6 +34,15 @@ _TRACES = (
 
 
 pytestmark = pytest.mark.timeout(3600)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [9441, 22622, 28437, 38227, 48838, 62470, 66074, 66798, 71322, 90137],
+)
+def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
+    """Found by `make soak` beyond those that are lived here."""
+    live(seed)
 
 
 def test_whole_runs_left_to_chance_break_no_property(lived: Tally) -> None:
@@ -64,6 +75,22 @@ def test_the_world_is_read_in_both_orders() -> None:
 def test_waves_went_beside_recoveries_in_enough_of_them(lived: Tally) -> None:
     assert lived.overlapped >= RUNS // 10
     assert lived.beside > lived.overlapped, "and often more than once"
+
+
+@pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
+def test_whole_machines_went_in_enough_of_them(lived: Tally) -> None:
+    assert lived.together >= RUNS // 30
+    assert lived.reboots >= RUNS // 30
+
+
+def test_two_nodes_a_machine_leave_all_else_of_a_seed_as_it_was() -> None:
+    in_pairs = [one for one in map(chance, range(60)) if any(node.machine for node in one.shape.nodes)]
+    assert {one.wanted.together for one in in_pairs} == set(Together)
+    for one in in_pairs:
+        hosts = Counter(node.machine for node in one.shape.nodes if node.machine)
+        assert set(hosts.values()) == {2}
+        zones = {(node.machine, node.zone) for node in one.shape.nodes if node.machine}
+        assert len(zones) == len(hosts), "a machine is in one zone"
 
 
 def test_a_seed_tells_the_same_story_in_every_process() -> None:

@@ -19,12 +19,14 @@ from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.overlapping import overlapped, slow
 from tests.simulation.play import cluster, killed, lives, play, policy
+from tests.simulation.sharing import always, sharing
 from tests.simulation.zones import by_zone, zoned
 
 _WAYS: dict[str, tuple[Callable[[], World], Policy]] = {
     "node": (lambda: cluster(3), policy()),
     "zone": (lambda: zoned(6), by_zone()),
     "overlap": (slow, overlapped()),
+    "machines": (sharing, always()),
 }
 """How the run goes that is killed, and on what cluster."""
 

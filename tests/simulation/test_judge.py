@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import CONCURRENT_RECOVERIES
-from orchestrator.model.action import Done, Purpose, SettingChange, StartNode, StopNode, WriteSettings
+from orchestrator.model.action import (
+    Done,
+    Purpose,
+    RebootHost,
+    SettingChange,
+    StartNode,
+    StopNode,
+    WriteSettings,
+)
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import SettingChanged
 from orchestrator.model.observation import EVERYTHING, Level
@@ -58,6 +68,48 @@ def test_a_node_that_dies_just_before_its_stop_is_ours_to_start() -> None:
     assert any("es2 was left down" in said for said in simulation.world.violations)
 
 
+def test_a_reboot_that_takes_down_a_node_which_was_not_stopped_is_noticed() -> None:
+    simulation = _withheld()
+    simulation.world.allowed_down = 2
+    simulation.world.nodes[ES2].machine = simulation.world.nodes[ES3].machine
+    for also in ((), (ES2,)):
+        simulation.hosts.perform(StopNode(node=(ES3, *also)[-1]))
+        simulation.world.agenda.advance(5.0)
+        simulation.cluster.observe(EVERYTHING)
+        simulation.hosts.perform(RebootHost(node=ES3, also=also))
+        simulation.world.agenda.advance(100.0)
+        told = [said for said in simulation.world.violations if "takes down" in said]
+        assert [said.partition(": ")[2] for said in told] == [
+            "the reboot for es3 takes down es2, which was not stopped"
+        ]
+        assert {simulation.world.nodes[name].boot for name in (ES2, ES3)} == {2 + len(also)}
+        simulation.hosts.perform(StopNode(node=ES3))
+        simulation.world.agenda.advance(5.0)
+
+
+def test_two_machines_down_at_once_are_noticed() -> None:
+    simulation = _withheld()
+    simulation.world.allowed_down, simulation.world.one_machine = 3, True
+    simulation.world.nodes[ES2].machine = simulation.world.nodes[ES3].machine
+    for node, others in ((ES2, 0), (ES3, 0), (ES1, 1)):
+        simulation.hosts.perform(StopNode(node=node))
+        told = [said for said in simulation.world.violations if said.endswith("is down by us")]
+        assert len(told) == others
+
+
+def test_a_reboot_of_a_node_that_runs_is_noticed_and_one_of_a_node_that_is_down_is_not() -> None:
+    simulation = _withheld()
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.world.agenda.advance(5.0)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(RebootHost(node=ES2))
+    assert simulation.world.violations == []
+    simulation.hosts.perform(RebootHost(node=ES3))
+    assert [said.split(": ")[1] for said in simulation.world.violations] == [
+        "the reboot for es3 takes down es3, which was not stopped"
+    ]
+
+
 def test_a_stop_beside_copies_that_nobody_works_on_is_noticed() -> None:
     simulation = _withheld()
     _bring_back(simulation, ES2)
@@ -91,6 +143,22 @@ def test_a_late_stop_that_takes_a_second_node_of_ours_down_is_noticed() -> None:
     assert [said for said in simulation.world.violations if "es2, es3 are down by us at once" in said]
 
 
+def test_a_stop_beside_a_node_that_is_away_is_noticed_unless_the_run_began_without_it() -> None:
+    simulation = _withheld()
+    simulation.fate.befall(mishaps.NodeDies(node=ES3, back_after=100.0))
+    simulation.world.agenda.advance(60.0)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES2))
+    assert f"{ES2} is stopped while {ES3} is away" in "".join(simulation.world.violations)
+    without = Simulation(cluster(3))
+    without.fate.befall(mishaps.NodeDies(node=ES3, back_after=100.0))
+    without.world.agenda.advance(60.0)
+    without.begin(policy())
+    assert without.world.away_before == {ES3}
+    without.world.agenda.advance(60.0)
+    assert without.world.away_before == set(), "back: from now on it is missed like any other"
+
+
 def test_a_late_stop_that_meets_allocation_on_is_noticed() -> None:
     simulation = _withheld(Trip(verb="stop", how=How.LATE, late=20.0))
     simulation.hosts.perform(StopNode(node=ES2))
@@ -112,14 +180,15 @@ def test_what_another_operator_leaves_is_to_stand_unless_nobody_could_know_of_it
     simulation = _withheld()
     meddled = mishaps.SettingMeddled(key=ALLOCATION, value="none")
     simulation.fate.befall(meddled)
-    assert simulation.world.meddled[Level.PERSISTENT, ALLOCATION][1] == "none"
+    may_stand = partial(simulation.world.may_stand, Level.PERSISTENT, ALLOCATION, "as found")
+    assert may_stand() == ("none",)
     simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
-    assert simulation.world.meddled == {}, "written on a reading from before it"
+    assert may_stand() == ("none", "as found"), "written on a reading from before it"
     simulation.fate.befall(meddled)
     simulation.world.agenda.advance(1.0)
     simulation.cluster.observe(EVERYTHING)
     simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
-    assert simulation.world.meddled[Level.PERSISTENT, ALLOCATION][1] == "none", "it was there to be read"
+    assert may_stand() == ("none",), "it was there to be read"
 
 
 def test_a_lease_that_is_not_refreshed_is_lost_after_a_minute_and_regained() -> None:

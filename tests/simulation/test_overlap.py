@@ -179,6 +179,8 @@ def test_a_canary_pauses_when_its_nodes_have_recovered() -> None:
     assert state.outcome is Outcome.PAUSED
     assert len(stops(simulation)) == 2
     assert _overlaps(simulation) == 1
+    gave_way = [r for r in simulation.journal.records if isinstance(r.event, WaveGaveWay)]
+    assert len(gave_way) == 1, "the last one makes room for nobody: it is waited for in one go"
     assert state.recovered == 2
     _done(simulation, play(simulation, simulation.resume()).outcome)
 

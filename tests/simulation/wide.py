@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from orchestrator.engine.evolve import replay
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
-from orchestrator.model.action import Moment, StopNode
+from orchestrator.model.action import Moment, RebootHost, StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, Event, PhaseEntered, StoodDown
+from orchestrator.model.event import ActionSent, Event, PhaseEntered, RunStarted, StoodDown, WaveStarted
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -30,13 +31,16 @@ _MOST_TURNS = 2500
 
 _BY_THE_MAKING = frozenset(
     {
+        "budget_not_exceeded",
         "capacity_remains",
         "every_role_keeps_a_member",
         "every_shard_keeps_started_copies",
         "master_quorum_survives",
+        "selected_hosts_ready",
         "zero_replica_indices",
     }
 )
+_GO_TOGETHER = re.compile(r"; ([^;]+) go together, being on one machine: ")
 _PEOPLE_SECONDS = 120.0
 """Whoever repaired something sees that it works before they go on."""
 
@@ -45,7 +49,8 @@ class BrokenError(AssertionError):
     """A property does not hold.
 
     Attributes:
-        rule: `safety`, `invariant`, `liveness`, `restoration`, `completeness`, `replay` or `defect`.
+        rule: `safety`, `machines`, `invariant`, `liveness`, `restoration`, `completeness`, `replay` or
+            `defect`.
     """
 
     def __init__(self, rule: str, said: str) -> None:
@@ -59,6 +64,7 @@ class Told:
 
     Attributes:
         overlapped: waves that stopped while copies of others recovered.
+        together: waves in which nodes of one machine went together; `reboots`, of a machine with several.
     """
 
     seed: int
@@ -67,6 +73,8 @@ class Told:
     outcome: Outcome
     happened: Counter[str]
     overlapped: int
+    together: int
+    reboots: int
 
 
 class Noting(Seams):
@@ -135,6 +143,7 @@ class Life:
         simulation.seams.crash_at = None
         if self.world.violations:
             raise BrokenError("safety", "; ".join(self.world.violations))
+        self._judge_machines()
         if ended:
             self._judge_end(state, told)
             simulation.let_go(state)
@@ -144,23 +153,35 @@ class Life:
         if state.outcome is Outcome.DONE:
             self._judge_done(state)
             return True
-        return state.outcome is Outcome.HELD and self._holds_by_its_making()
+        held = state.outcome is Outcome.HELD
+        return held and (self._holds_for_a_whole_machine(state) or self._holds_by_its_making())
 
     def _holds_by_its_making(self) -> bool:
         """Whether the cluster as it was at the beginning cannot spare its nodes, however long one waits."""
         holds = plan_of(world_of(self.drawn), self.drawn.wanted).holds
         return any(hold.predicate in _BY_THE_MAKING for hold in holds)
 
+    def _holds_for_a_whole_machine(self, state: RunState) -> bool:
+        """Whether a machine cannot go whole, by where copies and votes are now: its operator has to act."""
+        said = _GO_TOGETHER.search(state.message)
+        if said is None:
+            return False
+        names = said.group(1).split(", ")
+        if len({self.world.nodes[NodeName(name)].machine for name in names}) > 1:
+            raise BrokenError("machines", f"not one machine: {state.message}")
+        return self.drawn.wanted.goes_by_machine
+
     # Between two attempts -----------------------------------------------------------------------------
 
     def _taken_up(self, attempt: int, state: RunState, *, ended: bool) -> RunState:
         world = self.world
         world.agenda.advance(_WORLD_HEALS_SECONDS if ended else self.drawn.pauses[attempt])
-        # Nobody can begin anything before the disk under the state file has room again.
-        world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
         who = self.drawn.afterwards[attempt]
         if ended or who is Afterwards.ELSEWHERE:
             self._repair(state, ended=ended)
+        while world.agenda.now < self.simulation.fate.disk_full_until:
+            # Nobody can begin anything before the disk under the state file has room again.
+            world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
         if state.repairs is not None:
             # Another machine's run that puts back: once it has, a run of its own follows.
             return self._begin_elsewhere() if state.outcome is Outcome.RESTORED else self.simulation.restore()
@@ -180,13 +201,19 @@ class Life:
         self.simulation = self.simulation.elsewhere(f"run-{len(self.past) + 1}")
         self.simulation.fate.happened["another machine takes over"] += 1
         self.stops_before = {node.name: node.restarts_by_us for node in self.world.nodes.values()}
-        return self.simulation.take_over(self.drawn.wanted) or self.simulation.begin(self.drawn.wanted)
+        # Begun anew again and again, a run of many nodes never ends within a `--timeout` that spans a few:
+        # whoever begins after the first sets none.
+        wanted = replace(self.drawn.wanted, timeout=None)
+        return self.simulation.take_over(wanted) or self.simulation.begin(wanted)
 
     def _repair(self, state: RunState | None, *, ended: bool) -> None:
         """What only people can do: undo what bars a run, start what died or was reported as failed."""
         world, fate = self.world, self.simulation.fate
-        for (level, key), (_, value) in list(world.meddled.items()):
-            if value is not None and (key == ALLOCATION or key.startswith(EXCLUSIONS)):
+        persistent, transient = world.settings()
+        for (level, key), meddled in list(world.meddled.items()):
+            stands = (persistent if level is Level.PERSISTENT else transient).get(key)
+            theirs = bool(meddled) and stands is not None and meddled[-1].value == stands
+            if theirs and (key == ALLOCATION or key.startswith(EXCLUSIONS)):
                 fate.befall(SettingMeddled(key=key, value=None, level=level))
         if world.refuse_settings is not None:
             fate.befall(SettingsRefused(reason=""))
@@ -203,6 +230,24 @@ class Life:
             world.agenda.advance(_PEOPLE_SECONDS)
 
     # What must hold --------------------------------------------------------------------------------------
+
+    def _judge_machines(self) -> None:
+        """A wave takes all nodes of a machine that are still to be restarted, where they go together."""
+        if not self.drawn.wanted.goes_by_machine:
+            return
+        phases: dict[NodeName, str] = {}
+        for event in (record.event for record in self.simulation.journal.records):
+            match event:
+                case RunStarted(nodes=nodes):
+                    phases = dict.fromkeys(nodes, NodePhase.PENDING.value)
+                case PhaseEntered(node=node, to=to) if node is not None:
+                    phases[node] = to
+                case WaveStarted(wave=wave):
+                    going = {self.world.nodes[name].machine for name in wave.nodes}
+                    pending = [name for name, phase in phases.items() if phase == NodePhase.PENDING.value]
+                    left = [name for name in pending if self.world.nodes[name].machine in going]
+                    if not set(left) <= set(wave.nodes):
+                        raise BrokenError("machines", f"wave {wave.nodes} splits {left}")
 
     def _judge_end(self, state: RunState, told: list[Event]) -> None:
         if state.phase is not Phase.ENDED:
@@ -225,9 +270,10 @@ class Life:
         wrong = []
         for level, before, now in zip(Level, self.found, world.settings(), strict=True):
             for key in sorted({*before, *now}):
-                _, wanted = world.meddled.get((level, key), (0.0, before.get(key)))
-                if now.get(key) != wanted:
-                    wrong.append((f"{key} ({level.value}) is {now.get(key)} and should be {wanted}", key))
+                wanted = world.may_stand(level, key, before.get(key))
+                if now.get(key) not in wanted:
+                    should = " or ".join(str(value) for value in wanted)
+                    wrong.append((f"{key} ({level.value}) is {now.get(key)} and should be {should}", key))
         wrong += [
             (f"{index.name} has {index.replicas} replicas", index.name)
             for index in world.indices.values()
@@ -239,18 +285,19 @@ class Life:
 
     def _judge_done(self, state: RunState) -> None:
         world = self.world
-        # A node that dies by itself, and is missed only when the last wave has recovered, is none of the run.
+        # A node that dies or is restarted by hand, missed only when the last wave has recovered, is none of
+        # the run.
         entered = [r for r in self.simulation.journal.records if isinstance(r.event, PhaseEntered)]
         recovered = max((r.at for r in entered if r.event.to == Phase.SETTLED.value), default=0.0)
         unnoticed = recovered - self.simulation.clock.ahead - world.detection_seconds
         since = [what for at, what in world.story if at >= unnoticed]
-        died = {what.removesuffix(" dies") for what in since}
+        gone = {what.removesuffix(" dies").removesuffix(" left") for what in since}
         if not any(what.endswith((" dies", " left")) for what in since):
             self._judge_copies(since)
         for name in state.nodes:
             node = world.nodes[name]
             stops = node.restarts_by_us - self.stops_before.get(name, 0)
-            if not node.joined and name not in died:
+            if not node.joined and (name not in gone or node.stopped_by_us):
                 raise BrokenError("completeness", f"{name} is away at the end")
             if node.life == 1:
                 raise BrokenError("completeness", f"{name} was not restarted")
@@ -278,12 +325,24 @@ class Life:
             outcome=state.outcome or Outcome.DONE,
             happened=self.simulation.fate.happened,
             overlapped=self._overlapped(),
+            together=sum(
+                isinstance(event, WaveStarted) and bool(event.wave.machines) for event in self._events
+            ),
+            reboots=sum(
+                isinstance(event, ActionSent)
+                and isinstance(event.action, RebootHost)
+                and bool(event.action.also)
+                for event in self._events
+            ),
         )
+
+    @property
+    def _events(self) -> list[Event]:
+        return [record.event for run in (*self.past, self.simulation) for record in run.journal.records]
 
     def _overlapped(self) -> int:
         """Waves that stopped by a reading in which copies of others were on their way."""
-        events = [record.event for run in (*self.past, self.simulation) for record in run.journal.records]
-        return sum(isinstance(event, Overlapping) and bool(event.shards) for event in events)
+        return sum(isinstance(event, Overlapping) and bool(event.shards) for event in self._events)
 
     def judge_replay(self) -> None:
         """What is read from the journals is what was lived."""

@@ -162,7 +162,6 @@ def test_all_faults_of_a_file_are_told_at_once_in_the_order_of_its_lines() -> No
         ),
         (HEAD + "riak: {}\n", "f.yml:4: riak: not in this version"),
         (HEAD + "hosts:\n  nodes: {riak1: 10.0.0.1}\n", "f.yml:5: hosts.nodes: not in this version"),
-        (HEAD + "hosts:\n  together: always\n", "f.yml:5: hosts.together: always: not in this version"),
     ],
 )
 def test_what_a_later_version_brings_to_a_cluster_file_is_refused_as_such(text: str, message: str) -> None:

@@ -136,6 +136,10 @@ hooks:
         ({"max_unavailable": "20%"}, "strategy: zone\nmax_unavailable: 3\n", 30, 6),
         ({"max_unavailable": "1%"}, "strategy: zone\n", 30, 1),
         ({"strategy": "zone", "max_unavailable": "2"}, "", 30, 2),
+        # Nodes of one machine go together on a reboot: it is one machine then, whatever its nodes.
+        ({"reboot": True}, "", 30, None),
+        ({"reboot": True, "max_unavailable": "1"}, "", 30, 1),
+        ({"reboot": True}, "max_unavailable: 2\n", 30, 2),
     ],
 )
 def test_a_zone_has_no_bound_of_its_own_unless_one_is_given(

@@ -7,9 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.invariants import INVARIANTS, Step, broken
+from orchestrator.engine.invariant import Step
+from orchestrator.engine.invariants import INVARIANTS, broken
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import Purpose, SetReplicas, SettingChange, StartNode, StopNode, WriteSettings
+from orchestrator.model.action import (
+    Purpose,
+    RebootHost,
+    SetReplicas,
+    SettingChange,
+    StartNode,
+    StopNode,
+    WriteSettings,
+)
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionSent,
@@ -87,6 +96,28 @@ def _under_way(*nodes: str) -> ShardUnderWay:
     return ShardUnderWay(index="logs", number=0, nodes=tuple(NodeName(name) for name in nodes))
 
 
+def _rebooted(
+    *,
+    es2: NodePhase = NodePhase.STARTING,
+    also: tuple[NodeName, ...] = (ES2,),
+    told: bool = False,
+    doubt_since: float | None = None,
+    stopped_at: float | None = AT,
+) -> Step:
+    """The machine of es1 and es2 is told to reboot."""
+    state = _state(wave=Wave(number=1, nodes=(ES1, ES2), machines=((ES1, ES2),)))
+    for name, phase in ((ES1, NodePhase.STARTING), (ES2, es2)):
+        node = replace(
+            state.nodes[name],
+            phase=phase,
+            rebooted=told,
+            reboot_doubt_since=doubt_since,
+            stopped_at=stopped_at,
+        )
+        state = replace(state, nodes={**state.nodes, name: node})
+    return _step(state, ActionSent(action=RebootHost(node=ES1, also=also)))
+
+
 _ALL_DONE = dict.fromkeys(("es1", "es2", "es3"), NodePhase.RECOVERED)
 
 
@@ -95,6 +126,7 @@ BREAKS: dict[str, Callable[[], Step]] = {
     "stops_are_sent_from_down_alone": lambda: _step(_state(Phase.GATED), STOP),
     "only_the_wave_is_stopped": lambda: _step(_state(wave=Wave(number=1, nodes=(ES2,))), STOP),
     "budget": lambda: _step(_with(_state(), ES2, NodePhase.STARTING), STOP),
+    "a_reboot_takes_down_only_what_is_down": lambda: _rebooted(es2=NodePhase.STOPPING),
     "no_wider_than_planned": lambda: _step(
         _state(planned=((ES1,), (ES2,))), WaveStarted(wave=Wave(number=1, nodes=(ES1, ES2)), incarnations={})
     ),
@@ -152,6 +184,10 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     "stops_are_sent_from_down_alone": lambda: (_step(_state(), STOP),),
     "only_the_wave_is_stopped": lambda: (_step(_state(wave=Wave(number=1, nodes=(ES2, ES1))), STOP),),
     "budget": lambda: (_step(_with(_state(), ES2, NodePhase.RECOVERED), STOP),),
+    "a_reboot_takes_down_only_what_is_down": lambda: (
+        _rebooted(),
+        _rebooted(told=True, doubt_since=AT),  # it was in doubt, and was taken as not done
+    ),
     "no_wider_than_planned": lambda: (
         _step(
             _state(planned=((ES1, ES2),)),
@@ -234,6 +270,31 @@ def test_it_is_silent_about_a_step_as_it_should_be(rule: object) -> None:
     right = HOLDS[invariant.name]()
     assert [wrong for step in right for wrong in invariant.check(step)] == []
     assert _kind(right[0]) == _kind(BREAKS[invariant.name]()), "a step that it looks at"
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (_rebooted(also=()), "es1: not the nodes of one machine of the wave"),
+        (_rebooted(es2=NodePhase.PENDING), "es2 (pending) goes down with the host of es1"),
+        (_rebooted(stopped_at=None), "es1 (starting) goes down with the host of es1"),
+        (_rebooted(told=True), "the host of es1 was told to reboot already"),
+    ],
+    ids=["not all of it", "one not stopped", "never stopped", "twice"],
+)
+def test_a_reboot_is_for_all_of_a_machine_that_is_down_and_comes_once(step: Step, said: str) -> None:
+    assert f"a_reboot_takes_down_only_what_is_down: {said}" in broken(step)
+
+
+@pytest.mark.parametrize(
+    ("machines", "right"), [(((ES1, ES2),), True), ((), False), (((ES1, NodeName("es3")),), False)]
+)
+def test_without_a_budget_what_is_in_hand_is_of_one_machine(
+    machines: tuple[tuple[NodeName, ...], ...], *, right: bool
+) -> None:
+    wave = Wave(number=1, nodes=(ES1, ES2), machines=machines)
+    state = _with(_state(wave=wave, policy=policy(max_unavailable=None)), ES2, NodePhase.STOPPED)
+    assert (broken(_step(state, STOP)) == ()) is right
 
 
 @pytest.mark.parametrize("nodes", [(ES1,), (ES2,), (ES1, ES2), (ES1, NodeName("es3"))])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState
 from orchestrator.engine.waves import (
     STRATEGIES,
     Ask,
@@ -145,7 +145,9 @@ def test_a_pending_node_that_is_away_keeps_its_place_behind_those_present() -> N
     assert chosen.nodes == ("es2",)
 
 
-def _overlapping(*nodes: Node, moving: str = "", master: str | None = None) -> str:
+def _overlapping(
+    *nodes: Node, moving: str = "", master: str | None = None, how: CopyState = CopyState.INITIALIZING
+) -> str:
     """The order in which `overlap_recovery` takes them, while copies recover on these nodes."""
     shards = [ShardId(index=name, index_uuid=name, number=0) for name in moving.split()]
     copies = tuple(
@@ -153,7 +155,7 @@ def _overlapping(*nodes: Node, moving: str = "", master: str | None = None) -> s
         for shard in shards
         for primary, state, node in (
             (True, CopyState.STARTED, shard.index.partition("+")[2]),
-            (False, CopyState.INITIALIZING, shard.index.partition("+")[0]),
+            (False, how, shard.index.partition("+")[0]),
         )
     )
     view = replace(_view(*nodes), master=NodeName(master) if master else None, copies=copies)
@@ -184,6 +186,7 @@ def test_with_overlap_zone_by_zone_then_by_fewest_shards_shared(
     moving: str, master: str | None, order: str
 ) -> None:
     assert _overlapping(*SIX, moving=moving, master=master) == order
+    assert _overlapping(*SIX, moving=moving, master=master, how=CopyState.RELOCATING) == order
 
 
 def test_with_overlap_the_tier_still_goes_before_the_zone() -> None:
@@ -364,6 +367,7 @@ def _zone_run(**fields: object) -> tuple[RunState, ClusterView]:
         # The plan ended in a canary: what it does not name is bounded among itself.
         (("es2",), "es2"),
         (("es3 es6",), "es2 es5"),
+        (("es5",), "es2"),
     ],
 )
 def test_a_wave_is_at_most_what_was_planned(planned: tuple[str, ...], wave: str) -> None:
@@ -372,6 +376,14 @@ def test_a_wave_is_at_most_what_was_planned(planned: tuple[str, ...], wave: str)
     chosen = next_wave(state, view, _anything)
     assert chosen is not None
     assert " ".join(chosen.nodes) == wave
+
+
+def test_nodes_that_still_recover_count_for_a_canary() -> None:
+    beside = (RecoveringWave(wave=Wave(number=1, nodes=(NodeName("es4"),)), since=0.0),)
+    state, view = _zone_run(recovering=beside, policy=replace(ZONES, pause_after=2))
+    chosen = next_wave(state, view, _anything)
+    assert chosen is not None
+    assert chosen.nodes == ("es2",)
 
 
 def test_a_wave_in_hand_becomes_smaller_and_no_other() -> None:

@@ -137,6 +137,29 @@ def test_a_takeover_carries_the_debts_on() -> None:
     assert bench.clock.waits == []
 
 
+def test_what_was_carried_on_is_still_the_other_runs_when_its_own_taker_died_before_a_record() -> None:
+    """Killed right after the takeover, `r2` takes its own lease again: what stands there is not its own."""
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+    bench.gone |= {THEIRS.process, US.process}
+    assert bench.lease.acquire(bench.watcher).record.left_by == THEIRS.run
+    again = Lease([Place(name="place 1", port=bench.port)], replace(US, process="another"), bench.clock)
+    taken = again.acquire(bench.watcher)
+    assert taken.takeover
+    assert taken.previous is not None
+    assert (taken.previous.run, taken.previous.debtor) == (US.run, THEIRS.run)
+    assert (taken.record.debts, taken.record.left_by) == (THEIRS.debts, THEIRS.run)
+    assert again.publish(RunState(run=US.run)) == Done()
+    assert (bench.port.records[6].left_by, bench.port.records[6].debts) == ("", ())
+
+
+def test_another_runs_leftovers_go_before_our_own() -> None:
+    """They stand in the first place, our own record in the second."""
+    bench = Bench(FakeLeasePort({4: THEIRS}), FakeLeasePort({7: replace(THEIRS, epoch=7, run=US.run)}))
+    bench.gone.add(THEIRS.process)
+    taken = bench.lease.acquire(bench.watcher)
+    assert (taken.record.epoch, taken.takeover, taken.previous) == (8, True, THEIRS)
+
+
 def test_a_run_takes_its_own_lease_back_from_its_dead_process_at_once() -> None:
     bench = Bench(FakeLeasePort({4: replace(THEIRS, run="r2")}))
     bench.gone.add(THEIRS.process)

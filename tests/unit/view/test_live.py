@@ -72,14 +72,21 @@ def test_pictures(
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
-@pytest.mark.parametrize("width", [20, 40, 60, 80, 109, 110, 140, 200])
+def test_the_phases_are_told_whole_from_seventy_odd_columns_on(glyphs: Glyphs, samples: Any) -> None:
+    for width in range(72, 161):
+        drawn = picture(down(samples), width, glyphs=glyphs)
+        assert "settled" in drawn, f"{width} columns:\n{drawn}"
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 135, 136, 140, 200])
 def test_every_line_is_as_wide_as_asked(width: int, glyphs: Glyphs, samples: Any) -> None:
     for screen in (down(samples), recovering(samples)):
         lines = picture(screen, width, glyphs=glyphs).splitlines()
         assert {cell_len(line) for line in lines} == {width}
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (140, 40), (140, 24)])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (120, 30), (140, 40), (140, 24)])
 def test_it_fits_the_usual_terminals(width: int, height: int, samples: Any) -> None:
     for screen in (down(samples), recovering(samples)):
         assert len(picture(screen, width, height=height).splitlines()) <= height - 2

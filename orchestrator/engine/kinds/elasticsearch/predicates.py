@@ -12,6 +12,7 @@ from typing import Final
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline, red_shards
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS, is_ours
 from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.machines import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.cluster import CopyState, Health, NodeName
 from orchestrator.model.observation import ClusterView, Level, ServiceState, SettingsView
@@ -253,6 +254,7 @@ def selected_hosts_ready(question: Question) -> Iterator[Finding]:
     """
     pending = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.PENDING]
     asked = pending if question.first_stop else list(question.wave.nodes)
+    machines = machines_of(question.state, question.observation)
     for name in asked:
         host = question.observation.host(name)
         if isinstance(host, Unknown):
@@ -264,33 +266,21 @@ def selected_hosts_ready(question: Question) -> Iterator[Finding]:
             yield f"host of {name}", f"the service does not run: {host.detail}"
         if question.policy.reboot and host.boot_id is None:
             yield f"host of {name}", "its boot id cannot be read, so a reboot could not be proven"
-        sharing = _sharing_the_machine(question, name) if question.policy.reboot else []
-        if sharing:
-            yield (
-                f"host of {name}",
-                (
-                    f"{some(sharing)} on the same machine would go down with it: not in this version; "
-                    "restart them without `--reboot`"
-                ),
-            )
+        if question.policy.reboot:
+            yield from _taken_along(question, name, machines)
 
 
-def _sharing_the_machine(question: Question, name: NodeName) -> list[str]:
-    """The other nodes on a node's machine, as far as can be told.
-
-    Of hosts that were read, machine and boot are compared: clones of one image share a machine id, containers
-    of one machine the boot id, only nodes of one machine both. Members whose hosts were not read are told by
-    their address alone.
-    """
-    seen, own = question.observation, question.observation.host(name)
-    sharing: set[str] = set()
-    for other in seen.hosts:
-        there = seen.host(other)
-        if other == name or isinstance(own, Unknown) or isinstance(there, Unknown):
-            continue
-        if own.machine_id and (own.machine_id, own.boot_id) == (there.machine_id, there.boot_id):
-            sharing.add(other)
-    if not isinstance(seen.cluster, Unknown):
-        at = {node.name: node.address for node in seen.cluster.nodes}
-        sharing |= {other for other in at if other != name and at[other] == at.get(name)}
-    return sorted(sharing)
+def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iterator[Finding]:
+    """The nodes that a reboot of a node's host would take down though they are not stopped with it."""
+    if not question.policy.goes_by_machine:
+        also: frozenset[NodeName] = frozenset()
+        way = "set `hosts.together: reboot`, so that they go together, or restart them without `--reboot`"
+    else:
+        # Another wave may be asked about here, too: that of a node of which it is not yet the turn.
+        in_wave = name in question.wave.nodes
+        pending = {node.name for node in question.state.nodes.values() if node.phase is NodePhase.PENDING}
+        also = frozenset(question.wave.nodes if in_wave else pending)
+        way = "they are not in its wave: select all of them, or restart them without `--reboot`"
+    sharing: list[str] = [other for other in machines.others(name) if other not in also]
+    if sharing:
+        yield f"host of {name}", f"{some(sharing)} on the same machine would go down with it: {way}"

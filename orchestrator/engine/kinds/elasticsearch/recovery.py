@@ -87,8 +87,11 @@ def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
 
 
 def exempt_from_copies_rule(index: Index | None) -> bool:
-    """Indices that another rule decides on: without replicas (policy), or backed by a repository."""
-    return index is None or index.searchable_snapshot or index.replicas == 0
+    """Indices that another rule decides on: without replicas (policy), or backed by a repository.
+
+    None: of one without metadata nothing is known, so no other rule would look at it.
+    """
+    return index is not None and (index.searchable_snapshot or index.replicas == 0)
 
 
 def unaccepted_red(state: RunState, view: ClusterView) -> tuple[ShardId, ...]:

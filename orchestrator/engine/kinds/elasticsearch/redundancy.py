@@ -14,6 +14,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
 from orchestrator.engine.kinds.predicates import Finding, Question
 from orchestrator.model.cluster import DATA_ROLES, CopyState, NodeName, Role
 from orchestrator.model.observation import ClusterView
+from orchestrator.model.policy import Strategy
 from orchestrator.model.reading import Unknown
 
 _ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
@@ -120,7 +121,7 @@ def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]
     for tier in sorted(DATA_ROLES, key=lambda role: role.value):
         members = [node.name for node in view.nodes if tier in node.roles]
         left = [name for name in members if name not in wave]
-        if len(left) < len(members) and len(left) < least * len(members):
+        if len(left) < least * len(members):
             yield (
                 f"tier {tier.value}",
                 f"{len(left)} of {len(members)} nodes would stay up, {least:.0%} wanted",
@@ -143,15 +144,19 @@ def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Findin
 
 
 def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Nodes of the wave, and those that are away already, are at most `max_unavailable`, if that is set."""
-    allowed = question.policy.max_unavailable
-    if allowed is None:
-        return
+    """Nodes of the wave, and those that are away already, are at most `max_unavailable`.
+
+    Unset, it is one machine with the strategy `node`, and no bound with `zone`.
+    """
+    allowed, wave = question.policy.max_unavailable, question.wave
     present = {node.name for node in view.nodes}
     before = set(question.state.baseline.incarnations) if question.state.baseline else set()
-    away: set[NodeName] = (before - present) | set(question.wave.nodes)
-    if len(away) > allowed:
+    away: set[NodeName] = (before - present) | set(wave.nodes)
+    if allowed is not None and len(away) > allowed:
         yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), {allowed} allowed"
+    one_machine = allowed is None and question.policy.strategy is Strategy.NODE
+    if one_machine and not away <= set(wave.machine(wave.nodes[0])):
+        yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), one machine allowed"
 
 
 def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Finding]:

@@ -1,0 +1,42 @@
+"""What an invariant is: a thing that must hold, asked of one step of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import Action
+from orchestrator.model.event import ActionSent, Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One event in its place: the state before it, the record, the state after it."""
+
+    before: RunState
+    record: Record
+    after: RunState
+
+    @property
+    def sent(self) -> Action | None:
+        """The verb that is sent by it; None when it is another event."""
+        event = self.record.event
+        return event.action if isinstance(event, ActionSent) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invariant:
+    """One thing that must hold.
+
+    Attributes:
+        name: by which a failure is reported.
+        why: what goes wrong where it does not hold.
+        check: yields what is wrong with a step.
+        at: names of the events at which it can break, so that it is asked at no others; empty = at all.
+    """
+
+    name: str
+    why: str
+    check: Callable[[Step], Iterator[str]]
+    at: tuple[str, ...] = ()

@@ -1,0 +1,132 @@
+"""Waves that made room: when each is done, and when they are waited for before another goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.kinds.kind import ELASTICSEARCH
+from orchestrator.engine.overlap import at_the_gates, finish_recovered, held_by_recovery, is_back_alone
+from orchestrator.engine.state import RecoveringWave, RunState
+from orchestrator.engine.steps import Situation
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
+from orchestrator.model.event import Event, Hold, NodeRecovered, PhaseEntered, WaveFinished
+from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.policy import Wave
+from tests.simulation.overlapping import overlapped, slow
+from tests.unit.engine.asking import health_of, question
+
+ES2, ES3, ES5 = NodeName("es2"), NodeName("es3"), NodeName("es5")
+SHARD = ShardId(index="logs", index_uuid="logs-uuid", number=0)
+NOBODY_WORKS_ON = ShardCopy(shard=SHARD, primary=False, state=CopyState.UNASSIGNED)
+
+
+def _on_its_way_to(node: NodeName) -> ShardCopy:
+    return ShardCopy(shard=SHARD, primary=False, state=CopyState.INITIALIZING, node=node)
+
+
+def _beside(phase: Phase = Phase.GATED, *, pending: bool = True, **fields: object) -> Situation:
+    """es2's wave made room; everything that can be read is green."""
+    asked = question(slow())
+    beside = (RecoveringWave(wave=Wave(number=1, nodes=(ES2,)), since=0.0),)
+    nodes = {
+        name: replace(node, phase=NodePhase.PENDING if pending else NodePhase.RECOVERED)
+        for name, node in asked.state.nodes.items()
+    }
+    nodes[ES2] = replace(nodes[ES2], phase=NodePhase.REJOINED)
+    state: RunState = replace(asked.state, phase=phase, recovering=beside, nodes=nodes, **fields)  # type: ignore[arg-type]  # field names by keyword
+    now = asked.observation.at
+    return Situation(state=state, policy=overlapped(), kind=ELASTICSEARCH, seen=asked.observation, now=now)
+
+
+def _recovering_on(situation: Situation, node: NodeName) -> Situation:
+    """One copy of what is on that node is on its way to it."""
+    view = situation.view
+    assert view is not None
+    arriving = next(copy for copy in view.copies if copy.node == node and not copy.primary)
+    copies = tuple(
+        replace(copy, state=CopyState.INITIALIZING) if copy is arriving else copy for copy in view.copies
+    )
+    return replace(situation, seen=replace(situation.seen, cluster=replace(view, copies=copies)))
+
+
+def _events(decision: Decision | None) -> tuple[Event, ...]:
+    return decision.events if decision is not None else ()
+
+
+def _goes_back(decision: Decision | None) -> bool:
+    return [e.to for e in _events(decision) if isinstance(e, PhaseEntered)] == [Phase.REASSIGNED.value]
+
+
+@pytest.mark.parametrize(
+    ("missing", "finished"),
+    [
+        ((), True),
+        ((_on_its_way_to(ES3),), True),
+        ((_on_its_way_to(ES2),), False),
+        # It may be one of es2's: nobody can tell.
+        ((NOBODY_WORKS_ON,), False),
+    ],
+)
+def test_a_wave_that_made_room_is_done_when_its_copies_are_back(
+    missing: tuple[ShardCopy, ...], *, finished: bool
+) -> None:
+    events = _events(finish_recovered(_beside(), missing))
+    assert any(isinstance(event, NodeRecovered) and event.node == ES2 for event in events) is finished
+    assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
+
+
+@pytest.mark.parametrize(
+    ("missing", "back"),
+    [
+        ((_on_its_way_to(ES2),), True),
+        ((_on_its_way_to(ES5),), False),
+        ((_on_its_way_to(ES2), NOBODY_WORKS_ON), False),
+    ],
+)
+def test_the_wave_in_hand_is_done_before_those_that_made_room(
+    missing: tuple[ShardCopy, ...], *, back: bool
+) -> None:
+    situation = _beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES5,)))
+    assert is_back_alone(situation, missing) is back
+
+
+def test_nothing_is_done_by_a_reading_that_may_be_old() -> None:
+    situation = _beside()
+    assert any(isinstance(event, NodeRecovered) for event in _events(at_the_gates(situation)))
+    health = replace(health_of(question(slow())), settled=False)
+    assert at_the_gates(replace(situation, seen=replace(situation.seen, health=health))) is None
+
+
+@pytest.mark.parametrize(
+    ("situation", "back"),
+    [
+        (_beside(), False),
+        (_beside(request=Request.PAUSE), True),
+        # Somebody else restarted the last ones: the run does not end while es2 recovers.
+        (_beside(pending=False), True),
+    ],
+    ids=["nodes are left", "a pause", "none is left"],
+)
+def test_when_they_are_waited_for_at_the_gates(situation: Situation, *, back: bool) -> None:
+    assert _goes_back(at_the_gates(_recovering_on(situation, ES2))) is back
+
+
+@pytest.mark.parametrize(
+    ("rule", "back"),
+    [
+        ("cluster_not_red", True),
+        ("no_worse_than_baseline", True),
+        ("every_shard_keeps_started_copies", True),
+        ("no_recovery_on_candidates", True),
+        ("no_running_snapshot", False),
+        ("expected_nodes_present", False),
+    ],
+)
+def test_what_a_recovery_may_be_the_cause_of_is_waited_for(rule: str, *, back: bool) -> None:
+    refused = (Hold(predicate=rule, subject="index logs", evidence="as it is"),)
+    assert _goes_back(held_by_recovery(_beside(), refused)) is back
+    alone = replace(_beside(), state=replace(_beside().state, recovering=()))
+    assert held_by_recovery(alone, refused) is None
