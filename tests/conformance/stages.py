@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.lab.errors import LabError
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.model.action import ClusterAction, Done
 from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy
@@ -25,6 +26,10 @@ _STILL: Final[Seconds] = 3.0
 """A cluster in which nothing moved for so long has come to rest; elections and joins take less."""
 _RESTLESS: Final[Seconds] = 50.0
 """Well below the minute after which a copy that is away is made anew elsewhere."""
+
+
+class RestlessError(AssertionError):
+    """Something in the cluster goes on and on; what the servers say of it is in the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +177,24 @@ class RealStage:
         self._ask("POST", f"/{index}/_doc?wait_for_active_shards=1", {"text": "written meanwhile"})
 
     def read(self) -> ClusterReadings:
-        return _at_rest(lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep)
+        try:
+            return _at_rest(lambda: self.port.observe(READ), now=time.monotonic, wait=time.sleep)
+        except RestlessError as error:
+            raise RestlessError(f"{error}\n{self._at_work()}") from None
+
+    def _at_work(self) -> str:
+        """What the servers say that they are about."""
+        asked = ("/_cluster/pending_tasks", "/_cat/recovery?active_only=true&v", "/_nodes/hot_threads")
+        client, told = self._lab.client, []
+        try:
+            for path in asked:
+                try:
+                    told.append(f"{path}: {client.ask('GET', path)}")
+                except LabError as error:
+                    told.append(f"{path}: {error}")
+        finally:
+            client.close()
+        return "\n".join(told)
 
 
 def _at_rest(
@@ -186,7 +208,8 @@ def _at_rest(
         if _restless(read) or _moved(last, read):
             still_since = now()
         last = read
-        assert now() - began < _RESTLESS, f"the cluster does not come to rest: {read}"
+        if now() - began > _RESTLESS:
+            raise RestlessError(f"the cluster does not come to rest: {read}")
     return last
 
 

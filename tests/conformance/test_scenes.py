@@ -17,9 +17,11 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from tests.conformance.scenes import MADE, SCENES, Scene, put
-from tests.conformance.stages import RealStage, Shot, SimulatedStage, Stage, shot, view
+from tests.conformance.stages import RealStage, RestlessError, Shot, SimulatedStage, Stage, shot, view
 
 if TYPE_CHECKING:
+    from orchestrator.lab.nodes import LabCluster
+    from orchestrator.model.observation import ClusterView
     from tests.integration.fixtures_processes import ProcessCluster
 
 pytestmark = pytest.mark.real
@@ -50,6 +52,16 @@ def differences(real: list[tuple[str, Shot]], simulated: list[tuple[str, Shot]])
     return told
 
 
+def _played(scene: Scene, lab: LabCluster) -> tuple[ClusterView, list[tuple[str, Shot]]]:
+    """The cluster as it was found, and the readings of the scene on it."""
+    client = ElasticsearchClient(Access(endpoints=lab.endpoints), clock=SystemClock())
+    try:
+        real = RealStage(lab, ElasticsearchCluster(client), scene.indices)
+        return view(real), play(scene, real)
+    finally:
+        client.close()
+
+
 QUICKEST = "opensearch-2.19.0"
 CASES = [
     pytest.param(
@@ -67,14 +79,14 @@ CASES = [
 def test_a_scene_ends_alike_on_both(
     process_cluster: ProcessCluster, version: str, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lab = process_cluster(version)
-    client = ElasticsearchClient(Access(endpoints=lab.endpoints), clock=SystemClock())
     try:
-        real = RealStage(lab, ElasticsearchCluster(client), scene.indices)
-        like = view(real)
-        seen = play(scene, real)
-    finally:
-        client.close()
+        like, seen = _played(scene, process_cluster(version))
+    except RestlessError as error:
+        # Seen on OpenSearch 2.19.0 in three runs of a hundred: replicas stay in the first stage of their
+        # recovery for ever. What the scene is about cannot be read there; the servers' words are shown.
+        with capsys.disabled():
+            sys.stdout.write(f"\n{version}: {scene}: PLAYED AGAIN on another cluster: {error}")
+        like, seen = _played(scene, process_cluster(version, anew=True))
     world = World()
     port = SimulatedCluster(world=world, fate=Fate(world), seams=Seams())
     modelled = play(scene, SimulatedStage(port, like, scene.indices))

@@ -44,11 +44,12 @@ class _Keeper:
         nodes: tuple[LabNode, ...] = THREE_ZONES,
         settings: Mapping[str, str] | None = None,
         security: Security | None = None,
+        anew: bool = False,
     ) -> LabCluster:
         wanted = _Wanted(
             version=version, nodes=nodes, settings=tuple(sorted((settings or {}).items())), security=security
         )
-        if self._cluster is not None and self._wanted == wanted:
+        if self._cluster is not None and self._wanted == wanted and not anew:
             with contextlib.suppress(LabError):  # whatever the last test did to it, then start from nothing
                 reset(self._cluster)
                 return self._cluster
@@ -75,6 +76,7 @@ def process_cluster(_process_clusters: _Keeper) -> ProcessCluster:
     """Gives a running, fresh cluster: `process_cluster(version, nodes=…, settings=…, security=…)`.
 
     Three nodes in three zones unless `nodes` says otherwise; no TLS and no users without `security`.
-    Asking again in the same test gives the same cluster, brought back to a fresh state.
+    Asking again in the same test gives the same cluster, brought back to a fresh state; with `anew=True` it
+    is ended, and another one started.
     """
     return _process_clusters.get
