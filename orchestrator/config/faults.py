@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from orchestrator.config.spec import LATER_ERROR, MAPPING, SCALAR, Spec, later
+from orchestrator.config.spec import LATER_ERROR, LONG_FORM, MAPPING, SCALAR, Spec, later
 from orchestrator.config.yaml import Document, KeyPath, dotted
 from orchestrator.errors import NotInThisVersion, OrchestratorError
 
@@ -102,7 +102,9 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 def _fault(model: type[Spec], details: ErrorDetails) -> Fault:
-    path: KeyPath = tuple(part for part in details["loc"] if part not in (SCALAR, MAPPING, "[key]"))
+    path: KeyPath = tuple(
+        part for part in details["loc"] if part not in (SCALAR, MAPPING, LONG_FORM, "[key]")
+    )
     kind, given = details["type"], details.get("input")
     if kind == "extra_forbidden":
         return _unknown_key(model, path)
@@ -113,10 +115,10 @@ def _fault(model: type[Spec], details: ErrorDetails) -> Fault:
 
 
 def _unknown_key(model: type[Spec], path: KeyPath) -> Fault:
-    parent = _model_at(model, path[:-1])
-    known = [name for name, info in parent.model_fields.items() if not is_later(info)] if parent else []
+    parents = _models_at(model, path[:-1])
+    known = [name for parent in parents for name, info in parent.model_fields.items() if not is_later(info)]
     tail = near(str(path[-1]), known)
-    if parent is not None and parent.BESIDE_SECRETS:
+    if any(parent.BESIDE_SECRETS for parent in parents):
         return Fault(path=path[:-1], message=f"unknown key in it; {tail}")
     return Fault(path=path, message=f"unknown key; {tail}")
 
@@ -180,12 +182,12 @@ def _found(given: object) -> str:
             return ""
 
 
-def _model_at(model: type[Spec], path: Sequence[str | int]) -> type[Spec] | None:
-    """The model of the mapping that stands at a path; None when the path leaves the models."""
+def _models_at(model: type[Spec], path: Sequence[str | int]) -> list[type[Spec]]:
+    """The models that a mapping at a path may have; none when the path leaves the models."""
     current: Any = model
     for part in path:
         current = _step(current, str(part))
-    return next((arm for arm in _arms(current) if _is_spec(arm)), None)
+    return [arm for arm in _arms(current) if _is_spec(arm)]
 
 
 def _step(annotation: Any, part: str) -> Any:

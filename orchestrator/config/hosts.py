@@ -37,6 +37,13 @@ Unit = Annotated[
         "must be the name of a unit, script or container: letters, digits, any of . _ @ : - \\, and {node}",
     ),
 ]
+DataPath = Annotated[
+    str,
+    matching(
+        r"/(?:[^{}\x00-\x1f\x7f]|\{node\}){0,1000}",
+        "must be an absolute path on one line; `{node}` is the only placeholder",
+    ),
+]
 User = Annotated[str, matching(r"[^\s-]\S{0,255}", "must be a user's name, without blanks or a leading dash")]
 Address = Annotated[str, matching(r"[^\s/@-][^\s/@]{0,255}", "must be a host name or an IP address, alone")]
 
@@ -110,6 +117,12 @@ class HostKeys(Spec):
     known_hosts: Unset[Name] = None
     sudo: Unset[Sudo] = None
     service: Unset[ServiceSpec] = None
+    data: Unset[tuple[DataPath, ...]] = Field(
+        default=None,
+        description="The nodes' data paths, as Elasticsearch's `path.data` has them; may hold `{node}`, the"
+        " node's name. Tuning sets the disks behind them and no other; without them it leaves all alone.",
+        examples=[["/var/lib/elasticsearch"]],
+    )
 
 
 class OverrideSpec(HostKeys):
@@ -126,6 +139,7 @@ class OverrideSpec(HostKeys):
         default=None,
         description="Laid over that of `hosts` key by key; replaces it when it names another manager.",
     )
+    data: Unset[tuple[DataPath, ...]] = Field(default=None, description="Replaces that of `hosts`.")
 
 
 class HostsSpec(HostKeys):
@@ -181,6 +195,7 @@ class HostSettings:
         address: None: the node's transport publish address.
         user: None: what `~/.ssh/config` or the process says. So are `port` and `identity`.
         sudo_password: None: sudo asks for none, or is not used.
+        data: absolute data paths, in which `{node}` stands for the node's name.
     """
 
     connect: Connect
@@ -192,6 +207,7 @@ class HostSettings:
     sudo: bool
     sudo_password: SecretReference | None
     service: ServiceSettings
+    data: tuple[str, ...] = ()
 
 
 def settings_of(node: str, hosts: HostsSpec, *, folder: Path, home: Path) -> HostSettings:
@@ -217,6 +233,7 @@ def settings_of(node: str, hosts: HostsSpec, *, folder: Path, home: Path) -> Hos
         sudo=sudo is not False,
         sudo_password=sudo.password if isinstance(sudo, SudoSpec) else None,
         service=settle_service(keys.service or hosts.service),
+        data=keys.data or (),
     )
 
 
@@ -246,6 +263,7 @@ def _laid_over(base: HostKeys, over: OverrideSpec) -> HostKeys:
         "known_hosts": over.known_hosts or base.known_hosts,
         "sudo": base.sudo if over.sudo is None else over.sudo,
         "service": service,
+        "data": base.data if over.data is None else over.data,
     }
     return HostKeys.model_validate({key: value for key, value in keys.items() if value is not None})
 

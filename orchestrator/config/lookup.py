@@ -1,8 +1,8 @@
-"""Where cluster files and playbooks are looked up by name. A path is taken as it is.
+"""Where cluster files, playbooks and tuning profiles are looked up by name. A path is taken as it is.
 
 In this order: `./configs`, `$ORCHESTRATE_CONFIG`, `~/.config/orchestrate`, `/etc/orchestrate`, each with its
-folder `clusters` or `playbooks`; then, for playbooks, those shipped with the package. A bare `./playbooks` is
-not looked at: in an operator's repository it belongs to Ansible.
+folder `clusters`, `playbooks` or `tuning`; then, but for clusters, those shipped with the package. A bare
+`./playbooks` is not looked at: in an operator's repository it belongs to Ansible.
 """
 
 from __future__ import annotations
@@ -28,26 +28,40 @@ class Wanted(Enum):
 
     CLUSTER = "clusters"
     PLAYBOOK = "playbooks"
+    TUNING = "tuning"
+
+    @property
+    def what(self) -> str:
+        """As messages call it."""
+        return "tuning profile" if self is Wanted.TUNING else self.name.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Folders in which names are looked up, each with `clusters` and `playbooks` below it.
+    """Folders in which names are looked up, each with `clusters`, `playbooks` and `tuning` below it.
 
     Attributes:
         folders: in order; the first file found is taken.
         shipped_playbooks: those of the package.
+        shipped_tuning: likewise.
         shipped_clusters: the example of the package; shown in messages, never taken.
     """
 
     folders: tuple[Path, ...]
     shipped_playbooks: Path
+    shipped_tuning: Path
     shipped_clusters: Path
 
     def of(self, wanted: Wanted) -> tuple[Path, ...]:
         """Folders that are looked at for one kind of file, in order."""
         folders = tuple(folder / wanted.value for folder in self.folders)
-        return (*folders, self.shipped_playbooks) if wanted is Wanted.PLAYBOOK else folders
+        match wanted:
+            case Wanted.CLUSTER:
+                return folders
+            case Wanted.PLAYBOOK:
+                return (*folders, self.shipped_playbooks)
+            case Wanted.TUNING:
+                return (*folders, self.shipped_tuning)
 
 
 def standard_places(environment: Mapping[str, str], *, home: Path) -> Places:
@@ -62,6 +76,7 @@ def standard_places(environment: Mapping[str, str], *, home: Path) -> Places:
     return Places(
         folders=tuple(folders),
         shipped_playbooks=shipped("playbooks"),
+        shipped_tuning=shipped("configs") / "tuning",
         shipped_clusters=shipped("configs") / "clusters",
     )
 
@@ -77,12 +92,12 @@ def shipped(folder: str) -> Path:
 
 
 def find(wanted: Wanted, name: str, places: Places) -> Path:
-    """Find a cluster file or a playbook by name or path.
+    """Find a cluster file, a playbook or a tuning profile by name or path.
 
     Raises:
         ConfigError: there is none; the message lists the places looked at and names that are near.
     """
-    what = wanted.name.lower()
+    what = wanted.what
     if is_path(name):
         trouble = trouble_with(Path(name))
         if trouble is not None:
@@ -121,7 +136,7 @@ def is_path(name: str) -> bool:
 
 
 def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Places) -> str:
-    what = wanted.name.lower()
+    what = wanted.what
     lines = "".join(f"\n  {path}" + ("" if why == _ABSENT else f" {why}") for path, why in looked.items())
     message = f"there is no {what} {name!r}; looked at:{lines}"
     known = sorted({file.stem for folder in places.of(wanted) for file in _files(folder)})

@@ -203,7 +203,10 @@ class PlaybookSpec(Spec):
     on_failure: Literal["stand_down"] = Field(default="stand_down", description="What a failure leads to.")
     hooks: HooksSpec = Field(default_factory=HooksSpec, description="Commands of yours around each restart.")
     force_merge: Later = Field(default=None, description="For `post-bulk-index`.")
-    tune: Later = Field(default=None, description="A tuning profile.")
+    tune: Unset[Name] = Field(
+        default=None,
+        description="A tuning profile, by name or path: hosts are set right while their nodes are down.",
+    )
     gates: Later = Field(default=None, description="What is asked before every wave.")
     notify: Later = Field(default=None, description="Who is told.")
 

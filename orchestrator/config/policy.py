@@ -34,6 +34,7 @@ from orchestrator.model.policy import (
     ZeroReplicas,
 )
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.tuning import TuningProfile
 
 WITHHELD: Final[Seconds] = 30 * 60.0
 """How long allocation may be off, unless the playbook says."""
@@ -92,6 +93,7 @@ def build_policy(
     predicates: PredicateNames,
     nodes: int,
     now: Instant,
+    tuning: TuningProfile | None = None,
 ) -> Policy:
     """Join everything into the policy of a run.
 
@@ -102,15 +104,19 @@ def build_policy(
         predicates: what can be switched off.
         nodes: nodes of the cluster, which a budget in percent is a share of.
         now: what an age in `--started-before` is counted from.
+        tuning: the profile that `profile_wanted` named.
 
     Raises:
         UsageError: a flag is wrong, or flags contradict each other or the files; the flag is named.
         NotInThisVersion: a flag asks for what a later version brings.
     """
     spec = playbook.spec
+    if tuning is not None and tuning.applies_to != cluster.spec.kind.value:
+        raise UsageError(
+            f"the tuning profile {tuning.name} is for {tuning.applies_to}, and {cluster.spec.name} is "
+            f"{cluster.spec.kind.value}"
+        )
     _check_reboot(cluster, overrides)
-    if overrides.tune:
-        raise NotInThisVersion("--tune")
     strategy = _strategy(overrides.strategy) or spec.strategy
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
     zero_replicas, accepted = _zero_replicas(spec)
@@ -137,6 +143,7 @@ def build_policy(
         settle_consecutive=spec.settle.consecutive,
         deadlines=_deadlines(spec.deadlines, overrides),
         hooks=_hooks(spec),
+        tune=tuning,
         zone_attribute=cluster.spec.zone_attribute,
         expect_nodes=cluster.spec.expect.nodes,
         together=together,
@@ -147,6 +154,13 @@ def build_policy(
         reason=_reason(overrides.reason),
         timeout=_flag("--timeout", parse_duration, overrides.timeout),
     )
+
+
+def profile_wanted(cluster: ClusterFile, playbook: Playbook, overrides: Overrides) -> str | None:
+    """The tuning profile of a run: the playbook's, with `--tune` at least that of the kind; None without."""
+    if overrides.tune is False:
+        return None
+    return playbook.spec.tune or (cluster.spec.kind.value if overrides.tune else None)
 
 
 def _usual_budget(strategy: Strategy, together: Together, overrides: Overrides) -> int | None:

@@ -45,11 +45,15 @@ Every error names file, line and key, and never repeats a value.
 
 `--cluster prod` is the first of `./configs/clusters/prod.yml`, `$ORCHESTRATE_CONFIG/clusters/prod.yml`,
 `~/.config/orchestrate/clusters/prod.yml` and `/etc/orchestrate/clusters/prod.yml`. Playbooks are found the
-same way under `playbooks`, then among those shipped with the package. What holds a `/` or ends in `.yml` or
-`.yaml` is a path.
+same way under `playbooks`, tuning profiles under `tuning`, and then among those shipped with the package.
+What holds a `/` or ends in `.yml` or `.yaml` is a path.
 """
 
-_TITLES: Final = {SchemaOf.CLUSTER: "The cluster file", SchemaOf.PLAYBOOK: "The playbook"}
+_TITLES: Final = {
+    SchemaOf.CLUSTER: "The cluster file",
+    SchemaOf.PLAYBOOK: "The playbook",
+    SchemaOf.TUNING: "The tuning profile",
+}
 
 
 def page() -> str:
@@ -145,7 +149,7 @@ def _default(info: FieldInfo, prop: dict[str, Any]) -> str:
     if info.is_required():
         return "required"
     value = info.get_default(call_default_factory=True)
-    if value is None or isinstance(value, BaseModel) or value in ((), {}):
+    if value is None or isinstance(value, BaseModel) or value in ("", (), {}):
         return ""
     return f"`{_written(value, _takes(prop))}`"
 

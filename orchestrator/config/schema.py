@@ -8,6 +8,7 @@ from typing import Any, Final
 from orchestrator.config.cluster import ClusterSpec
 from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.spec import Spec
+from orchestrator.config.tuning import TuningSpec
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -17,6 +18,7 @@ class SchemaOf(Enum):
 
     CLUSTER = "cluster"
     PLAYBOOK = "playbook"
+    TUNING = "tuning"
 
 
 def model_of(which: SchemaOf) -> type[Spec]:
@@ -26,6 +28,8 @@ def model_of(which: SchemaOf) -> type[Spec]:
             return ClusterSpec
         case SchemaOf.PLAYBOOK:
             return PlaybookSpec
+        case SchemaOf.TUNING:
+            return TuningSpec
 
 
 def json_schema(which: SchemaOf) -> dict[str, Any]:

@@ -32,7 +32,8 @@ from orchestrator.config.yaml import Text
 
 SCALAR: Final = "<scalar>"
 MAPPING: Final = "<mapping>"
-"""Tags of unions of a plain value and a mapping; they are no part of a key's path."""
+LONG_FORM: Final = "<long form>"
+"""Tags of unions of a plain value and mappings; they are no part of a key's path."""
 
 LATER_ERROR: Final = "not_in_this_version"
 

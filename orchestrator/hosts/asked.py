@@ -124,5 +124,14 @@ def failure_of(end: Ended | None) -> str | None:
     return end.reason
 
 
+def defect(error: Exception) -> str:
+    """What is said of an exception that nobody foresaw.
+
+    Only stops are gated: a defect that one host brings to light must not end a run that has stopped nodes,
+    for nobody would start them. It bars the next stop, as everything unknown does, and is told as what it is.
+    """
+    return f"a defect of this program, please report it: {type(error).__name__}: {error}"
+
+
 def _going_on(asked: _Asked) -> bool:
     return asked.job is None or asked.job.poll() is None

@@ -9,6 +9,7 @@ Three endings are kept apart, because what may be done next differs:
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from orchestrator.model.reading import Seconds
 
 KEPT_BYTES: Final = 64 * 1024
 """Kept of each output stream: enough for any message, small enough for the journal of a year of runs."""
-_HEAD_BYTES: Final = KEPT_BYTES * 3 // 4
+LEFT_OUT: Final = re.compile(r"\n… \d+ bytes left out …\n")
+"""Stands in an output in the place of what was not kept."""
 _MARGIN_SECONDS: Final = 5.0
 
 
@@ -106,8 +108,13 @@ class Job(Protocol):
 class Connection(Protocol):
     """A way to run commands on one machine. Thread-safe; kept for a whole run and re-made when it drops."""
 
-    def run(self, command: str, *, timeout: Seconds, stdin: str | None = None) -> Outcome:
-        """Run a command line under `/bin/sh` to its end, at most `timeout` seconds long."""
+    def run(
+        self, command: str, *, timeout: Seconds, stdin: str | None = None, keep: int = KEPT_BYTES
+    ) -> Outcome:
+        """Run a command line under `/bin/sh` to its end, at most `timeout` seconds long.
+
+        `keep` is how many bytes of its standard output are kept.
+        """
         ...
 
     def start(
@@ -117,6 +124,7 @@ class Connection(Protocol):
         timeout: Seconds,
         stdin: str | None = None,
         ended: Callable[[], None] | None = None,
+        keep: int = KEPT_BYTES,
     ) -> Job | Unreachable:
         """Start one that goes on; `ended` is called, from another thread, as soon as it has ended.
 
@@ -134,9 +142,14 @@ class Connection(Protocol):
 
 
 class Captured:
-    """Output as it comes in: its head and its tail are kept, the middle is counted. Thread-safe."""
+    """Output as it comes in: its head and its tail are kept, the middle is counted. Thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        keep: bytes that are kept.
+    """
+
+    def __init__(self, keep: int = KEPT_BYTES) -> None:
+        self._keep, self._head_bytes = keep, keep * 3 // 4
         self._lock = threading.Lock()
         self._head = bytearray()
         self._tail = bytearray()
@@ -145,10 +158,10 @@ class Captured:
     def add(self, data: bytes) -> None:
         """Take in what was read."""
         with self._lock:
-            room = max(0, _HEAD_BYTES - len(self._head))
+            room = max(0, self._head_bytes - len(self._head))
             self._head += data[:room]
             self._tail += data[room:]
-            excess = len(self._tail) - (KEPT_BYTES - _HEAD_BYTES)
+            excess = len(self._tail) - (self._keep - self._head_bytes)
             if excess > 0:
                 del self._tail[:excess]
                 self._dropped += excess
@@ -167,10 +180,14 @@ class Captured:
 
 
 class Streams:
-    """The two output streams of one command."""
+    """The two output streams of one command.
 
-    def __init__(self) -> None:
-        self.stdout = Captured()
+    Args:
+        keep: bytes of standard output that are kept; of the other stream it is always `KEPT_BYTES`.
+    """
+
+    def __init__(self, keep: int = KEPT_BYTES) -> None:
+        self.stdout = Captured(keep)
         self.stderr = Captured()
 
     def result(self, exit_code: int) -> CommandResult:
@@ -199,6 +216,7 @@ class ThreadedJob:
         work: reads until the command ends or its limit runs out; raises nothing.
         abort: makes `work` end soon.
         ended: called when it has ended.
+        keep: bytes of standard output that are kept.
     """
 
     def __init__(
@@ -207,8 +225,10 @@ class ThreadedJob:
         work: Callable[[Streams], Ended],
         abort: Callable[[], None],
         ended: Callable[[], None] | None,
+        *,
+        keep: int = KEPT_BYTES,
     ) -> None:
-        self._streams = Streams()
+        self._streams = Streams(keep)
         self._over = threading.Event()
         self._end: Ended | None = None
         self._work, self._abort, self._ended = work, abort, ended

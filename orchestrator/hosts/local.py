@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from orchestrator.hosts.connection import (
+    KEPT_BYTES,
     Ended,
     Job,
     Outcome,
@@ -45,9 +46,11 @@ class LocalConnection:
         self._environment = {"PATH": os.defpath, **kept, "LC_ALL": "C", **(environment or {})}
         self._clock = clock
 
-    def run(self, command: str, *, timeout: Seconds, stdin: str | None = None) -> Outcome:
+    def run(
+        self, command: str, *, timeout: Seconds, stdin: str | None = None, keep: int = KEPT_BYTES
+    ) -> Outcome:
         """Run a command line under `/bin/sh` to its end; past the limit its process group is killed."""
-        return end_of(self.start(command, timeout=timeout, stdin=stdin), timeout)
+        return end_of(self.start(command, timeout=timeout, stdin=stdin, keep=keep), timeout)
 
     def start(
         self,
@@ -56,6 +59,7 @@ class LocalConnection:
         timeout: Seconds,
         stdin: str | None = None,
         ended: Callable[[], None] | None = None,
+        keep: int = KEPT_BYTES,
     ) -> Job | Unreachable:
         """Start a command line under `/bin/sh`, in a session of its own: our signals are not its."""
         try:
@@ -75,7 +79,7 @@ class LocalConnection:
             with process:
                 return self._attend(process, stdin, streams, deadline, timeout)
 
-        return ThreadedJob(f"local-{process.pid}", work, lambda: _kill_group(process), ended)
+        return ThreadedJob(f"local-{process.pid}", work, lambda: _kill_group(process), ended, keep=keep)
 
     def drop(self) -> None:
         """Nothing is kept that could be dropped."""

@@ -10,6 +10,7 @@ What its answers mean, for whoever implements the same port:
   `InDoubt`: it was sent and its end is not known, or a script failed half-way: only a reading tells.
 - A start sent while a stop is under way waits behind it.
 - A reboot ends the connection; until the host is back its readings are `Unknown`.
+- A `TuneHost` is made and read back before `perform` returns; see `hosts/tuner.py`.
 - A hook runs to its end or its limit. `Refused`: it did not run at all. `InDoubt`: it failed or overran, and
   may have done a part. Otherwise `Done` with its output.
 - `watch` is a hint to look again, never proof.
@@ -24,7 +25,7 @@ from typing import Final, assert_never
 
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import script, services, sudo
-from orchestrator.hosts.asked import AskedJobs, failure_of
+from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_right
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections import Connections
@@ -33,6 +34,8 @@ from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.services import Verb
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
 from orchestrator.hosts.survey import read_survey, survey_script, survey_stdin
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.hosts.tuner import Tuner
 from orchestrator.hosts.watcher import Watcher
 from orchestrator.model.action import (
     ActionResult,
@@ -44,10 +47,13 @@ from orchestrator.model.action import (
     RunHook,
     StartNode,
     StopNode,
+    TuneHost,
 )
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.tuning import HostTuning, TuningProfile
 
 QUICK_SECONDS: Final = 1.5
 """How long a stop or start in the foreground is listened to before `perform` returns: refusals and wrong
@@ -85,12 +91,11 @@ class Hosts:
         self._asks_nothing: set[tuple[NodeName, str]] = set()
         self._watcher = Watcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring)
+        self._tuner = Tuner(self._connection, self._redact)
 
     def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
         """Read each node's service and host, in parallel, one round trip a node; with `rights`, ask sudo."""
-        known = [self._settings[node].limits for node in nodes if node in self._settings]
-        # Two attempts of a reading, each with its connection made anew at the worst.
-        bound = max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in known), default=0.0)
+        bound = self._bound(nodes)
 
         def reader(node: NodeName) -> Callable[[], Reading[HostView]]:
             return lambda: self._observe_safely(node, rights=rights)
@@ -99,14 +104,24 @@ class Hosts:
         late = Unknown(reason=f"its host was not read within {bound:.0f} s")
         return {node: found.get(node, late) for node in nodes}
 
+    def tuning(
+        self, nodes: Collection[NodeName], profile: TuningProfile
+    ) -> Mapping[NodeName, Reading[HostTuning]]:
+        """Read how each node's host stands to a profile, in parallel, one round trip a host; without sudo."""
+        return self._tuner.read(nodes, profile, self._bound(nodes))
+
+    def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
+        """Read of each node's host what is asked of it, in parallel, one round trip a host; without sudo."""
+        return self._tuner.facts(reads, self._bound(reads))
+
     def perform(self, action: HostAction) -> ActionResult:
         """Do it; see the module's text for what the results mean."""
         try:
             return self._perform(action)
         except ConfigError as error:  # of a secret, which is fetched before anything is sent
             return Refused(reason=self._redact(str(error)))
-        except Exception as error:  # noqa: BLE001  (see `_defect`)
-            return InDoubt(reason=self._redact(_defect(error)))
+        except Exception as error:  # noqa: BLE001  (see `defect`)
+            return InDoubt(reason=self._redact(defect(error)))
 
     def _perform(self, action: HostAction) -> ActionResult:
         found = self._connection(action.node)
@@ -121,6 +136,8 @@ class Hosts:
                 return self._reboot(action.node)
             case RunHook():
                 return self._hook(action)
+            case TuneHost():
+                return self._tuner.perform(action)
             case _:
                 assert_never(action)
 
@@ -139,6 +156,8 @@ class Hosts:
                 return self._redact(services.command(settings, Verb.START))
             case RebootHost():
                 return self._redact(services.reboot_command(settings))
+            case TuneHost():
+                return self._tuner.describe(settings, action)
             case _:
                 assert_never(action)
 
@@ -159,6 +178,11 @@ class Hosts:
         self._asked.close()
         self._connections.close()
 
+    def _bound(self, nodes: Collection[NodeName]) -> Seconds:
+        """Two attempts of a reading, each with its connection made anew at the worst."""
+        known = [self._settings[node].limits for node in nodes if node in self._settings]
+        return max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in known), default=0.0)
+
     def _connection(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
         settings = self._settings.get(node)
         if settings is None:
@@ -169,12 +193,12 @@ class Hosts:
     def _observe_safely(self, node: NodeName, *, rights: bool) -> Reading[HostView]:
         try:
             return self._observe(node, rights=rights)
-        except Exception as error:  # noqa: BLE001  (see `_defect`)
+        except Exception as error:  # noqa: BLE001  (see `defect`)
             with self._lock:
                 self._marks.pop(node, None)
                 # Perhaps it is in reach: whoever awaited its return would look again at once, for ever.
                 self._away.discard(node)
-            reason = str(error) if isinstance(error, ConfigError) else _defect(error)
+            reason = str(error) if isinstance(error, ConfigError) else defect(error)
             return Unknown(reason=self._redact(f"host of {node}: {reason}"))
 
     def _observe(self, node: NodeName, *, rights: bool) -> Reading[HostView]:
@@ -317,15 +341,6 @@ class Hosts:
                 return Refused(reason=reason) if nothing else InDoubt(reason=reason)
             case _:
                 assert_never(outcome)
-
-
-def _defect(error: Exception) -> str:
-    """What is said of an exception that nobody foresaw.
-
-    Only stops are gated: a defect that one host brings to light must not end a run that has stopped nodes,
-    for nobody would start them. It bars the next stop, as everything unknown does, and is told as what it is.
-    """
-    return f"a defect of this program, please report it: {type(error).__name__}: {error}"
 
 
 def _said(result: CommandResult) -> str:

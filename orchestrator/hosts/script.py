@@ -23,9 +23,9 @@ SLOW_SECONDS: Final = 0.5
 CHANGED: Final = "changed"
 SIGN_OF_LIFE: Final = "."
 
-_BEGIN = "@@orchestrate-begin"
-_END = "@@orchestrate-end"
-_SECTION = re.compile(rf"^{_BEGIN} (\S+)\n(.*?)\n?^{_END} \1 (\d+)$", re.MULTILINE | re.DOTALL)
+BEGIN = "@@orchestrate-begin"
+END = "@@orchestrate-end"
+_SECTION = re.compile(rf"^{BEGIN} (\S+)\n(.*?)\n?^{END} \1 (\d{{1,10}})$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def shell(script: str) -> str:
 def sections(parts: Sequence[tuple[str, str]]) -> str:
     """A script of named parts, each a shell line; a part that fails does not keep the next from running."""
     lines = [
-        f"echo '{_BEGIN} {name}'; {{ {line}\n}} 2>&1; printf '\\n{_END} {name} %d\\n' $?"
+        f"echo '{BEGIN} {name}'; {{ {line}\n}} 2>&1; printf '\\n{END} {name} %d\\n' $?"
         for name, line in parts
     ]
     return "\n".join(lines)

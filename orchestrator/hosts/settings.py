@@ -6,14 +6,17 @@ is read from disk or from the environment.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from orchestrator.errors import ConfigError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
 
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 Secret = Callable[[], str]
 """Gives a secret when it is needed, so that no settings object holds or prints it."""
 
@@ -108,6 +111,10 @@ class HostSettings:
         ssh_config: the SSH client configuration; None = read none.
         sudo_password: gives the password when `sudo` is `Sudo.PASSWORD`.
         environment: variables added to the few that a command on this machine gets (`Connect.LOCAL` only).
+        data: absolute data paths of the node, in which `{node}` stands for the node's name: the disks behind
+            them are tuned, and no other.
+        root: a folder that stands for `/` on that machine; a prefix of every path that tuning reads or
+            writes. Empty everywhere but on file trees.
     """
 
     node: NodeName
@@ -124,8 +131,22 @@ class HostSettings:
     service: ServiceSettings = field(default_factory=ServiceSettings)
     limits: Limits = field(default_factory=Limits)
     environment: Mapping[str, str] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+    root: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a password mode without a password."""
+        """Refuse a password mode without a password, and data paths that mean nothing on a host."""
         if self.sudo is Sudo.PASSWORD and self.sudo_password is None:
             raise ConfigError("sudo with a password needs a reference to the password", key="hosts.sudo")
+        for path in self.data:
+            if not path.startswith("/") or _CONTROL.search(path):
+                raise ConfigError(f"a data path must be absolute and on one line: {path!r}", key="hosts.data")
+        if self.root and not self.root.startswith("/"):
+            raise ConfigError(
+                f"the folder that stands for / must be absolute: {self.root!r}", key="hosts.root"
+            )
+
+    @property
+    def data_paths(self) -> tuple[str, ...]:
+        """The data paths of this node."""
+        return tuple(path.replace("{node}", self.node) for path in self.data)

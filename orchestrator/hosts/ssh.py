@@ -13,6 +13,7 @@ from typing import Final
 import paramiko
 
 from orchestrator.hosts.connection import (
+    KEPT_BYTES,
     Ended,
     Job,
     Outcome,
@@ -56,9 +57,11 @@ class SshConnection:
     def __init__(self, link: Link, *, clock: Callable[[], Seconds] = time.monotonic) -> None:
         self._link, self._clock = link, clock
 
-    def run(self, command: str, *, timeout: Seconds, stdin: str | None = None) -> Outcome:
+    def run(
+        self, command: str, *, timeout: Seconds, stdin: str | None = None, keep: int = KEPT_BYTES
+    ) -> Outcome:
         """Run a command line to its end; past the limit its channel is closed and the result is `Lost`."""
-        return end_of(self.start(command, timeout=timeout, stdin=stdin), timeout)
+        return end_of(self.start(command, timeout=timeout, stdin=stdin, keep=keep), timeout)
 
     def start(
         self,
@@ -67,6 +70,7 @@ class SshConnection:
         timeout: Seconds,
         stdin: str | None = None,
         ended: Callable[[], None] | None = None,
+        keep: int = KEPT_BYTES,
     ) -> Job | Unreachable:
         """Start a command line and read it from a thread of its own."""
         try:
@@ -83,7 +87,7 @@ class SshConnection:
             finally:
                 channel.close()
 
-        return ThreadedJob(f"ssh-{self._link.hop.alias}", work, channel.close, ended)
+        return ThreadedJob(f"ssh-{self._link.hop.alias}", work, channel.close, ended, keep=keep)
 
     def drop(self) -> None:
         """Forget the connection; the next command makes a new one."""

@@ -15,6 +15,7 @@ def _places(root: Path) -> Places:
     return Places(
         folders=tuple(root / name for name in ("cwd", "configured", "home", "etc")),
         shipped_playbooks=root / "shipped",
+        shipped_tuning=root / "shipped" / "tuning",
         shipped_clusters=root / "examples",
     )
 

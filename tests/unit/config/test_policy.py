@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.cluster import check_cluster
+from orchestrator.config.cluster import ClusterFile, check_cluster
 from orchestrator.config.playbook import check_playbook
-from orchestrator.config.policy import Overrides, PredicateNames, build_policy
+from orchestrator.config.policy import Overrides, PredicateNames, build_policy, profile_wanted
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ExitCode, NotInThisVersion, UsageError
 from orchestrator.model.cluster import Zone
@@ -26,6 +26,7 @@ from orchestrator.model.policy import (
     Together,
     ZeroReplicas,
 )
+from orchestrator.model.tuning import TuningProfile
 
 HEAD = "kind: elasticsearch\nname: prod\nendpoints: ['http://localhost:9200']\n"
 PREDICATES = PredicateNames(
@@ -41,15 +42,21 @@ def _policy(
     playbook: str = "",
     nodes: int = 30,
     now: float = 1e9,
+    tuning: TuningProfile | None = None,
 ) -> Policy:
     return build_policy(
-        check_cluster(parse(HEAD + cluster, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op")),
+        _cluster(cluster),
         check_playbook(parse("kind: elasticsearch\n" + playbook, "b.yml"), path=Path("b.yml"), name="b"),
         flags or Overrides(),
         predicates=PREDICATES,
         nodes=nodes,
         now=now,
+        tuning=tuning,
     )
+
+
+def _cluster(text: str = "") -> ClusterFile:
+    return check_cluster(parse(HEAD + text, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op"))
 
 
 def test_an_empty_playbook_means_the_defaults_of_the_model() -> None:
@@ -231,13 +238,41 @@ def test_wrong_flags_are_refused_by_name(flags: dict[str, Any], message: str) ->
     ("flags", "message"),
     [
         ({"strategy": "shard-safe"}, "--strategy shard-safe: not in this version"),
-        ({"tune": True}, "--tune: not in this version"),
     ],
 )
 def test_flags_of_a_later_version_are_refused_as_such(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(NotInThisVersion) as caught:
         _policy(Overrides(**flags))
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("book", "flag", "wanted"),
+    [
+        ("", None, None),
+        ("", True, "elasticsearch"),
+        ("tune: mine", None, "mine"),
+        ("tune: mine", True, "mine"),
+        ("tune: mine", False, None),
+    ],
+)
+def test_the_profile_is_the_playbooks_or_that_of_the_kind(
+    book: str,
+    flag: bool | None,  # noqa: FBT001  (a case of the table)
+    wanted: str | None,
+) -> None:
+    playbook = check_playbook(
+        parse(f"kind: elasticsearch\n{book}\n", "book.yml"), path=Path("book.yml"), name="book"
+    )
+    assert profile_wanted(_cluster(), playbook, Overrides(tune=flag)) == wanted
+
+
+def test_a_profile_for_another_store_is_refused() -> None:
+    tuning = TuningProfile(name="ring", applies_to="riak", settings=())
+    with pytest.raises(UsageError, match="the tuning profile ring is for riak, and prod is elasticsearch"):
+        _policy(Overrides(), tuning=tuning)
+    ours = TuningProfile(name="es", applies_to="elasticsearch", settings=())
+    assert _policy(Overrides(), tuning=ours).tune == ours
 
 
 @pytest.mark.parametrize(

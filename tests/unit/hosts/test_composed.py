@@ -33,3 +33,21 @@ def test_host_keys_are_those_of_ssh_unless_the_file_names_them(
     resolver = SecretResolver(environment={}, folder=tmp_path, home=Path("/home"))
     found = host_settings(file, {NodeName("es1"): "10.0.0.1", NodeName("es2"): "10.0.0.2"}, resolver)
     assert [found[NodeName(name)].known_hosts for name in ("es1", "es2")] == [es1, es2]
+
+
+def test_data_paths_are_those_of_the_file_unless_a_node_has_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "prod.yml"
+    path.write_text(
+        "kind: elasticsearch\nname: prod\nendpoints: [http://127.0.0.1:9200]\n"
+        "hosts:\n  data: ['/data/{node}', /more]\n"
+        "  overrides: {es2: {data: [/fast]}, es3: {data: []}, 'es*': {user: ops}}\n"
+    )
+    file = load_cluster(path, home=Path("/home"))
+    resolver = SecretResolver(environment={}, folder=tmp_path, home=Path("/home"))
+    found = host_settings(file, {NodeName(f"es{number}"): "10.0.0.1" for number in (1, 2, 3)}, resolver)
+    assert {name: host.data_paths for name, host in found.items()} == {
+        "es1": ("/data/es1", "/more"),
+        "es2": ("/fast",),
+        "es3": (),
+    }
+    assert all(host.root == "" for host in found.values())

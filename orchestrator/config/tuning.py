@@ -1,0 +1,174 @@
+"""The tuning profile: what is wanted of the hosts' kernels and services, with reasons and sources.
+
+Which tunables there are, and what may be said of each, the tunables themselves know; whoever composes the
+program hands their rules in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictStr,
+    Tag,
+    WithJsonSchema,
+)
+
+from orchestrator.config.faults import Faults, near, validate
+from orchestrator.config.spec import LONG_FORM, MAPPING, SCALAR, Name, Spec, Unset, matching
+from orchestrator.config.yaml import Document, read
+from orchestrator.model.tuning import OnFailure, TuningProfile, TuningSetting, Wanted
+
+Rules: TypeAlias = Mapping[str, Callable[[TuningSetting], str | None]]
+"""By tunable, in the order in which tunables are made: what is wrong with a setting, None when it is fine."""
+
+_LONG: Final = frozenset({"value", "why", "source", "on_failure"})
+
+
+def _word(value: object) -> object:
+    """A number is what stands there; `true` is none of any tunable's words."""
+    if isinstance(value, bool | float):
+        raise ValueError("must be a word or a whole number (YAML 1.2 takes on and off for words)")  # noqa: TRY004  (pydantic turns this one into a fault of the file)
+    return str(value) if isinstance(value, int) else value
+
+
+Word = Annotated[
+    StrictStr,
+    BeforeValidator(_word),
+    Field(min_length=1, max_length=200),
+    WithJsonSchema({"type": ["string", "integer"], "title": "word or number"}),
+]
+DeviceName = Annotated[
+    Name,
+    matching(r"[A-Za-z0-9!_.-]+", "must be a disk's name in /sys/block, such as sdb, without a path"),
+]
+
+
+class DiskKindsSpec(Spec):
+    """A value for each kind of disk."""
+
+    ssd: Unset[Word] = Field(default=None, description="For disks without moving parts.")
+    rotational: Unset[Word] = Field(default=None, description="For those that turn.")
+
+
+def _scalar_or_kinds(value: object) -> str:
+    return MAPPING if isinstance(value, dict | DiskKindsSpec) else SCALAR
+
+
+def _form(value: object) -> str:
+    if isinstance(value, SettingSpec) or (isinstance(value, dict) and _LONG & value.keys()):
+        return LONG_FORM
+    return _scalar_or_kinds(value)
+
+
+Value = Annotated[
+    Annotated[Word, Tag(SCALAR)] | Annotated[DiskKindsSpec, Tag(MAPPING)], Discriminator(_scalar_or_kinds)
+]
+
+
+class SettingSpec(Spec):
+    """A setting with its reason."""
+
+    value: Value = Field(description="What is wanted: a value, or one for each kind of disk.")
+    why: str = Field(default="", max_length=1000, description="The reason, for people.")
+    source: str = Field(default="", max_length=1000, description="Who says so.")
+    on_failure: Unset[Literal["stop", "warn"]] = Field(
+        default=None,
+        description="What a value that cannot be set does to a run; as the profile says, unless set.",
+    )
+
+
+Setting = Annotated[
+    Annotated[Word, Tag(SCALAR)]
+    | Annotated[DiskKindsSpec, Tag(MAPPING)]
+    | Annotated[SettingSpec, Tag(LONG_FORM)],
+    Discriminator(_form),
+]
+
+
+class TuningSpec(Spec):
+    """A tuning profile."""
+
+    applies_to: Name = Field(description="Kind of store that it is for.")
+    settings: dict[str, Setting] = Field(
+        description="By tunable, see the reference of tuning: a value, one for each kind of disk, or the long"
+        " form below."
+    )
+    persist: StrictBool = Field(default=True, description="Whether it is made to last over a boot.")
+    on_failure: Literal["stop", "warn"] = Field(
+        default="warn",
+        description="What a value that cannot be set does to a run: stand down, or go on. Nodes are started"
+        " either way.",
+    )
+    devices: dict[DeviceName, Literal["ssd", "rotational"]] = Field(
+        default_factory=dict, description="What a disk is, by name, where the kernel is wrong about it."
+    )
+
+
+def load_profile(path: Path, *, rules: Rules, name: str | None = None) -> TuningProfile:
+    """Read a tuning profile; without a name it is called by its file.
+
+    Its settings stand in the order of the rules, which is the order in which tunables are made.
+
+    Raises:
+        ConfigError: file, line and key of every fault.
+    """
+    return check_profile(read(path), rules=rules, name=name or path.stem)
+
+
+def check_profile(document: Document, *, rules: Rules, name: str) -> TuningProfile:
+    """Check a document that was read already; raises as `load_profile` does."""
+    spec = validate(TuningSpec, document)
+    usual = OnFailure(spec.on_failure)
+    settings = {tunable: _setting(tunable, written, usual) for tunable, written in spec.settings.items()}
+    faults = Faults(document)
+    if not settings:
+        faults.add(("settings",), "must not be empty")
+    for tunable, setting in settings.items():
+        path = ("settings", tunable)
+        rule = rules.get(tunable)
+        if rule is None:
+            faults.add(path, _unknown(tunable, rules))
+            continue
+        wrong = rule(setting)
+        if wrong is not None:
+            long_form = isinstance(spec.settings[tunable], SettingSpec)
+            faults.add((*path, "value") if long_form else path, wrong)
+    faults.raise_any()
+    return TuningProfile(
+        name=name,
+        applies_to=spec.applies_to,
+        settings=tuple(settings[tunable] for tunable in rules if tunable in settings),
+        persist=spec.persist,
+        devices=dict(spec.devices),
+    )
+
+
+def _setting(tunable: str, written: str | DiskKindsSpec | SettingSpec, usual: OnFailure) -> TuningSetting:
+    if not isinstance(written, SettingSpec):
+        return TuningSetting(tunable=tunable, wanted=_wanted(written), on_failure=usual)
+    return TuningSetting(
+        tunable=tunable,
+        wanted=_wanted(written.value),
+        on_failure=OnFailure(written.on_failure) if written.on_failure else usual,
+        why=str(written.why),
+        source=str(written.source),
+    )
+
+
+def _wanted(value: str | DiskKindsSpec) -> Wanted:
+    if isinstance(value, str):
+        return str(value)
+    return {kind: str(word) for kind, word in (("ssd", value.ssd), ("rotational", value.rotational)) if word}
+
+
+def _unknown(tunable: str, rules: Rules) -> str:
+    tail = near(tunable, rules)
+    known = "" if tail.startswith("known") else f" known: {', '.join(rules)}"
+    return f"unknown tunable; {tail}{known}"

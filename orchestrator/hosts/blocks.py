@@ -1,0 +1,37 @@
+"""Our marked lines at the end of a file that others write too. Pure: text in, text out.
+
+A block is found by its markers alone, so what stands around it may change, and taking it away gives back
+every other byte. A begin without its end (somebody's edit) is no block of ours: it is left as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+BEGIN: Final = "# BEGIN orchestrate {name}"
+END: Final = "# END orchestrate {name}"
+
+
+def block_in(text: str, name: str) -> str | None:
+    """The lines between our markers, without a line's end after the last; None where there is no block."""
+    found = _pattern(name).search(text)
+    return None if found is None else found["lines"].removesuffix("\n")
+
+
+def with_block(text: str, name: str, lines: str | None) -> str:
+    """The text with the block as wanted: put in its old place, appended, or taken away (None)."""
+    block = "" if lines is None else f"{BEGIN.format(name=name)}\n{_ended(lines)}{END.format(name=name)}\n"
+    found = _pattern(name).search(text)
+    if found is not None:
+        return text[: found.start()] + block + text[found.end() :]
+    return text if lines is None else _ended(text) + block
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    begin, end = (re.escape(marker.format(name=name)) for marker in (BEGIN, END))
+    return re.compile(rf"^{begin}\n(?P<lines>(?:(?!{begin}$|{end}$).*\n)*?){end}(?:\n|\Z)", re.MULTILINE)

@@ -1,0 +1,199 @@
+"""The shell functions that make one change on a host and read it back; any POSIX shell runs them.
+
+The same functions go to the host over a connection and into the script that an operator reads and runs: what
+is reviewed is what is done. Found and wanted are arguments; nothing is assumed of a host. Those for files are
+in `file_shell`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.hosts.settings import Sudo
+
+MADE: Final = 0
+"""Made and read back."""
+NOTHING: Final = 1
+"""Not made, and nothing is other than before."""
+HALF: Final = 2
+"""Something was altered, but it does not read as wanted."""
+ALREADY: Final = 10
+"""It was as wanted before."""
+
+AS_ROOT: Final = {
+    Sudo.OFF: r"""
+# Runs a command with $text as its standard input; what it complained of is left in $said.
+as_root() {
+    said=$(printf %s "$text" 2>/dev/null | "$@" 2>&1 >/dev/null)
+}
+""",
+    Sudo.PASSWORDLESS: r"""
+# Runs a command with $text as its standard input; what it complained of is left in $said.
+as_root() {
+    said=$(printf %s "$text" 2>/dev/null | sudo -n "$@" 2>&1 >/dev/null)
+}
+""",
+    # Where a rule has NOPASSWD, sudo reads no password, and `tee` would write it into the file: so each
+    # command is tried without one first. A wrong password is found out by `-v`, once: each further attempt
+    # could lock the account, and would hand sudo the lines of the file as passwords.
+    Sudo.PASSWORD: r"""
+case $(command -v printf) in
+    printf) IFS= read -r password; barred= ;;
+    *) password=; barred="sudo: a password is required, which this shell would show to every user" ;;
+esac
+checked=
+# Runs a command with $text as its standard input; what it complained of is left in $said.
+as_root() {
+    said=$(printf %s "$text" 2>/dev/null | sudo -k -n "$@" 2>&1 >/dev/null) && return 0
+    case $said in
+        *"password is required"*|*"authentication is required"*) ;;
+        *) return 1 ;;
+    esac
+    if [ -z "$checked$barred" ]; then
+        said=$(printf '%s\n' "$password" | sudo -k -S -p '' -v 2>&1 >/dev/null) ||
+            barred=${said:-sudo refused}
+        checked=yes
+    fi
+    said=$barred
+    [ -z "$barred" ] || return 1
+    said=$({ printf '%s\n' "$password"; printf %s "$text"; } 2>/dev/null |
+        sudo -k -S -p '' "$@" 2>&1 >/dev/null)
+}
+""",
+}
+"""How a command gets its rights. A password comes in on standard input and is never an argument or in the
+environment: `printf` is the shell's own in every shell that is let through."""
+
+HEAD: Final = r"""
+set -u
+umask 022
+LC_ALL=C; export LC_ALL
+PATH=${PATH:-/usr/bin:/bin}:/usr/sbin:/sbin; export PATH
+unset IFS
+newline='
+'
+said='' text='' why='' value=''
+"""
+
+FUNCTIONS: Final = r"""
+# Each change returns 0: made and read back, 10: was so before, 1: not made and nothing altered,
+# 2: altered, but not as wanted. $why tells more.
+
+# The current choice in a file of the kernel: the word in brackets where there is one.
+read_value() {
+    if [ ! -e "$1" ]; then why="there is no $1"; return 1; fi
+    value=$(head -c 4096 "$1" 2>&1) || { why="cannot be read: $value"; return 1; }
+    case $value in
+        *"["*"]"*) value=${value#*"["}; value=${value%%"]"*} ;;
+    esac
+    set -f
+    # shellcheck disable=SC2086  # blanks and tabs are one and the same to the kernel
+    set -- $value
+    set +f
+    value="$*"
+}
+
+# set_value PATH WANTED
+set_value() {
+    path=$root$1 why=''
+    read_value "$path" || return 1
+    before=$value
+    [ "$value" != "$2" ] || return 10
+    text=$2
+    as_root tee "$path" || :
+    read_value "$path" || { why="written, but $why"; return 2; }
+    [ "$value" != "$2" ] || return 0
+    why="reads $value instead of $2${said:+: $said}"
+    [ "$value" != "$before" ] || return 1
+    return 2
+}
+
+has_systemd() {
+    [ -d "$root/run/systemd/system" ]
+}
+
+# How a service stands: yes or no in $running, $enabled and $masked.
+look_at() {
+    running=no enabled=no masked=no
+    if has_systemd; then
+        case $(systemctl is-active "$1" 2>/dev/null) in
+            active|reloading|refreshing|activating|deactivating) running=yes ;;
+        esac
+        case $(systemctl is-enabled "$1" 2>/dev/null) in
+            enabled|alias|linked) enabled=yes ;;
+            masked|masked-runtime) masked=yes ;;
+        esac
+        return
+    fi
+    if service "$1" status >/dev/null 2>&1; then running=yes; fi
+    level=$(sed -n 's/^[^#:]*:\([2-5]\):initdefault:.*/\1/p' "$root/etc/inittab" 2>/dev/null)
+    level=${level:-2-5}
+    # shellcheck disable=SC2231  # a range of run levels
+    for link in "$root"/etc/rc[$level].d/S[0-9][0-9]"$1" "$root"/etc/init.d/rc[$level].d/S[0-9][0-9]"$1"; do
+        if [ -L "$link" ] || [ -e "$link" ]; then enabled=yes; fi
+    done
+}
+
+# Each step only where it is needed; the words are those of the sudoers file.
+steps_of_systemd() {
+    if [ "$masked/$4" = yes/no ]; then as_root systemctl unmask "$1" && look_at "$1" || return 1; fi
+    if [ "$running/$2" = yes/no ]; then as_root systemctl stop "$1" || return 1; fi
+    case $masked/$enabled/$3 in
+        no/yes/no) as_root systemctl disable "$1" || return 1 ;;
+        no/no/yes) as_root systemctl enable "$1" || return 1 ;;
+    esac
+    if [ "$running/$2" = no/yes ]; then as_root systemctl start "$1" || return 1; fi
+    if [ "$masked/$4" = no/yes ]; then as_root systemctl mask "$1" || return 1; fi
+}
+
+steps_of_sysv() {
+    if [ "$running/$2" = yes/no ]; then as_root service "$1" stop || return 1; fi
+    if [ "$enabled" != "$3" ]; then
+        if command -v chkconfig >/dev/null; then tool=chkconfig; else tool=update-rc.d; fi
+        case $tool/$3 in
+            chkconfig/yes) as_root chkconfig "$1" on ;;
+            chkconfig/no) as_root chkconfig "$1" off ;;
+            */yes) as_root update-rc.d "$1" enable ;;
+            *) as_root update-rc.d "$1" disable ;;
+        esac || return 1
+    fi
+    if [ "$running/$2" = no/yes ]; then as_root service "$1" start || return 1; fi
+}
+
+# set_service NAME RUNNING ENABLED MASKED, each yes or no
+set_service() {
+    why='' text=''
+    if ! has_systemd && ! command -v service >/dev/null; then
+        why="there is neither systemd nor a command named service"; return 1
+    fi
+    look_at "$1"
+    before=$running/$enabled/$masked
+    [ "$before" != "$2/$3/$4" ] || return 10
+    if has_systemd; then steps_of_systemd "$@"; else steps_of_sysv "$@"; fi || why=${said:-a command failed}
+    look_at "$1"
+    [ "$running/$enabled/$masked" != "$2/$3/$4" ] || return 0
+    why="running $running, enabled $enabled, masked $masked instead of $2, $3, $4${why:+: $why}"
+    [ "$before" != "$running/$enabled/$masked" ] || return 1
+    return 2
+}
+
+read_tuned() {
+    tuned=$(tuned-adm active 2>/dev/null | sed -n 's/^Current active profile: *//p')
+    [ "$tuned" != off ] || tuned=''
+}
+
+# set_tuned [PROFILE…]: none = off
+set_tuned() {
+    why='' text=''
+    if ! command -v tuned-adm >/dev/null; then why="there is no tuned-adm"; return 1; fi
+    read_tuned
+    before=$tuned
+    [ "$tuned" != "$*" ] || return 10
+    if [ "$#" -gt 0 ]; then as_root tuned-adm profile "$@"; else as_root tuned-adm off; fi || :
+    read_tuned
+    [ "$tuned" != "$*" ] || return 0
+    why="the profile is ${tuned:-off} instead of ${*:-off}${said:+: $said}"
+    [ "$tuned" != "$before" ] || return 1
+    return 2
+}
+"""

@@ -1,0 +1,139 @@
+"""Two readings of many hosts, some seconds apart: one round trip a reading, all hosts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final
+
+from orchestrator.errors import ConfigError
+from orchestrator.hosts.connection import CommandResult, Lost, Unreachable
+from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.diagnosis.asking import reading_command
+from orchestrator.hosts.diagnosis.reading import HostReading, read_answers, signs_of
+from orchestrator.hosts.facts import read_facts
+from orchestrator.hosts.facts_script import facts_script
+from orchestrator.hosts.parallel import in_parallel
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.diagnosis import Signs
+from orchestrator.model.reading import Reading, Seconds, Unknown
+
+SHORTEST: Final[Seconds] = 1.0
+LONGEST: Final[Seconds] = 600.0
+"""Bounds of a sample: rates of less are noise, and nobody waits longer for a look."""
+
+
+def sample(
+    settings: Collection[HostSettings],
+    connections: Connections,
+    *,
+    seconds: Seconds,
+    wait: Callable[[Seconds], None],
+    told: Callable[[str], None],
+    redact: Redactor,
+) -> Mapping[NodeName, Reading[Signs]]:
+    """Read every host twice; one that cannot be read is `Unknown` with the reason.
+
+    Args:
+        settings: the hosts.
+        connections: used and left open.
+        seconds: between the two readings.
+        wait: waits so long.
+        told: is given a line at each step.
+        redact: takes secrets out of what the hosts say.
+    """
+    by_node = {one.node: one for one in settings}
+    first = _read_all(by_node, connections, redact)
+    there = {node: one for node, one in by_node.items() if not isinstance(first[node], Unknown)}
+    told(f"read {len(there)} of {len(by_node)} hosts")
+    if not there:
+        return {node: one for node, one in first.items() if isinstance(one, Unknown)}
+    wait(seconds)
+    second = _read_all(there, connections, redact)
+    told("read them again")
+    disks = _disks(there, connections, redact)
+    return {node: _signs(node, first[node], second.get(node), disks.get(node)) for node in by_node}
+
+
+def _signs(
+    node: NodeName,
+    first: Reading[HostReading],
+    second: Reading[HostReading] | None,
+    data: Reading[frozenset[str]] | None,
+) -> Reading[Signs]:
+    if isinstance(first, Unknown):
+        return first
+    if second is None or isinstance(second, Unknown):
+        said = "no second reading" if second is None else second.reason
+        return Unknown(reason=f"read once, and not a second time: {said}")
+    return signs_of(node, first, second, data)
+
+
+def _disks(
+    settings: Mapping[NodeName, HostSettings], connections: Connections, redact: Redactor
+) -> Mapping[NodeName, Reading[frozenset[str]]]:
+    """The disks behind the data paths, by the same facts that tuning goes by; asked where paths are known."""
+    asked = {
+        node: partial(_data_disks, one, connections, redact) for node, one in settings.items() if one.data
+    }
+    bound = _bound(settings.values())
+    found = in_parallel(asked, timeout=bound)
+    late = Unknown(reason=f"the disks behind its data were not told within {bound:.0f} s")
+    return {node: found.get(node, late) for node in asked}
+
+
+def _data_disks(
+    settings: HostSettings, connections: Connections, redact: Redactor
+) -> Reading[frozenset[str]]:
+    outcome = _answer(settings, connections, facts_script(settings, ()), redact)
+    if isinstance(outcome, Unknown):
+        return outcome
+    facts = read_facts(outcome.stdout, settings, ())
+    if isinstance(facts, Unknown):
+        return facts
+    if isinstance(facts.devices, Unknown):
+        return facts.devices
+    return frozenset(device.name for device in facts.devices)
+
+
+def _read_all(
+    settings: Mapping[NodeName, HostSettings], connections: Connections, redact: Redactor
+) -> Mapping[NodeName, Reading[HostReading]]:
+    bound = _bound(settings.values())
+    work = {node: partial(_read, one, connections, redact) for node, one in settings.items()}
+    found = in_parallel(work, timeout=bound)
+    late = Unknown(reason=f"its host was not read within {bound:.0f} s")
+    return {node: found.get(node, late) for node in settings}
+
+
+def _bound(settings: Collection[HostSettings]) -> Seconds:
+    """Two attempts of a reading, each with its connection made anew at the worst."""
+    limits = [one.limits for one in settings]
+    return max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in limits), default=0.0)
+
+
+def _read(settings: HostSettings, connections: Connections, redact: Redactor) -> Reading[HostReading]:
+    outcome = _answer(settings, connections, reading_command(settings.root), redact)
+    if isinstance(outcome, Unknown):
+        return outcome
+    if outcome.truncated:
+        return Unknown(reason=f"its answer was too long: {outcome.truncated} bytes of it were left out")
+    return read_answers(redact(outcome.stdout))
+
+
+def _answer(
+    settings: HostSettings, connections: Connections, command: str, redact: Redactor
+) -> Reading[CommandResult]:
+    try:
+        found = connections.to(settings)
+        if isinstance(found, Unreachable):
+            return Unknown(reason=redact(found.reason))
+        outcome = found.run(command, timeout=settings.limits.command)
+        if isinstance(outcome, Lost) and not outcome.timed_out:
+            # Reading twice harms nobody: a connection that went under a reading is made again at once.
+            outcome = found.run(command, timeout=settings.limits.command)
+    except ConfigError as error:
+        return Unknown(reason=redact(str(error)))
+    return outcome if isinstance(outcome, CommandResult) else Unknown(reason=redact(outcome.reason))

@@ -1,0 +1,245 @@
+"""What a host answered to `facts_script`, as facts. Pure.
+
+Every part is either what the host said or `Unknown` with a reason; only what the host was seen not to have is
+absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from orchestrator.hosts import block_devices
+from orchestrator.hosts.block_tables import BlockTables, read_tables
+from orchestrator.hosts.facts_frames import CUT_OFF, Answer, Output, read_answer
+from orchestrator.hosts.facts_script import DEVICE, asked_files, asked_services, twin, unit_of
+from orchestrator.hosts.facts_system import read_system
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.model.host_facts import BlockDevice, FileText, HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.reading import Reading, Unknown
+
+_LSB_RUNNING: Final = 0
+_LSB_STOPPED: Final = frozenset({1, 2, 3})
+"""Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions": 1 and 2 left a file behind."""
+_ALIVE: Final = frozenset({"active", "reloading", "refreshing", "activating", "deactivating"})
+_STARTS: Final = frozenset({"enabled", "alias", "linked"})
+_NATIVE: Final = _STARTS | {
+    "disabled",
+    "static",
+    "indirect",
+    "enabled-runtime",
+    "linked-runtime",
+    "transient",
+}
+_NO_SUCH: Final = 3
+"""What the look at a data path exits with when there is nothing."""
+_OFF: Final = "off"
+_FIRST_WORDS: Final = 200
+
+
+def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> Reading[HostFacts]:
+    """The facts of a host; `Unknown` when not even its general facts are told.
+
+    Args:
+        output: of `facts_script`; all of it, or as much as arrived.
+        settings: of the host, as given to `facts_script`.
+        reads: the same as given to `facts_script`.
+    """
+    answer = read_answer(output)
+    if not (answer.titles or answer.outputs):
+        words = " ".join(output.split())[:_FIRST_WORDS]
+        return Unknown(reason=f"the host told no facts: {words or 'no output'}")
+    system = read_system(answer)
+    if isinstance(system, Unknown):
+        return system
+    services = asked_services(settings, reads)
+    return HostFacts(
+        kernel=system.kernel,
+        distribution=system.distribution,
+        distribution_version=system.distribution_version,
+        init=system.init,
+        numa_nodes=system.numa_nodes,
+        cpus=system.cpus,
+        memory=system.memory,
+        virtualisation=system.virtualisation,
+        command_line=system.command_line,
+        files=_files(answer, asked_files(settings, reads)),
+        services={name: _service(answer, system.init, name, services) for name in services},
+        tuned=_tuned(answer),
+        devices=_devices(answer, settings),
+        data_paths=settings.data_paths,
+        unit=unit_of(settings),
+    )
+
+
+def _files(answer: Answer, patterns: Sequence[str]) -> Mapping[str, FileText]:
+    """What was read, and what the answer ended before: that stands in it by its pattern, as `Unknown`."""
+    unread: dict[str, FileText] = {
+        pattern.replace(DEVICE, "*"): Unknown(reason=f"{pattern}: {CUT_OFF}")
+        for number, pattern in enumerate(patterns)
+        if f"asked {number}" not in answer.titles
+    }
+    linked: dict[str, FileText] = {}
+    if "merged" in answer.titles:  # what is under both names was read under one
+        twins = [twin(pattern) for pattern in patterns if twin(pattern) in patterns]
+        linked = {
+            path.removeprefix("/usr"): text
+            for path, text in answer.files.items()
+            if any(fnmatchcase(path, pattern) for pattern in twins)
+        }
+    return {**unread, **linked, **answer.files}
+
+
+def _service(answer: Answer, init: InitSystem, name: str, asked: Sequence[str]) -> Reading[ServiceFacts]:
+    links = answer.lines("links")
+    if isinstance(links, Unknown):
+        return Unknown(reason=f"service {name}: {links.reason}")
+    match init:
+        case InitSystem.SYSTEMD:
+            return _of_systemd(answer, name, asked, linked=_starts(answer, links, name))
+        case InitSystem.SYSV:
+            return _of_script(answer, name, linked=_starts(answer, links, name))
+        case InitSystem.OTHER:
+            return Unknown(reason=f"service {name}: the host runs neither systemd nor init scripts")
+
+
+def _of_systemd(answer: Answer, name: str, asked: Sequence[str], *, linked: bool) -> Reading[ServiceFacts]:
+    said = answer.output("systemctl")
+    if isinstance(said, Unknown) or said.killed:
+        why = said.reason if isinstance(said, Unknown) else said.why
+        return Unknown(reason=f"systemctl show {name}.service: {why}")
+    blocks = [
+        dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
+        for block in re.split(r"\n{2,}", said.text.strip())
+    ]
+    unit = f"{name}.service"
+    named = [block for block in blocks if unit in (block.get("Id"), *block.get("Names", "").split())]
+    # An alias is shown under the name of what it stands for, at the place at which it was asked.
+    in_order = [blocks[asked.index(name)]] if len(blocks) == len(asked) else []
+    found = next(iter(named or in_order), {})
+    active, load, state = (found.get(key) for key in ("ActiveState", "LoadState", "UnitFileState"))
+    if not active or not load or load in ("error", "bad-setting"):
+        return Unknown(reason=f"systemctl show {unit}: {load or said.why}")
+    masked = load == "masked" or (state or "").startswith("masked")
+    return ServiceFacts(
+        present=load != "not-found",
+        running=active in _ALIVE,
+        # An init script under systemd has no unit file of its own: its links say when it starts.
+        enabled=not masked and (state in _STARTS or (linked and state not in _NATIVE)),
+        masked=masked,
+    )
+
+
+def _of_script(answer: Answer, name: str, *, linked: bool) -> Reading[ServiceFacts]:
+    said = answer.outputs.get(f"service {name}")
+    if said is None:
+        if "services end" in answer.titles:
+            return ServiceFacts(present=False)
+        return Unknown(reason=f"service {name}: {CUT_OFF}")
+    if isinstance(said, Unknown):
+        return said
+    if said.exit not in {_LSB_RUNNING, *_LSB_STOPPED}:
+        return Unknown(reason=f"service {name} status exits {said.exit}: {said.why}")
+    return ServiceFacts(present=True, running=said.exit == _LSB_RUNNING, enabled=linked)
+
+
+def _starts(answer: Answer, links: Sequence[str], name: str) -> bool:
+    """Whether a link starts it in the default run level; in any, where inittab does not name that."""
+    table = answer.own.get("/etc/inittab")
+    level = (
+        re.search(r"^[^#:\s]*:([2-5]):initdefault:", table, re.MULTILINE) if isinstance(table, str) else None
+    )
+    wanted = level[1] if level else "2-5"
+    starts = re.compile(rf"/rc[{wanted}]\.d/S\d\d{re.escape(name)}$")
+    return any(starts.search(link) for link in links)
+
+
+def _tuned(answer: Answer) -> Reading[str | None]:
+    if "hints" not in answer.titles:  # what comes after it
+        return Unknown(reason=f"tuned: {CUT_OFF}")
+    said = answer.outputs.get("tuned")
+    if said is None:
+        old = answer.own.get("/etc/tune-profiles/active-profile")
+        return _profile(old) if isinstance(old, str) else old
+    if isinstance(said, Unknown):
+        return said
+    return _of_tuned_adm(said)
+
+
+def _of_tuned_adm(said: Output) -> Reading[str | None]:
+    """What `tuned-adm active` means.
+
+    A daemon that does not run has set nothing; on RHEL 6 there are two, of which ktune sets most.
+    """
+    if said.killed:
+        return Unknown(reason=f"tuned-adm active: {said.why}")
+    states = re.findall(r"^Service (?:tuned|ktune): \w+, (\w+)", said.text, re.MULTILINE)
+    stopped = bool(states) and all(state == "stopped" for state in states)
+    if stopped or re.search(r"not running, preset profile|No current active profile", said.text):
+        return None
+    active = re.search(r"^Current active profile: *(.*)$", said.text, re.MULTILINE)
+    return _profile(active[1]) if active else Unknown(reason=f"tuned-adm active: {said.why}")
+
+
+def _profile(text: str) -> str | None:
+    name = text.strip()
+    return None if name in ("", _OFF) else name
+
+
+def _devices(answer: Answer, settings: HostSettings) -> Reading[tuple[BlockDevice, ...]]:
+    if not settings.data:
+        return Unknown(reason="no data paths are named: set `hosts.data` in the cluster file")
+    tables = _tables(answer)
+    if isinstance(tables, Unknown):
+        return tables
+    real = {
+        path: _real(answer, f"data {number}", settings) for number, path in enumerate(settings.data_paths)
+    }
+    return block_devices.leaf_disks(real, tables)
+
+
+def _tables(answer: Answer) -> Reading[BlockTables]:
+    outputs = {name: answer.output(name) for name in ("mounts", "links", "values")}
+    notes = {name: answer.lines(name) for name in ("markers", "btrfs", "sources", "uppers")}
+    texts: dict[str, str] = {}
+    for name, said in outputs.items():
+        if isinstance(said, Unknown) or (said.exit != 0 and name != "values"):
+            return Unknown(reason=f"block devices: {said.reason if isinstance(said, Unknown) else said.why}")
+        texts[name] = said.text  # `grep` exits with 2 where a kind of device is not there
+    lines: dict[str, tuple[str, ...]] = {}
+    for name, note in notes.items():
+        if isinstance(note, Unknown):
+            return Unknown(reason=f"block devices: {note.reason}")
+        lines[name] = note
+    return read_tables(
+        mounts=texts["mounts"],
+        links=texts["links"],
+        values=texts["values"],
+        markers=lines["markers"],
+        btrfs=lines["btrfs"],
+        sources=lines["sources"],
+        uppers=lines["uppers"],
+    )
+
+
+def _real(answer: Answer, name: str, settings: HostSettings) -> Reading[str]:
+    """A data path without its symbolic links."""
+    said = answer.output(name)
+    if isinstance(said, Unknown):
+        return said
+    if said.exit == _NO_SUCH:
+        return Unknown(reason=f"there is no such path, or {settings.user or 'the user'} may not see it")
+    path = said.text.removesuffix("\n")
+    if said.killed:
+        return Unknown(reason="no answer in time: is it on a server or disk that is gone?")
+    if said.exit != 0 or not path.startswith("/"):
+        return Unknown(reason=f"cannot be resolved: {said.why}")
+    root = answer.lines("root")
+    if not settings.root:
+        return path
+    if isinstance(root, Unknown) or not root or not f"{path}/".startswith(f"{root[0]}/"):
+        return Unknown(reason=f"leads out of {settings.root}")
+    return path.removeprefix(root[0]) or "/"

@@ -1,0 +1,159 @@
+"""The numbered pieces of an answer to `facts_script`, put together again. Pure.
+
+Whatever is missing, in the middle or at the end, a piece counts only when the piece with the next number
+follows it, and nothing was left out of it; so a file cut off is never taken for a short one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Final
+
+from orchestrator.hosts.connection import LEFT_OUT
+from orchestrator.hosts.facts_script import FILE_BYTES, SECOND_STAGE
+from orchestrator.model.host_facts import FileText
+from orchestrator.model.reading import Reading, Unknown
+
+CUT_OFF: Final = "the host's answer was cut off here"
+_FIRST: Final = re.compile(r"^(@facts-\S+) 1 ", re.MULTILINE)
+_KILLED: Final = frozenset({124, 137})
+"""Exit codes of `timeout`, and of what SIGKILL ended."""
+_REASON_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a command printed, both streams."""
+
+    exit: int
+    text: str
+
+    @property
+    def killed(self) -> bool:
+        """Whether it did not end by itself."""
+        return self.exit in _KILLED
+
+    @property
+    def why(self) -> str:
+        """Its last words, for people."""
+        if self.killed:
+            return "no answer in time"
+        words = [line.strip() for line in self.text.splitlines() if line.strip()]
+        return words[-1][:_REASON_CHARACTERS] if words else f"exit {self.exit}"
+
+
+@dataclass(slots=True)
+class Answer:
+    """What arrived, by name.
+
+    Attributes:
+        own: the files that are read of every host.
+        files: those that were asked for.
+        outputs: of commands; one that is not in it was not run, or the answer ended before it.
+        notes: lines of shell builtins.
+        titles: every piece that arrived whole, with everything before it: these alone prove that something
+            is not there.
+    """
+
+    own: dict[str, FileText] = field(default_factory=dict)
+    files: dict[str, FileText] = field(default_factory=dict)
+    outputs: dict[str, Reading[Output]] = field(default_factory=dict)
+    notes: dict[str, Reading[tuple[str, ...]]] = field(default_factory=dict)
+    titles: set[str] = field(default_factory=set)
+
+    def output(self, name: str) -> Reading[Output]:
+        """What a command printed; `Unknown` when the answer ended before it."""
+        return self.outputs.get(name, Unknown(reason=CUT_OFF))
+
+    def lines(self, name: str) -> Reading[tuple[str, ...]]:
+        """Lines of a note; `Unknown` when the answer ended before it."""
+        return self.notes.get(name, Unknown(reason=CUT_OFF))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    title: str
+    body: str
+    whole: bool
+
+
+def read_answer(output: str) -> Answer:
+    """Put an answer together; greetings before it and anything after it are no part of it."""
+    pieces = _pieces(output)
+    answer = Answer()
+    into: dict[str, FileText] = answer.own
+    complete = True
+    for number, piece in enumerate(pieces):
+        complete = complete and piece.whole
+        following = pieces[number + 1 : number + 3]
+        kind, _, name = piece.title.partition(" ")
+        if complete:
+            answer.titles.add(piece.title)
+        match kind:
+            case "files":
+                into = answer.own if name == "end" else answer.files
+            case "file" if piece.whole:
+                into[piece.body] = _text(piece.body, following)
+            case "bad" if piece.whole:
+                into[piece.body] = Unknown(reason=f"{piece.body}: {name}")
+            case "out":
+                answer.outputs[name] = _output(piece, following)
+            case "note":
+                lines = tuple(line for line in piece.body.split("\n") if line)
+                answer.notes[name] = lines if piece.whole else Unknown(reason=CUT_OFF)
+            case _:
+                pass
+    return answer
+
+
+def _pieces(output: str) -> list[_Piece]:
+    first = _FIRST.search(output)
+    if first is None:
+        return []
+    mark = re.escape(first[1])
+    heads = list(re.finditer(rf"(?:^|\n){mark} (\d+) ([^\n]*)\n", output[first.start() :]))
+    text = output[first.start() :]
+    made = []
+    for head, after in zip_longest(heads, heads[1:]):
+        body = text[head.end() : after.start() if after else len(text)]
+        whole = after is not None and _follows(head, after) and not LEFT_OUT.search(body)
+        made.append(_Piece(title=head[2], body=body, whole=whole))
+    return made
+
+
+def _follows(head: re.Match[str], after: re.Match[str]) -> bool:
+    number = int(head[1])
+    if head[2] == "stage":
+        return int(after[1]) == SECOND_STAGE + 1
+    # An output that is too long takes the piece that tells its end with it, and no more.
+    too_long = head[2].startswith("out ") and after[2] == "over" and int(after[1]) == number + 2
+    return int(after[1]) == number + 1 or too_long
+
+
+def _text(path: str, following: list[_Piece]) -> FileText:
+    """The text of the piece after a path, if the piece that says how its reading ended follows."""
+    code = _exit_after(following[:1], following[1:])
+    if code is None or following[0].title != "text":
+        return Unknown(reason=f"{path}: {CUT_OFF}")
+    text = following[0].body
+    if code != 0:
+        return Unknown(reason=f"{path}: {Output(exit=code, text=text).why}")
+    if len(text.encode(errors="replace")) > FILE_BYTES:
+        return Unknown(reason=f"{path}: longer than {FILE_BYTES} bytes")
+    return text
+
+
+def _output(piece: _Piece, following: list[_Piece]) -> Reading[Output]:
+    code = _exit_after([piece], following[:1])
+    if code is None:
+        return Unknown(reason=f"{piece.title.partition(' ')[2]}: too long, or {CUT_OFF}")
+    return Output(exit=code, text=piece.body)
+
+
+def _exit_after(pieces: list[_Piece], following: list[_Piece]) -> int | None:
+    whole = len(pieces) == 1 and len(following) == 1 and pieces[0].whole and following[0].whole
+    if not whole or following[0].title != "exit" or not following[0].body.isdigit():
+        return None
+    return int(following[0].body)

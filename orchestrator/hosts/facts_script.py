@@ -1,0 +1,279 @@
+"""The shell script that reads, in one round trip, everything that tuning has to know of a host. Pure.
+
+Its answer is a row of numbered *pieces*, each behind a line that begins with a mark made up on the host for
+this one answer: no file can hold it, and a piece is whole when the next number follows it. `facts_frames`
+puts them together.
+
+Order is safety: what costs nothing comes first, and the data paths are touched last, each for a few seconds
+at most, since one on a dead NFS server answers nobody. Reads need no rights and never go through sudo.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.hosts import script
+from orchestrator.hosts.settings import HostSettings, Manager
+from orchestrator.hosts.tunables.tunable import Reads
+
+FILE_BYTES: Final = 64 * 1024
+"""Of one file; no value of a kernel and no file of settings is longer."""
+TABLE_BYTES: Final = 256 * 1024
+"""Of a table of devices or mounts: a host with hundreds of containers has as many mounts."""
+ANSWER_BYTES: Final = 1024 * 1024
+"""Of the whole answer: what a connection must be told to keep of it."""
+TOOL_SECONDS: Final = 10
+DATA_SECONDS: Final = 5
+"""A data path that does not answer for so long is on a dead disk or server; the next one gets a second."""
+SECOND_STAGE: Final = 500_000
+"""Number of the first piece about data paths: they are printed past the limit of the rest."""
+
+SYSTEM_FILES: Final = (
+    *("/etc/os-release", "/usr/lib/os-release", "/etc/redhat-release", "/etc/SuSE-release"),
+    *("/etc/debian_version", "/etc/inittab", "/etc/tune-profiles/active-profile", "/proc/cmdline"),
+    *("/sys/devices/system/cpu/online", "/sys/devices/system/node/online"),
+)
+HINTS: Final = ("/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name")
+"""Where `systemd-detect-virt` is not to be had."""
+MARKERS: Final = (
+    *("/run/systemd/system", "/run/openrc", "/etc/init.d", "/etc/rc.d/init.d", "/sys/devices/system/node"),
+    *("/.dockerenv", "/run/.containerenv", "/proc/xen", "/proc/vz"),
+)
+"""Whether they are there says something by itself."""
+UNIT_PROPERTIES: Final = ("Id", "Names", "LoadState", "ActiveState", "UnitFileState")
+
+_WILD: Final = re.compile(r"(\{device\}|\[[\w!^.-]+\]|[*?])")
+_UNIT: Final = "{unit}"
+DEVICE: Final = "{device}"
+"""In a path: the name of each device in /sys/block."""
+
+_FUNCTIONS: Final = f"""
+M=; [ -r /proc/sys/kernel/random/uuid ] && M=$(head -c 18 /proc/sys/kernel/random/uuid 2>/dev/null)
+M=@facts-${{M:-$$-$PPID-$(date +%s)}}
+T=; timeout -s KILL 5 true 2>/dev/null && T=1
+n=0
+h() {{ n=$((n+1)); printf '\\n%s %s %s\\n' "$M" "$n" "$1"; }}
+piece() {{ h "$1"; printf '%s' "$2"; }}
+limited() {{
+  s=$1; shift
+  if [ -n "$T" ]; then timeout -s KILL "$s" "$@"; return; fi
+  "$@" & p=$!
+  (while [ "$s" -gt 0 ] && kill -0 $p; do sleep 1; s=$((s-1)); done
+   [ "$s" -gt 0 ] || kill -9 $p) >/dev/null 2>&1 & w=$!
+  wait $p; r=$?; kill $w 2>/dev/null; return $r
+}}
+out() {{
+  h "out $2"; l=$1; shift 2; n=$((n+1))
+  {{ "$@" 2>&1; r=$?; printf '\\n%s %s exit\\n%s' "$M" "$n" "$r"; }} | head -c "$l"
+  h over
+}}
+there() {{
+  piece file "${{1#"$R"}}"; h text
+  [ -z "$2" ] || head -c "$2" "$1" 2>&1; r=$?
+  piece exit "$r"
+}}
+bad() {{ piece "bad $2" "${{1#"$R"}}"; }}
+missing() {{
+  a=$1
+  while [ "$a" != "$R" ] && [ -n "$a" ] && ! [ -e "$a" ]; do a=${{a%/*}}; done
+  [ -d "$a" ] || return 0
+  [ -x "$a" ] || {{ bad "$1" "its folder may not be searched"; return 0; }}
+  case $1 in *[*?[]*) [ -r "$a" ] || bad "$1" "its folder may not be listed" ;; esac
+}}
+f() {{
+  if [ -f "$1" ]; then there "$1" {FILE_BYTES + 1}
+  elif [ -d "$1" ]; then bad "$1" "a folder, not a file"
+  elif [ -e "$1" ] && [ "$1" -ef /dev/null ]; then there "$1" ""
+  elif [ -e "$1" ]; then bad "$1" "no regular file"
+  elif [ -L "$1" ]; then bad "$1" "a link to nothing"
+  else missing "$1"; fi
+}}
+d() {{ if [ -d "$1" ]; then there "$1" ""; else missing "${{1%/}}"; fi; }}
+"""
+_DEVICES: Final = f"""
+out {TABLE_BYTES} links ls -l "$R/sys/dev/block"
+h 'note markers'
+for m in "$R"/sys/dev/block/*/partition "$R"/sys/dev/block/*/dm "$R"/sys/dev/block/*/md \
+"$R"/sys/dev/block/*/slaves/*; do
+  if [ -e "$m" ] || [ -L "$m" ]; then printf '%s\\n' "${{m#"$R"/sys/dev/block/}}"; fi
+done
+h 'note btrfs'
+for m in "$R"/sys/fs/btrfs/*/devices/*; do
+  if [ -e "$m" ] || [ -L "$m" ]; then printf '%s\\n' "${{m#"$R"/sys/fs/btrfs/}}"; fi
+done
+out {TABLE_BYTES} values grep '' /dev/null "$R"/sys/block/*/dm/uuid "$R"/sys/block/*/queue/rotational
+out {TABLE_BYTES} mounts cat "$R/proc/self/mountinfo"
+h 'note sources'
+sed -n 's|.* - btrfs \\(/dev/[^ ]*\\) .*|\\1|p' "$R/proc/self/mountinfo" 2>/dev/null | sort -u | head -n 64 |
+while IFS= read -r s; do printf '%s %s\\n' "$s" "$(readlink -f "$R$s" 2>/dev/null)"; done
+"""
+_UPPERS: Final = """
+h 'note uppers'
+sed -n 's|.* - overlay .*[ ,]upperdir=\\([^ ,]*\\).*|\\1|p' "$R/proc/self/mountinfo" 2>/dev/null | sort -u |
+while IFS= read -r s; do [ -d "$R$s" ] && printf '%s\\n' "$s"; done
+"""
+_REAL: Final = (
+    '[ -e "$1" ] || exit 3; readlink -f "$1" 2>/dev/null || realpath "$1" 2>/dev/null ||'
+    ' { cd -P "$1" && pwd -P; }'
+)
+
+
+def unit_of(settings: HostSettings) -> str:
+    """The node's own service, without `.service`; empty where it is a container or a command."""
+    if settings.service.manager not in (Manager.SYSTEMD, Manager.SYSV):
+        return ""
+    return settings.service.unit.replace("{node}", settings.node).removesuffix(".service")
+
+
+def asked_files(settings: HostSettings, reads: Sequence[Reads]) -> tuple[str, ...]:
+    """Every path and glob once, in order; `{device}` still stands in them."""
+    unit = unit_of(settings)
+    paths = (path for read in reads for path in read.files if unit or _UNIT not in path)
+    return tuple(dict.fromkeys(path.replace(_UNIT, unit) for path in paths))
+
+
+def twin(path: str) -> str:
+    """Where a path under /lib is too, on hosts where /lib is a link to /usr/lib."""
+    return f"/usr{path}" if path.startswith("/lib/") else ""
+
+
+def asked_services(settings: HostSettings, reads: Sequence[Reads]) -> tuple[str, ...]:
+    """Every service once, in order."""
+    unit = unit_of(settings)
+    names = (name for read in reads for name in read.services if unit or _UNIT not in name)
+    return tuple(dict.fromkeys(name.replace(_UNIT, unit) for name in names))
+
+
+def facts_script(settings: HostSettings, reads: Sequence[Reads]) -> str:
+    """The command line that reads a host: at most `ANSWER_BYTES` of standard output, read by `read_facts`.
+
+    Where it is cut off, by its own limits or with the connection, what did arrive can still be read.
+    """
+    cheap = "\n".join(
+        (
+            _system(),
+            _files(asked_files(settings, reads)),
+            _services(asked_services(settings, reads)),
+            (
+                "command -v tuned-adm >/dev/null &&"
+                f" out {FILE_BYTES} tuned limited {TOOL_SECONDS} tuned-adm active"
+            ),
+            _virtualisation(),
+            _DEVICES,
+            "h stage",
+        )
+    )
+    # Where a folder stands for the host, programs of the real machine must not answer for it.
+    path = "" if settings.root else "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
+    return script.shell(
+        f"{path}R={shlex.quote(settings.root.rstrip('/'))}\n{_FUNCTIONS}\nexec </dev/null\n"
+        # `head` prints in blocks: past it, nothing of the first stage waits for the data paths.
+        f"{{\n{cheap}\n}} | head -c {ANSWER_BYTES - FILE_BYTES}\n"
+        f"n={SECOND_STAGE}\n{_UPPERS}\n{_data_paths(settings.data_paths)}\nh end\necho"
+    )
+
+
+def _system() -> str:
+    files = "\n".join(f'f "$R"{path}' for path in SYSTEM_FILES)
+    markers = " ".join(MARKERS)
+    return "\n".join(
+        (
+            'k=$(uname -r 2>&1); r=$?; piece "out kernel" "$k"; piece exit "$r"',
+            files,
+            f'h \'note markers-of-system\'; for m in {markers}; do [ -e "$R$m" ] && echo "$m"; done',
+            f'out {FILE_BYTES} memory grep "^MemTotal:" "$R/proc/meminfo"',
+            (
+                '[ -e "$R/sys/devices/system/cpu/online" ] ||'
+                f' out {FILE_BYTES} processors grep -c "^processor" "$R/proc/cpuinfo"'
+            ),
+        )
+    )
+
+
+def _files(patterns: Sequence[str]) -> str:
+    """Lines that print every file that a pattern matches, and a piece for each pattern that is done."""
+    lines = []
+    each_device = []
+    for number, pattern in enumerate(patterns):
+        line = f'for p in {_word(pattern)}; do {"d" if pattern.endswith("/") else "f"} "$p"; done'
+        if twin(pattern) in patterns:
+            line = f'[ -n "$merged" ] || {line}'
+        if DEVICE in pattern:
+            each_device.append((number, line))
+        else:
+            lines.append(f"{line}; h 'asked {number}'")
+    if each_device:
+        # What can hold no data costs no look: memory and drives, and loop devices without a file. Kernels
+        # before 2.6.37 have no `loop` folder to tell these by.
+        lines += [
+            "case $k in 2.*) old=1 ;; *) old= ;; esac",
+            'for d in "$R"/sys/block/*; do d=${d##*/}',
+            "case $d in ram*|zram*|sr*|fd*) continue ;;",
+            'loop*) [ -n "$old" ] || [ -e "$R/sys/block/$d/loop" ] || continue ;; esac',
+            *(line for _, line in each_device),
+            "done",
+            *(f"h 'asked {number}'" for number, _ in each_device),
+        ]
+    merged = 'merged=; [ "$R/lib" -ef "$R/usr/lib" ] && { merged=1; h merged; }'
+    return "\n".join([merged, "h files", *lines, "h 'files end'"])
+
+
+def _word(pattern: str) -> str:
+    """A pattern as one word of the shell, in which nothing is special but its wild cards."""
+    parts = _WILD.split(pattern)
+    written = (
+        '"$d"' if part == DEVICE else part if number % 2 else shlex.quote(part)
+        for number, part in enumerate(parts)
+        if part
+    )
+    return '"$R"' + "".join(written)
+
+
+def _services(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    properties = " ".join(f"-p {name}" for name in UNIT_PROPERTIES)
+    units = " ".join(shlex.quote(f"{name}.service") for name in names)
+    lines = ["h 'note links'"]
+    lines += [
+        f'for m in "$R"/etc/rc[2345].d/S[0-9][0-9]{name} "$R"/etc/init.d/rc[2345].d/S[0-9][0-9]{name}; do'
+        ' if [ -e "$m" ] || [ -L "$m" ]; then printf \'%s\\n\' "${m#"$R"}"; fi; done'
+        for name in map(shlex.quote, names)
+    ]
+    lines += [
+        'if [ -d "$R/run/systemd/system" ]; then',
+        f"out {FILE_BYTES} systemctl limited {TOOL_SECONDS} systemctl show {properties} -- {units}",
+        "else",
+    ]
+    for name in names:
+        quoted, script_of = shlex.quote(name), shlex.quote(f"/etc/init.d/{name}")
+        title = shlex.quote(f"service {name}")
+        lines.append(
+            f'if [ -e "$R"{script_of} ]; then if command -v service >/dev/null;'
+            f" then out {FILE_BYTES} {title} limited {TOOL_SECONDS} service {quoted} status;"
+            f' else out {FILE_BYTES} {title} limited {TOOL_SECONDS} "$R"{script_of} status; fi; fi'
+        )
+    return "\n".join([*lines, "fi", "h 'services end'"])
+
+
+def _virtualisation() -> str:
+    hints = "; ".join(f'f "$R"{path}' for path in HINTS)
+    return (
+        "h hints; if command -v systemd-detect-virt >/dev/null;"
+        f" then out {FILE_BYTES} virtual limited {TOOL_SECONDS} systemd-detect-virt;"
+        f' else {hints}; out {FILE_BYTES} hypervisor grep -c -m 1 "^flags.* hypervisor" "$R/proc/cpuinfo"; fi'
+    )
+
+
+def _data_paths(paths: Sequence[str]) -> str:
+    lines = ['[ -z "$R" ] || piece "note root" "$(cd -P "$R" && pwd -P)"', f"s={DATA_SECONDS}"]
+    for number, path in enumerate(paths):
+        ask = f'limited $t /bin/sh -c {shlex.quote(_REAL)} sh "$R"{shlex.quote(path)}'
+        lines.append(
+            f"h 'out data {number}'; t=${{slow:-{DATA_SECONDS}}}; {ask} 2>&1; r=$?; piece exit \"$r\";"
+            " [ $r -le 3 ] || slow=1"
+        )
+    return "\n".join(lines)

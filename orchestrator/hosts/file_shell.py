@@ -1,0 +1,206 @@
+"""The shell functions that write files of ours, and our lines in files of others, and read them back.
+
+A file is written in place by `tee`, so that it keeps its owner and mode, and so that one word-for-word line
+of a sudoers file allows it. Before anything is written the file has to be what was found, byte for byte; when
+a write goes wrong half-way (a full disk), what stood there is put back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.hosts import blocks
+
+_FUNCTIONS: Final = r"""
+# Whether a file may be compared at all, by somebody without rights.
+may_read() {
+    folder=${1%/*}
+    if [ -d "$folder" ] && [ ! -x "$folder" ]; then
+        why="$folder cannot be read: permission denied"; return 1
+    fi
+    if [ -e "$1" ] && [ ! -r "$1" ]; then
+        why="$1 cannot be read: permission denied"; return 1
+    fi
+}
+
+# holds FILE TEXT: byte for byte; the dot keeps the shell from dropping newlines at the end.
+holds() {
+    [ "$(wc -c <"$1")" -eq "$(printf %s "$2" | wc -c)" ] && [ "$(cat "$1"; echo .)" = "$2." ]
+}
+
+# is FILE SPEC: `-` stands for no file, `=TEXT` for a file with exactly this text.
+is() {
+    case $2 in
+        -) [ ! -e "$1" ] && [ ! -L "$1" ] ;;
+        *) [ -f "$1" ] && [ -r "$1" ] && holds "$1" "${2#=}" ;;
+    esac
+}
+
+# Folders that only we fill: made when missing, removed when empty.
+is_own_folder() {
+    case ${1#"$root"} in
+        /etc/systemd/system/*.d|/etc/tuned/*|/etc/tune-profiles/*) return 0 ;;
+        *) return 1 ;;
+    esac
+}
+
+# What a strict umask of sudo closed is opened: these files are no secret, and are read back without rights.
+open_to_all() {
+    text=''
+    case $(ls -ld "$2" 2>&1) in
+        [d-]rw[x-]r-[x-]r-[x-]*) ;;
+        *) as_root chmod "$1" "$2" ;;
+    esac
+}
+
+make_folder() {
+    [ ! -d "$1" ] || return 0
+    if ! is_own_folder "$1"; then why="there is no folder $1"; return 1; fi
+    text='' made=yes
+    as_root mkdir -p "$1" && open_to_all 0755 "$1"
+    [ -d "$1" ] || { why="no folder $1${said:+: $said}"; return 1; }
+}
+
+drop_folder() {
+    if [ ! -d "$1" ] || ! is_own_folder "$1" || [ -n "$(ls -A "$1" 2>&1)" ]; then return 0; fi
+    text=''
+    as_root rmdir "$1" || { why="the empty folder $1 is left${said:+: $said}"; return 1; }
+}
+
+# Tells whoever reads the file; a host where nobody does is told nothing.
+reload() {
+    text=''
+    case $1 in
+        systemd) [ ! -d "$root/run/systemd/system" ] || as_root systemctl daemon-reload ;;
+        udev) [ ! -e "$root/run/udev/control" ] || as_root udevadm control --reload ;;
+        *) : ;;
+    esac || { why="as wanted, but $1 did not read it${said:+: $said}"; return 1; }
+}
+
+write_spec() {
+    case $2 in
+        -) text=''; as_root rm -f "$1" ;;
+        *) text=${2#=}; as_root tee "$1" ;;
+    esac
+}
+
+# put_file PATH RELOAD FOUND WANTED
+put_file() {
+    path=$root$1 why='' made=''
+    folder=${path%/*}
+    may_read "$path" || return 1
+    if is "$path" "$4"; then
+        reload "$2" || return 2
+        [ "$4" != - ] || drop_folder "$folder" || :
+        return 10
+    fi
+    if ! is "$path" "$3"; then why="changed by somebody else meanwhile"; return 1; fi
+    if [ "$4" != - ]; then
+        make_folder "$folder" || { drop_folder "$folder" || return 2; return 1; }
+    fi
+    write_spec "$path" "$4" || :
+    if [ "$3" = - ] && [ -e "$path" ]; then open_to_all 0644 "$path"; fi
+    if ! is "$path" "$4"; then
+        why="not as written${said:+: $said}"
+        is "$path" "$3" || write_spec "$path" "$3"
+        is "$path" "$3" || { why="$why; what stood there could not be put back${said:+: $said}"; return 2; }
+        [ -z "$made" ] || drop_folder "$folder" || return 2
+        return 1
+    fi
+    reload "$2" || return 2
+    [ "$4" != - ] || drop_folder "$folder" || return 0
+}
+
+# Numbers of the lines of $path that are exactly $1, each on a line.
+lines_that_are() {
+    grep -n -x -F -e "$1" "$path" | cut -d : -f 1
+}
+
+# Where our lines begin and end, in $first and $last; both empty when there are none.
+find_block() {
+    first=$(lines_that_are "$begin") last=$(lines_that_are "$end")
+    case $first:$last in
+        :) ;;
+        *"$newline"*|:*|*:)
+            why="the marks \"$begin\" and \"$end\" are not there once each"; return 1 ;;
+        *) [ "$first" -lt "$last" ] || { why="\"$end\" stands before \"$begin\""; return 1; } ;;
+    esac
+}
+
+ends_with_newline() {
+    [ -z "$(tail -c 1 "$path")" ]
+}
+
+# The lines before $1 and the lines after $2, byte for byte, in $above and $below.
+around() {
+    above=$(head -n "$(($1 - 1))" "$path"; echo .); above=${above%.}
+    below=$(tail -n "+$(($2 + 1))" "$path"; echo .); below=${below%.}
+}
+
+# The number of the line before which new lines belong, in $at, when a file ends in `exit 0`; 0 = at the end.
+find_exit() {
+    at=$(grep -n '[^[:space:]]' "$path" | tail -n 1)
+    case ${at#*:} in
+        "exit 0"|"exit 0"[[:space:]]*) at=${at%%:*} ;;
+        *) at=0 ;;
+    esac
+}
+
+# What the file will be, in $text. A file without a newline at its end is left without one: the way back sees
+# our last line without one, and gives back exactly what was found.
+with_block() {
+    if [ "$1" = - ]; then block=''; else block="$begin$newline${1#=}$end$newline"; fi
+    if [ -n "$first" ]; then
+        around "$first" "$last"
+        if [ -z "$below" ] && ! ends_with_newline; then
+            if [ -n "$block" ]; then block=${block%?}; else above=${above%?}; fi
+        fi
+        text=$above$block$below
+        return
+    fi
+    find_exit
+    if [ "$at" -gt 0 ]; then
+        around "$at" "$((at - 1))"
+        text=$above$block$below
+    elif ends_with_newline; then
+        text=$all$block
+    else
+        text=$all$newline${block%?}
+    fi
+}
+
+# put_block PATH NAME FOUND WANTED: the lines between our marks; `-` = none, `=LINES`.
+put_block() {
+    path=$root$1 why='' begin="@BEGIN@" end="@END@"
+    if [ ! -f "$path" ]; then why="there is no file $path"; return 1; fi
+    may_read "$path" || return 1
+    [ "$(wc -c <"$path")" -le 1048576 ] || { why="$path is larger than 1 MiB"; return 1; }
+    if [ "$(tr -d '\0' <"$path" | wc -c)" -ne "$(wc -c <"$path")" ]; then
+        why="$path holds bytes that are no text"; return 1
+    fi
+    all=$(cat "$path"; echo .); all=${all%.}
+    find_block || return 1
+    now=-
+    if [ -n "$first" ]; then
+        now="=$(sed -n "$((first + 1)),$((last - 1))p" "$path"; echo .)"; now=${now%.}
+        [ "$((last - first))" -gt 1 ] || now='='
+    fi
+    [ "$now" != "$4" ] || return 10
+    if [ "$now" != "$3" ]; then why="changed by somebody else meanwhile"; return 1; fi
+    with_block "$4"
+    new=$text
+    as_root tee "$path" || :
+    ! holds "$path" "$new" || return 0
+    why="not as written${said:+: $said}"
+    text=$all
+    holds "$path" "$all" || as_root tee "$path" || :
+    ! holds "$path" "$all" || return 1
+    why="$why; what stood there could not be put back${said:+: $said}"
+    return 2
+}
+"""
+
+FILE_FUNCTIONS: Final = _FUNCTIONS.replace("@BEGIN@", blocks.BEGIN.format(name="$2")).replace(
+    "@END@", blocks.END.format(name="$2")
+)
+"""They use those of `change_shell`."""

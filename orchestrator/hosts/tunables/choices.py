@@ -1,0 +1,30 @@
+"""Files of the kernel that list what can be chosen, the current one in brackets: `always [madvise] never`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What such a file says.
+
+    Attributes:
+        current: the word in brackets; the only word of a file without brackets; None where neither is there.
+        offered: all words, in the file's order.
+        bracketed: whether one stands in brackets. A bare `none` of a scheduler file means: not to be set.
+    """
+
+    current: str | None
+    offered: tuple[str, ...]
+    bracketed: bool
+
+
+def parse(text: str) -> Choices:
+    """Read a file's text; words are kept as they stand (`defer+madvise`)."""
+    words = text.split()
+    chosen = [word[1:-1] for word in words if re.fullmatch(r"\[.+\]", word)]
+    offered = tuple(word.strip("[]") for word in words)
+    current = chosen[0] if chosen else offered[0] if len(offered) == 1 else None
+    return Choices(current=current, offered=offered, bracketed=bool(chosen))

@@ -1,0 +1,152 @@
+"""Riak's Erlang schedulers: one less for every six logical CPUs, since idle ones wait busily.
+
+Riak 2 and 3 read `riak.conf`, whose last line for a key counts; 1.4 reads `vm.args`, and so does a later Riak
+that still finds both old files beside it. What `advanced.config` says of `+S` wins over `riak.conf`; it is an
+Erlang term that a person wrote, and is never changed. Either counts at a stop and start, not at a mere
+`riak restart`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.hosts.tunables.persisting import first_that_holds, own_block
+from orchestrator.hosts.tunables.standing import AtBoot, Part, judged
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import Change, TunableState, TuningProfile, TuningSetting
+
+_CONF: Final = "/etc/riak/riak.conf"
+_ARGS: Final = "/etc/riak/vm.args"
+_APP: Final = "/etc/riak/app.config"
+_ADVANCED: Final = "/etc/riak/advanced.config"
+_TOTAL: Final = "erlang.schedulers.total"
+_ONLINE: Final = "erlang.schedulers.online"
+_AUTO: Final = "auto"
+_ONE_LESS_FOR: Final = 6
+_MOST: Final = 1024
+"""Schedulers that an Erlang machine takes at most (`erl`, flag `+S`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErlangSchedulers:
+    """The number, total and online."""
+
+    name: str = "erlang.schedulers"
+
+    @property
+    def reads(self) -> Reads:
+        """Riak's files."""
+        return Reads(files=(_CONF, _ARGS, _APP, _ADVANCED))
+
+    def valid(self, setting: TuningSetting) -> str | None:
+        """The formula, or a number."""
+        wanted = setting.wanted
+        if wanted == _AUTO or (isinstance(wanted, str) and wanted.isdigit() and 0 < int(wanted) <= _MOST):
+            return None
+        return f"must be {_AUTO} (one less for every six logical CPUs) or a whole number up to {_MOST}"
+
+    def supported(self, facts: HostFacts) -> str | None:
+        """It is about Riak alone."""
+        return None if _file(facts) is not None else "there is no Riak in /etc/riak"
+
+    def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
+        """What Riak will have at its next start."""
+        file, wanted = _file(facts), _wanted(facts, setting)
+        found = _found(facts, file or _CONF)
+        right = None if found.unsure or wanted is None else found.value == f"{wanted}:{wanted}"
+        part = Part(
+            wanted="" if wanted is None else f"{wanted}:{wanted}",
+            found="not set" if found.value is None else f"{found.value}, from the next start on",
+            at_boot=found,
+            running=right,
+            lasts=right,
+            detail=found.unsure or ("the number of CPUs is not known" if wanted is None else _detail(found)),
+        )
+        return judged(self, facts, setting, profile, (part,))
+
+    def apply(
+        self,
+        facts: HostFacts,
+        setting: TuningSetting,
+        profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
+    ) -> tuple[Change, ...]:
+        """Lines of ours at the end of Riak's file."""
+        file, wanted = _file(facts), _wanted(facts, setting)
+        if file is None or wanted is None:
+            return ()
+        lines = f"{_TOTAL} = {wanted}\n{_ONLINE} = {wanted}" if file == _CONF else f"+S {wanted}:{wanted}"
+
+        def holds(later: HostFacts) -> bool:
+            found = _found(later, file)
+            return not found.unsure and found.value == f"{wanted}:{wanted}"
+
+        return first_that_holds(facts, (own_block(facts, file, self.name, lines),), holds)
+
+    def persist(
+        self,
+        facts: HostFacts,  # noqa: ARG002  (every tunable has this shape)
+        setting: TuningSetting,  # noqa: ARG002  (as above)
+        profile: TuningProfile,  # noqa: ARG002  (as above)
+    ) -> tuple[Change, ...]:
+        """Nothing more: the number stands in a file, and so lasts, from the first."""
+        return ()
+
+
+def schedulers(cpus: int) -> int:
+    """One less for every six logical CPUs: 12 → 10, 16 → 14, 24 → 20 (Basho's tuning guide for R16)."""
+    return cpus - cpus // _ONE_LESS_FOR
+
+
+def _wanted(facts: HostFacts, setting: TuningSetting) -> int | None:
+    if setting.wanted != _AUTO:
+        return int(str(setting.wanted))
+    return schedulers(facts.cpus) if facts.cpus > 0 else None
+
+
+def _file(facts: HostFacts) -> str | None:
+    """The file that counts: both old ones together win over the new one."""
+    if facts.text(_ARGS) is not None and (facts.text(_APP) is not None or facts.text(_CONF) is None):
+        return _ARGS
+    return _CONF if facts.text(_CONF) is not None else None
+
+
+def _found(facts: HostFacts, file: str) -> AtBoot:
+    text = facts.text(file)
+    if not isinstance(text, str):
+        return AtBoot(unsure=f"{file} could not be read")
+    if file == _ARGS:
+        return _at_boot(re.findall(r"^\s*\+S\s+(\d+)(?::(\d+))?", text, re.MULTILINE), file)
+    advanced = facts.text(_ADVANCED)
+    if isinstance(advanced, Unknown):
+        return AtBoot(unsure=f"{_ADVANCED} could not be read: {advanced.reason}")
+    bare = re.sub(r"%.*", "", advanced or "")
+    winning = re.findall(r'"\+S"\s*,\s*"(\d+)(?::(\d+))?"', bare)
+    if winning:
+        return _at_boot(winning, _ADVANCED)
+    total, online = (_last(text, key) for key in (_TOTAL, _ONLINE))
+    if total is None and online is None:
+        return AtBoot()
+    return AtBoot(value=f"{total or '?'}:{online or '?'}", by=file)
+
+
+def _at_boot(pairs: list[tuple[str, str]], file: str) -> AtBoot:
+    if not pairs:
+        return AtBoot()
+    total, online = pairs[-1]
+    return AtBoot(value=f"{total}:{online or total}", by=file)
+
+
+def _last(text: str, key: str) -> str | None:
+    found = re.findall(rf"^\s*{re.escape(key)}\s*=\s*(\S+)", text, re.MULTILINE)
+    return found[-1] if found else None
+
+
+def _detail(found: AtBoot) -> str:
+    return f"{_ADVANCED} sets +S and wins: change it there" if found.by == _ADVANCED else ""
+
+
+ERLANG_SCHEDULERS: Final = ErlangSchedulers()

@@ -1,0 +1,65 @@
+"""The scheduler of the disks behind the data.
+
+The names hang on the kernel: single-queue ones offer `noop deadline cfq`, multi-queue ones `none mq-deadline
+kyber bfq`. Writing a name that is not offered fails (EINVAL), so the one of the same meaning is chosen from
+the disk's own list; what has no counterpart is told and not tried.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.hosts.tunables.choices import parse
+from orchestrator.hosts.tunables.devices import Aim, QueueTunable
+from orchestrator.hosts.tunables.standing import AtBoot
+
+WORDS: Final = ("none", "noop", "deadline", "mq-deadline", "cfq", "bfq", "kyber")
+_COUNTERPART: Final = {
+    "none": "noop",
+    "noop": "none",
+    "deadline": "mq-deadline",
+    "mq-deadline": "deadline",
+}
+_SINGLE_QUEUE: Final = frozenset({"noop", "deadline", "cfq", "anticipatory"})
+_COMMAND_LINE: Final = "elevator="
+
+
+def aim(text: str, wanted: str) -> Aim:
+    """Choose from what the disk offers."""
+    choices = parse(text)
+    if not choices.bracketed:
+        return Aim(found="", target=None, why="it has no scheduler to set", settable=False)
+    found = choices.current or ""
+    target = chosen(wanted, choices.offered)
+    if target is None:
+        return Aim(found=found, target=None, why=f"{wanted} is not offered: {text.strip()}")
+    return Aim(found=found, target=target)
+
+
+def chosen(wanted: str, offered: tuple[str, ...]) -> str | None:
+    """The wanted scheduler, or the one of the same meaning; None where the disk offers neither."""
+    candidates = (wanted, _COUNTERPART.get(wanted, wanted))
+    return next((name for name in candidates if name in offered), None)
+
+
+def _faulty(word: str) -> str | None:
+    return None if word in WORDS else f"must be one of {', '.join(WORDS)}"
+
+
+def _command_line(text: str, words: tuple[str, ...]) -> AtBoot:
+    """`elevator=` is for single-queue disks alone (the multi-queue block layer ignores it)."""
+    given = [word.removeprefix(_COMMAND_LINE) for word in words if word.startswith(_COMMAND_LINE)]
+    if not given or not _SINGLE_QUEUE.intersection(parse(text).offered):
+        return AtBoot()
+    return AtBoot(value=given[-1], by="the kernel command line")
+
+
+IO_SCHEDULER: Final = QueueTunable(
+    name="io_scheduler",
+    attribute="queue/scheduler",
+    aim=aim,
+    faulty=_faulty,
+    tuned_option="elevator",
+    of_paths=False,
+    command_line=_command_line,
+)

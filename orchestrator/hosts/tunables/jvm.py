@@ -1,0 +1,157 @@
+"""Huge pages for a JVM's heap, set aside by the kernel: opt-in, since nobody else can use that memory.
+
+The pages are asked for before the JVM is told to use them. A kernel whose memory is fragmented gives fewer
+than asked: the value is read back, and the option is not written then. `limits.memlock` must let the JVM lock
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.hosts.tunables import sysctls
+from orchestrator.hosts.tunables.persisting import header, own_file
+from orchestrator.hosts.tunables.standing import AtBoot, Part, judged, why_not_lasting
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import Change, TunableState, TuningProfile, TuningSetting, ValueChange
+
+KEY: Final = "vm.nr_hugepages"
+_FOLDERS: Final = ("/etc/elasticsearch/jvm.options.d/", "/etc/opensearch/jvm.options.d/")
+_FILE: Final = "orchestrate-huge-pages.options"
+_OPTION: Final = "-XX:+UseLargePages"
+_MEMORY: Final = "/proc/meminfo"
+_MOST: Final = 0.75
+"""Share of the memory that may be set aside: the rest of the system needs some."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JvmHugePages:
+    """So many huge pages at least, and the JVM told to use them."""
+
+    name: str = "jvm.huge_pages"
+
+    @property
+    def reads(self) -> Reads:
+        """The kernel's pages, and the folder for options of the JVM."""
+        options = (f"{folder}*.options" for folder in _FOLDERS)
+        path = sysctls.path_of(KEY)
+        return Reads(files=(path, _MEMORY, *_FOLDERS, *options, *sysctls.FILES))
+
+    def valid(self, setting: TuningSetting) -> str | None:
+        """A number of pages."""
+        wanted = setting.wanted
+        good = isinstance(wanted, str) and wanted.isdigit() and int(wanted) > 0
+        return (
+            None
+            if good
+            else "must be a number of huge pages (2 MiB each on x86), the heap's size and a little"
+        )
+
+    def supported(self, facts: HostFacts) -> str | None:
+        """Elasticsearch has the folder from 7.7 on; a store without it has its options elsewhere."""
+        if _folder(facts) is None and not _unread(facts):
+            return f"there is no {' or '.join(_FOLDERS)}: the JVM's options cannot be added to"
+        return None if facts.text(sysctls.path_of(KEY)) is not None else f"this kernel has no {KEY}"
+
+    def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
+        """The pages, and the option."""
+        boot = sysctls.at_boot(facts, KEY)
+        wanted, found, trouble = str(setting.wanted), _pages(facts), _trouble(facts, setting)
+        lasts = sysctls.lasts(boot, lambda value: _least(value, wanted))
+        told = _told(facts)
+        option = AtBoot(value=_OPTION, by=told) if told else AtBoot()
+        parts = (
+            Part(
+                of="kernel",
+                wanted=f"at least {wanted} pages",
+                found=f"{found} pages" if found else "",
+                at_boot=boot,
+                running=None if found is None or trouble else _least(found, wanted),
+                lasts=lasts,
+                detail=trouble or why_not_lasting(facts, profile, boot, lasting=lasts),
+            ),
+            Part(
+                of="JVM",
+                wanted=_OPTION,
+                found=f"{_OPTION}, from the next start on" if told else "not set",
+                at_boot=option,
+                running=told is not None or (None if _unread(facts) else False),
+                lasts=told is not None,
+            ),
+        )
+        return judged(self, facts, setting, profile, parts)
+
+    def apply(
+        self,
+        facts: HostFacts,
+        setting: TuningSetting,
+        profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
+    ) -> tuple[Change, ...]:
+        """The pages first: without them the option does no more than print a warning."""
+        folder, found, wanted = _folder(facts), _pages(facts), str(setting.wanted)
+        if folder is None or found is None or _trouble(facts, setting):
+            return ()
+        changes: list[Change] = []
+        if not _least(found, wanted):
+            changes.append(ValueChange(path=sysctls.path_of(KEY), found=found, wanted=wanted))
+        if _told(facts) is None:
+            text = f"{header(self.name)}{_OPTION}\n"
+            file = own_file(facts, f"{folder}{_FILE}", text)
+            changes += [] if file is None else [file]
+        return tuple(changes)
+
+    def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
+        """The number of pages; the option stands in a file already."""
+        wanted = str(setting.wanted)
+        if not profile.persist or _folder(facts) is None or _pages(facts) is None or _trouble(facts, setting):
+            return ()
+        return sysctls.persisted(facts, self.name, KEY, wanted, lambda value: _least(value, wanted))
+
+
+def _folder(facts: HostFacts) -> str | None:
+    return next((folder for folder in _FOLDERS if isinstance(facts.text(folder), str)), None)
+
+
+def _unread(facts: HostFacts) -> bool:
+    """Whether it is not known if there is such a folder."""
+    return any(isinstance(facts.text(folder), Unknown) for folder in _FOLDERS)
+
+
+def _pages(facts: HostFacts) -> str | None:
+    text = facts.text(sysctls.path_of(KEY))
+    return text.strip() if isinstance(text, str) and text.strip().isdigit() else None
+
+
+def _told(facts: HostFacts) -> str | None:
+    """The file that tells the JVM to use them."""
+    for folder in _FOLDERS:
+        for path in facts.matching(folder, ".options"):
+            text = facts.text(path)
+            if isinstance(text, str) and any(line.strip() == _OPTION for line in text.splitlines()):
+                return path
+    return None
+
+
+def _trouble(facts: HostFacts, setting: TuningSetting) -> str:
+    """Why so many pages cannot be set aside."""
+    if _folder(facts) is None:
+        return "the folder for options of the JVM could not be read"
+    text = facts.text(_MEMORY)
+    size = re.search(r"^Hugepagesize:\s+(\d+) kB", text, re.MULTILINE) if isinstance(text, str) else None
+    if size is None or not facts.memory:
+        return "the size of a huge page, or of the memory, could not be read"
+    needed = int(str(setting.wanted)) * int(size[1]) * 1024
+    if needed > facts.memory * _MOST:
+        return f"{setting.wanted} pages of {size[1]} kB are more than {_MOST:.0%} of this host's memory"
+    return ""
+
+
+def _least(value: str, wanted: str) -> bool:
+    return value.isdigit() and int(value) >= int(wanted)
+
+
+JVM_HUGE_PAGES: Final = JvmHugePages()

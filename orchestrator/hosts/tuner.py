@@ -1,0 +1,191 @@
+"""Reads how hosts stand to a tuning profile, and makes the changes of one tunable on one host.
+
+What `perform` answers: `Done`: every change is made and read back. `Refused`: certainly nothing was altered.
+`InDoubt`: a part was made, or it does not read as written, or its end is not known; only a new reading tells.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeAlias, TypeVar, assert_never
+
+from orchestrator.errors import ConfigError
+from orchestrator.hosts import sudo
+from orchestrator.hosts.asked import defect
+from orchestrator.hosts.connection import CommandResult, Connection, Lost, Unreachable
+from orchestrator.hosts.facts import read_facts
+from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
+from orchestrator.hosts.parallel import in_parallel
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.hosts.tunables.registry import TUNABLES
+from orchestrator.hosts.tunables.tunable import Reads, Tunable
+from orchestrator.hosts.tuning_script import describe_changes, read_outcome, tuning_script
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict
+
+TUNE_SECONDS: Final = 180.0
+"""For the changes of one tunable: systemd gives a service 90 s to stop; tuned takes some for a profile."""
+
+T = TypeVar("T")
+Way: TypeAlias = Callable[[NodeName], tuple[HostSettings, Connection] | Unreachable]
+"""How a node's machine is reached."""
+
+
+class Tuner:
+    """Tuning over the connections of a host port. Thread-safe.
+
+    Args:
+        way: gives settings and connection of a node.
+        redact: takes secrets out of everything that the hosts say.
+        tunables: by name.
+    """
+
+    def __init__(self, way: Way, redact: Redactor, tunables: Mapping[str, Tunable] = TUNABLES) -> None:
+        self._way, self._redact, self._tunables = way, redact, tunables
+        self._lock = threading.Lock()
+        self._turns: dict[tuple[object, ...], threading.Lock] = {}
+
+    def read(
+        self, nodes: Collection[NodeName], profile: TuningProfile, bound: Seconds
+    ) -> Mapping[NodeName, Reading[HostTuning]]:
+        """Read every node's host, in parallel, one round trip each; what is late after `bound` is unknown."""
+        return self._all({node: partial(self._read, node, profile) for node in nodes}, bound)
+
+    def facts(self, reads: Mapping[NodeName, Reads], bound: Seconds) -> Mapping[NodeName, Reading[HostFacts]]:
+        """Read of every node's host what is asked of it, beside its general facts; late as in `read`."""
+        return self._all({node: partial(self._facts, node, (asked,)) for node, asked in reads.items()}, bound)
+
+    def _all(
+        self, work: Mapping[NodeName, Callable[[], Reading[T]]], bound: Seconds
+    ) -> Mapping[NodeName, Reading[T]]:
+        found = in_parallel(
+            {node: partial(self._safely, node, do) for node, do in work.items()}, timeout=bound
+        )
+        late = Unknown(reason=f"its host was not read within {bound:.0f} s")
+        return {node: found.get(node, late) for node in work}
+
+    def perform(self, action: TuneHost) -> ActionResult:
+        """Make the changes of one tunable; on one machine, those of one action after those of another."""
+        found = self._way(action.node)
+        if isinstance(found, Unreachable):
+            return Refused(reason=self._redact(f"{action.tunable}: {found.reason}"))
+        settings, connection = found
+        line, stdin = tuning_script(settings, action.changes), sudo.stdin(settings)
+        with self._turn(settings):
+            outcome = connection.run(line, timeout=max(settings.limits.command, TUNE_SECONDS), stdin=stdin)
+        match outcome:
+            case Unreachable(reason=reason):
+                return Refused(reason=self._redact(f"{action.tunable}: {reason}"))
+            case Lost(reason=reason):
+                return InDoubt(reason=self._redact(f"{action.tunable}: {reason}"))
+            case CommandResult():
+                return redacted(read_outcome(settings, action, outcome), self._redact)
+            case _:
+                assert_never(outcome)
+
+    def describe(self, settings: HostSettings, action: TuneHost) -> str:
+        """The commands, one a change; free of secrets."""
+        return self._redact(describe_changes(settings, action.changes))
+
+    def _turn(self, settings: HostSettings) -> threading.Lock:
+        """Whose turn it is on a machine: two nodes there have the same kernel and the same files."""
+        machine = (settings.connect, settings.address, settings.port, settings.root)
+        with self._lock:
+            return self._turns.setdefault(machine, threading.Lock())
+
+    def _safely(self, node: NodeName, do: Callable[[], Reading[T]]) -> Reading[T]:
+        try:
+            return do()
+        except Exception as error:  # noqa: BLE001  (one host's defect must not take the others' readings away)
+            reason = str(error) if isinstance(error, ConfigError) else defect(error)
+            return Unknown(reason=self._redact(f"host of {node}: {reason}"))
+
+    def _read(self, node: NodeName, profile: TuningProfile) -> Reading[HostTuning]:
+        known = [tunable for tunable, _ in self._in_order(profile) if tunable is not None]
+        facts = self._facts(node, tuple(tunable.reads for tunable in known))
+        if isinstance(facts, Unknown):
+            return facts
+        states = [
+            self._state(tunable, facts, setting, profile) for tunable, setting in self._in_order(profile)
+        ]
+        return HostTuning(states=tuple(states))
+
+    def _facts(self, node: NodeName, reads: tuple[Reads, ...]) -> Reading[HostFacts]:
+        found = self._way(node)
+        if isinstance(found, Unreachable):
+            return Unknown(reason=self._redact(f"host of {node}: {found.reason}"))
+        settings, connection = found
+        line = facts_script(settings, reads)
+        outcome = connection.run(line, timeout=settings.limits.command, keep=ANSWER_BYTES)
+        if isinstance(outcome, Lost) and not outcome.timed_out:
+            # Reading twice harms nobody: a connection that went under a reading is made again at once.
+            outcome = connection.run(line, timeout=settings.limits.command, keep=ANSWER_BYTES)
+        if not isinstance(outcome, CommandResult):
+            return Unknown(reason=self._redact(f"host of {node}: {outcome.reason}"))
+        facts = read_facts(outcome.stdout, settings, reads)
+        if isinstance(facts, Unknown):
+            said = f" ({outcome.stderr.strip()[:300]})" if outcome.stderr.strip() else ""
+            return Unknown(reason=self._redact(f"host of {node}: {facts.reason}{said}"))
+        return facts
+
+    def _in_order(self, profile: TuningProfile) -> list[tuple[Tunable | None, TuningSetting]]:
+        """The settings with their tunables in the order in which they are made; last, what has none."""
+        places = {name: place for place, name in enumerate(self._tunables)}
+        settings = sorted(profile.settings, key=lambda one: places.get(one.tunable, len(places)))
+        return [(self._tunables.get(setting.tunable), setting) for setting in settings]
+
+    def _state(
+        self, tunable: Tunable | None, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
+    ) -> TunableState:
+        """How one tunable stands; a defect in it is told as its own, and the others still count."""
+        if tunable is None:
+            return unread(setting, f"there is no tunable named {setting.tunable}")
+        try:
+            return redacted_state(tunable.check(facts, setting, profile), self._redact)
+        except Exception as error:  # noqa: BLE001  (as above)
+            return unread(setting, self._redact(defect(error)))
+
+
+def redacted(result: ActionResult, redact: Redactor) -> ActionResult:
+    """The same result without secrets."""
+    match result:
+        case Done(output=output):
+            return Done(output=redact(output))
+        case Refused(reason=reason):
+            return Refused(reason=redact(reason))
+        case InDoubt(reason=reason):
+            return InDoubt(reason=redact(reason))
+        case _:
+            assert_never(result)
+
+
+def redacted_state(state: TunableState, redact: Redactor) -> TunableState:
+    """The same state without secrets in what people read; its changes stay exact, for they are sent."""
+    return replace(
+        state, running=redact(state.running), at_boot=redact(state.at_boot), detail=redact(state.detail)
+    )
+
+
+def unread(setting: TuningSetting, why: str) -> TunableState:
+    """A tunable of which nothing is known."""
+    wanted = (
+        setting.wanted
+        if isinstance(setting.wanted, str)
+        else ", ".join(map(": ".join, setting.wanted.items()))
+    )
+    return TunableState(
+        tunable=setting.tunable,
+        wanted=wanted,
+        running="",
+        at_boot="",
+        verdict=Verdict.UNKNOWN,
+        detail=why,
+        on_failure=setting.on_failure,
+    )

@@ -1,0 +1,209 @@
+"""The script that makes the changes of one tunable on a host, in order, and what its answers mean. Pure.
+
+Each change is read back before the next begins; the first that fails ends the script. A change that is there
+already counts as made, so that the same script may be sent again after a crash.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from orchestrator.hosts import change_shell, script, sudo
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.file_shell import FILE_FUNCTIONS
+from orchestrator.hosts.script import Section
+from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
+from orchestrator.model.tuning import (
+    BlockChange,
+    Change,
+    FileChange,
+    Reload,
+    ServiceChange,
+    TunedChange,
+    ValueChange,
+    subject_of,
+)
+
+SUDOERS: Final = "docs/reference/sudoers-tuning"
+_STARTED: Final = "tuning"
+_RUNNER: Final = rf"""
+# Each change tells how it came out; behind the first that fails, nothing is done.
+change() {{
+    number=$1 said='' why=''
+    shift
+    "$@"
+    code=$?
+    printf '%s change-%d\n%.1500s\n' '{script.BEGIN}' "$number" "$why"
+    printf '%s change-%d %d\n' '{script.END}' "$number" $code
+    case $code in {change_shell.MADE}|{change_shell.ALREADY}) ;; *) exit 0 ;; esac
+}}
+"""
+_BEGUN: Final = rf"""
+# A connection that goes away is no reason to leave a tunable half made.
+trap '' HUP PIPE
+# Whatever a login printed before, without an end of its line, is no part of the answer.
+printf '\n%s {_STARTED}\n\n%s {_STARTED} 0\n' '{script.BEGIN}' '{script.END}'
+"""
+
+
+def tuning_script(settings: HostSettings, changes: Sequence[Change]) -> str:
+    """The command line that makes these changes; a password is read from its standard input."""
+    return script.shell(
+        "\n".join(
+            (
+                change_shell.HEAD,
+                f"root={shlex.quote(settings.root)}",
+                change_shell.AS_ROOT[settings.sudo],
+                "exec </dev/null",
+                change_shell.FUNCTIONS,
+                FILE_FUNCTIONS,
+                _RUNNER,
+                _BEGUN,
+                *(f"change {number} {call(change)}" for number, change in enumerate(changes, 1)),
+            )
+        )
+    )
+
+
+def call(change: Change) -> str:
+    """The call of the shell function that makes a change, quoted for the shell."""
+    match change:
+        case ValueChange(path=path, wanted=wanted):
+            words = ["set_value", path, " ".join(wanted.split())]
+        case FileChange(path=path, reload=reload):
+            told = "nobody" if reload is Reload.NOBODY else reload.value
+            words = ["put_file", path, told, _spec(change.found), _spec(change.wanted)]
+        case BlockChange(path=path, name=name):
+            words = ["put_block", path, name, _spec(_lines(change.found)), _spec(_lines(change.wanted))]
+        case ServiceChange(service=service, wanted=mode):
+            states = (mode.running, mode.enabled, mode.masked)
+            words = ["set_service", service, *("yes" if state else "no" for state in states)]
+        case TunedChange(wanted=profile):
+            words = ["set_tuned", *(profile or "").split()]
+        case _:
+            assert_never(change)
+    return shlex.join(words)
+
+
+def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
+    """What a change or its inverse may do as root, without sudo: what a sudoers file has to allow."""
+    match change:
+        case ValueChange(path=path) | BlockChange(path=path):
+            return (f"tee {shlex.quote(path)}",)
+        case FileChange(path=path, reload=reload):
+            told = {Reload.SYSTEMD: ("systemctl daemon-reload",), Reload.UDEV: ("udevadm control --reload",)}
+            folder, quoted = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
+            kept = (f"mkdir -p {folder}", f"rmdir {folder}") if is_own_folder(path.rpartition("/")[0]) else ()
+            return (*kept, f"tee {quoted}", f"rm -f {quoted}", *told.get(reload, ()))
+        case ServiceChange(service=service):
+            name = shlex.quote(service)
+            if systemd:
+                verbs = ("stop", "disable", "mask", "unmask", "enable", "start")
+                return tuple(f"systemctl {verb} {name}" for verb in verbs)
+            return (
+                f"service {name} stop",
+                f"service {name} start",
+                f"chkconfig {name} off",
+                f"chkconfig {name} on",
+            )
+        case TunedChange(found=found, wanted=wanted):
+            names = dict.fromkeys((wanted, found))
+            return tuple(f"tuned-adm profile {name}" if name else "tuned-adm off" for name in names)
+        case _:
+            assert_never(change)
+
+
+def is_own_folder(folder: str) -> bool:
+    """Whether only we fill a folder: it is made when missing and removed when empty, as the script does."""
+    unit = folder.startswith("/etc/systemd/system/") and folder.endswith(".d")
+    return unit or folder.startswith(("/etc/tuned/", "/etc/tune-profiles/"))
+
+
+def describe_changes(settings: HostSettings, changes: Sequence[Change]) -> str:
+    """What is done, a command a change, as an operator would type it."""
+    return "; ".join(_typed(settings, change) for change in changes) or "(nothing to change)"
+
+
+def _typed(settings: HostSettings, change: Change) -> str:
+    prefix, root = sudo.prefix(settings.sudo), settings.root
+    match change:
+        case ValueChange(path=path, wanted=wanted):
+            return f"printf %s {shlex.quote(wanted)} | {prefix}tee {shlex.quote(root + path)}"
+        case FileChange(path=path, wanted=None):
+            return f"{prefix}rm -f {shlex.quote(root + path)}"
+        case FileChange(path=path, wanted=text):
+            return f"printf %s {shlex.quote(text or '')} | {prefix}tee {shlex.quote(root + path)}"
+        case BlockChange(path=path, name=name, wanted=wanted):
+            verb = "without" if wanted is None else "with"
+            lines = "" if wanted is None else f" ({'; '.join(wanted.splitlines())})"
+            return f"{prefix}tee {shlex.quote(root + path)}  # {verb} the lines of orchestrate {name}{lines}"
+        case ServiceChange(service=service, wanted=mode):
+            boot = "masked" if mode.masked else "enabled" if mode.enabled else "disabled"
+            return (
+                f"{prefix}systemctl or service: {service} {'started' if mode.running else 'stopped'}, {boot}"
+            )
+        case TunedChange(wanted=profile):
+            return f"{prefix}tuned-adm profile {profile}" if profile else f"{prefix}tuned-adm off"
+        case _:
+            assert_never(change)
+
+
+def read_outcome(settings: HostSettings, action: TuneHost, result: CommandResult) -> ActionResult:
+    """What came of a script that ran to its end.
+
+    Returns:
+        `Done`: every change is made and read back. `Refused`: certainly nothing was altered, now or before.
+        `InDoubt`: a part was made, or a change does not read as written, or the answer was cut off.
+    """
+    answers = script.read_sections(result.stdout)
+    if _STARTED not in answers:
+        said = (result.stderr.strip() or result.stdout.strip())[-500:] or "no output"
+        if result.truncated:
+            return InDoubt(reason=f"{action.tunable}: the host's answer is not ours: {said}")
+        return Refused(
+            reason=f"{action.tunable}: no script could be run on the host (exit {result.exit}): {said}"
+        )
+    made = there = 0
+    for number, change in enumerate(action.changes, 1):
+        answer = answers.get(f"change-{number}")
+        if answer is None:
+            reason = f"the host's answer ends before {_place(action, number, change)}"
+            return InDoubt(reason=f"{action.tunable}: {reason}; {_before(made, there)}")
+        match answer.exit:
+            case change_shell.MADE:
+                made += 1
+            case change_shell.ALREADY:
+                there += 1
+            case code:
+                reason = f"{_place(action, number, change)}: {_why(settings, answer)}; {_before(made, there)}"
+                nothing = code == change_shell.NOTHING and made == there == 0
+                return (Refused if nothing else InDoubt)(reason=f"{action.tunable}: {reason}")
+    return Done(output=f"{_before(made, there)} and read back: {', '.join(map(subject_of, action.changes))}")
+
+
+def _place(action: TuneHost, number: int, change: Change) -> str:
+    return f"change {number} of {len(action.changes)} ({subject_of(change)})"
+
+
+def _before(made: int, there: int) -> str:
+    said = f"{made} {'change' if made == 1 else 'changes'} made"
+    return f"{said}, {there} there already" if there else said
+
+
+def _why(settings: HostSettings, answer: Section) -> str:
+    refusal = sudo.refusal(answer.text) if settings.sudo is not Sudo.OFF else None
+    if refusal is None:
+        return " ".join(answer.text.split()) or "failed without a word"
+    return f"sudo refused: {refusal}; see {SUDOERS}"
+
+
+def _spec(text: str | None) -> str:
+    return "-" if text is None else f"={text}"
+
+
+def _lines(text: str | None) -> str | None:
+    """The lines of a block, each with its newline, as they stand between the marks."""
+    return text if text is None or not text or text.endswith("\n") else f"{text}\n"

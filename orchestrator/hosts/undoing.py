@@ -1,0 +1,143 @@
+"""Whether a host still shows what we wrote, so that it may be undone; anything else there is somebody else's.
+
+Pure: facts in, the one change to be made out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from orchestrator.hosts.blocks import block_in
+from orchestrator.hosts.tunables.choices import parse
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.model.host_facts import HostFacts, ServiceFacts
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.model.tuning import (
+    BlockChange,
+    Change,
+    FileChange,
+    ServiceChange,
+    ServiceMode,
+    TunedChange,
+    ValueChange,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """The host has no such thing any more: a disk that was taken out, a service that was uninstalled."""
+
+
+Shown: TypeAlias = str | ServiceMode | Gone | None
+"""What a host shows of a change's subject, in the form of the change's own `found` and `wanted`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """It shows a value of ours: this change brings back what was found."""
+
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Back:
+    """There is nothing to do, with the reason: it is as it was found, or is there no more."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """It shows what neither we wrote nor found: somebody else's, and left alone."""
+
+    shows: str
+
+
+Standing: TypeAlias = Ours | Back | Foreign
+
+
+def comes_late(change: Change) -> bool:
+    """Whether something else that is put back would undo it: a queue's length goes with its scheduler."""
+    return isinstance(change, ValueChange) and change.path.endswith("/queue/nr_requests")
+
+
+def reads_for(changes: Sequence[Change]) -> Reads:
+    """What has to be read of a host to see how it stands to these changes."""
+    files = [one.path for one in changes if isinstance(one, ValueChange | FileChange | BlockChange)]
+    services = [one.service for one in changes if isinstance(one, ServiceChange)]
+    return Reads(files=tuple(dict.fromkeys(files)), services=tuple(dict.fromkeys(services)))
+
+
+def standing(facts: HostFacts, undoing: Sequence[Change]) -> Reading[Standing]:
+    """How the host stands to one subject that is owed.
+
+    Args:
+        facts: of the host, with what `reads_for` names.
+        undoing: the inverses of our changes of the subject; all of them end at what was found at first. Empty
+            when every value of ours was that one.
+    """
+    if not undoing:
+        return Back(why="as it was found")
+    shows = shown(facts, undoing[0])
+    if isinstance(shows, Unknown):
+        return shows
+    if isinstance(shows, Gone):
+        return Back(why="is there no more")
+    ours = next((change for change in undoing if shows == _plain(change, change.found)), None)
+    if ours is not None:
+        return Ours(change=ours)
+    if shows == _plain(undoing[0], undoing[0].wanted):
+        return Back(why="as it was found")
+    return Foreign(shows=_words(shows))
+
+
+def shown(facts: HostFacts, change: Change) -> Reading[Shown]:
+    """What the host shows of a change's subject now."""
+    match change:
+        case ValueChange(path=path):
+            text = facts.text(path)
+            if isinstance(text, Unknown):
+                return text
+            return Gone() if text is None else _value(text)
+        case FileChange(path=path):
+            return facts.exact(path)
+        case BlockChange(path=path, name=name):
+            text = facts.exact(path)
+            return block_in(text, name) if isinstance(text, str) else text
+        case ServiceChange(service=service):
+            found = facts.services.get(service, NOT_READ)
+            return _mode(found) if isinstance(found, ServiceFacts) else found
+        case TunedChange():
+            return facts.tuned
+        case _:
+            assert_never(change)
+
+
+def _value(text: str) -> str:
+    """The current one of several words in brackets, else the whole value with single blanks."""
+    choices = parse(text)
+    return choices.current if choices.bracketed and choices.current is not None else " ".join(text.split())
+
+
+def _mode(facts: ServiceFacts) -> ServiceMode | Gone:
+    if not facts.present:
+        return Gone()
+    return ServiceMode(running=facts.running, enabled=facts.enabled, masked=facts.masked)
+
+
+def _plain(change: Change, value: str | ServiceMode | None) -> Shown:
+    """A value as `shown` gives it: blanks mean nothing in one of the kernel's, and count in a file."""
+    return " ".join(value.split()) if isinstance(change, ValueChange) and isinstance(value, str) else value
+
+
+def _words(shows: Shown) -> str:
+    match shows:
+        case ServiceMode(running=running, enabled=enabled, masked=masked):
+            boot = "masked" if masked else "enabled" if enabled else "disabled"
+            return f"{'running' if running else 'stopped'}, {boot}"
+        case str():
+            return shows if "\n" not in shows.strip() else "another text"
+        case _:
+            return "nothing"

@@ -1,0 +1,118 @@
+"""Only what still shows our value is undone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.hosts.blocks import with_block
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.hosts.undoing import Back, Foreign, Ours, Standing, reads_for, standing
+from orchestrator.model.host_facts import HostFacts, ServiceFacts
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import (
+    BlockChange,
+    Change,
+    FileChange,
+    ServiceChange,
+    ServiceMode,
+    TunedChange,
+    ValueChange,
+)
+from tests.fakes.valued_hosts import facts_of
+
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+MEM = "/proc/sys/net/ipv4/tcp_rmem"
+RULE, SHARED = "/etc/udev/rules.d/60-orchestrate.rules", "/etc/sysctl.conf"
+ON = ServiceMode(running=True, enabled=True)
+OFF = ServiceMode(running=False, enabled=False, masked=True)
+
+VALUE = ValueChange(path=THP, found="never", wanted="always")
+NUMBERS = ValueChange(path=MEM, found="4096 1 2", wanted="4096 3 4")
+MADE = FileChange(path=RULE, found="ours\n", wanted=None)
+BLOCK = BlockChange(path=SHARED, name="vm.swappiness", found="vm.swappiness = 1", wanted=None)
+NUMAD = ServiceChange(service="numad", found=OFF, wanted=ON)
+TUNED = TunedChange(found="orchestrate", wanted="throughput-performance")
+
+
+def files(**texts: str) -> HostFacts:
+    names = {"thp": THP, "mem": MEM, "rule": RULE, "shared": SHARED}
+    return facts_of({names[name]: text for name, text in texts.items()})
+
+
+def numad(
+    *, present: bool = True, running: bool = False, enabled: bool = False, masked: bool = False
+) -> HostFacts:
+    told = ServiceFacts(present=present, running=running, enabled=enabled, masked=masked)
+    return replace(facts_of({}), services={"numad": told})
+
+
+def tuned(profile: str | None) -> HostFacts:
+    return replace(facts_of({}), tuned=profile)
+
+
+BACK, GONE = Back(why="as it was found"), Back(why="is there no more")
+CASES: list[tuple[HostFacts, Change, Standing]] = [
+    (files(thp="always madvise [never]\n"), VALUE, Ours(change=VALUE)),
+    (files(thp="[always] madvise never\n"), VALUE, BACK),
+    (files(thp="always [madvise] never\n"), VALUE, Foreign(shows="madvise")),
+    (files(), VALUE, GONE),
+    (files(mem="4096\t1\t2\n"), NUMBERS, Ours(change=NUMBERS)),
+    (files(mem="4096\t3\t4\n"), NUMBERS, BACK),
+    (files(mem="1\n"), NUMBERS, Foreign(shows="1")),
+    (files(rule="ours\n"), MADE, Ours(change=MADE)),
+    (files(), MADE, BACK),
+    (files(rule="ours\nand mine\n"), MADE, Foreign(shows="another text")),
+    (files(rule="ours"), MADE, Foreign(shows="ours")),
+    (files(shared=with_block("a\n", "vm.swappiness", "vm.swappiness = 1")), BLOCK, Ours(change=BLOCK)),
+    (files(shared="vm.swappiness = 1\n"), BLOCK, BACK),
+    (files(), BLOCK, BACK),
+    (
+        files(shared=with_block("a\n", "vm.swappiness", "vm.swappiness = 9")),
+        BLOCK,
+        Foreign(shows="vm.swappiness = 9"),
+    ),
+    (numad(masked=True), NUMAD, Ours(change=NUMAD)),
+    (numad(running=True, enabled=True), NUMAD, BACK),
+    (numad(running=True, masked=True), NUMAD, Foreign(shows="running, masked")),
+    (numad(present=False), NUMAD, GONE),
+    (tuned("orchestrate"), TUNED, Ours(change=TUNED)),
+    (tuned("throughput-performance"), TUNED, BACK),
+    (tuned(None), TUNED, Foreign(shows="nothing")),
+]
+
+
+@pytest.mark.parametrize(("facts", "undoing", "stands"), CASES)
+def test_ours_is_undone_and_what_is_not_is_left(facts: HostFacts, undoing: Change, stands: Standing) -> None:
+    assert standing(facts, (undoing,)) == stands
+
+
+def test_any_value_of_ours_counts() -> None:
+    earlier = ValueChange(path=THP, found="madvise", wanted="always")
+    facts = files(thp="always [madvise] never")
+    assert standing(facts, (VALUE, earlier)) == Ours(change=earlier)
+
+
+def test_where_we_wrote_what_was_found_nothing_is_to_be_undone() -> None:
+    assert standing(facts_of({}), ()) == BACK
+
+
+@pytest.mark.parametrize(
+    ("facts", "undoing"),
+    [
+        (replace(facts_of({}), files={THP: Unknown(reason="may not be read")}), VALUE),
+        (replace(facts_of({}), files={RULE: Unknown(reason="may not be read")}), MADE),
+        (replace(facts_of({}), files={SHARED: Unknown(reason="may not be read")}), BLOCK),
+        (replace(facts_of({}), files={RULE: "caf\ufffd"}), MADE),
+        (facts_of({}), NUMAD),
+        (facts_of({}), TUNED),
+    ],
+)
+def test_what_cannot_be_read_is_neither_ours_nor_back(facts: HostFacts, undoing: Change) -> None:
+    assert isinstance(standing(facts, (undoing,)), Unknown)
+
+
+def test_what_is_read_for_it() -> None:
+    changes = (VALUE, MADE, BLOCK, NUMAD, TUNED, VALUE)
+    assert reads_for(changes) == Reads(files=(THP, RULE, SHARED), services=("numad",))

@@ -1,0 +1,646 @@
+"""The facts of a host: one script, under every shell that is to be had, on file trees and on this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.facts import read_facts
+from orchestrator.hosts.facts_script import ANSWER_BYTES, FILE_BYTES, facts_script
+from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_facts import BlockDevice, HostFacts, InitSystem, ServiceFacts
+from orchestrator.model.reading import Unknown
+from tests.fakes.asking import answer_of, facts_of, known_facts_of
+from tests.fakes.host_kinds import KINDS, debian, rhel6, rhel7, virtual_machine
+from tests.fakes.host_tree import THP, THP_RHEL6, HostTree
+
+SHELLS = (["dash"], ["busybox", "sh"], ["bash"], ["bash", "--posix"])
+EVERYTHING = Reads(
+    files=(
+        f"{THP}/enabled",
+        f"{THP}/hugepages-*kB/enabled",
+        f"{THP_RHEL6}/enabled",
+        "/sys/block/{device}/queue/scheduler",
+        "/proc/sys/vm/swappiness",
+        "/etc/sysctl.d/*.conf",
+        "/etc/sysctl.conf",
+        "/etc/systemd/system/{unit}.service.d/*.conf",
+        "/usr/lib/systemd/system/{unit}.service",
+        "/nowhere/at/all",
+        "/etc/tmpfiles.d/",
+        "/etc/no-such-folder/",
+    ),
+    services=("numad", "tuned", "ksmtuned"),
+)
+RUNS = ServiceFacts(present=True, running=True, enabled=True)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> HostTree:
+    return debian(tmp_path)
+
+
+def reason(value: object) -> str:
+    assert isinstance(value, Unknown), value
+    return value.reason
+
+
+def test_rhel6(tmp_path: Path) -> None:
+    facts = known_facts_of(rhel6(tmp_path), [EVERYTHING])
+    assert facts.kernel == "2.6.32-754.35.1.el6.x86_64"
+    assert (facts.distribution, facts.distribution_version) == ("centos", "6.10")
+    assert facts.init is InitSystem.SYSV
+    assert (facts.cpus, facts.memory, facts.numa_nodes) == (24, 128 << 30, 2)
+    assert facts.virtualisation == "none"
+    assert facts.command_line == ("ro", "root=/dev/sda1", "rd_NO_LUKS", "rhgb", "quiet")
+    assert facts.text(f"{THP_RHEL6}/enabled") == "[always] madvise never\n"
+    assert facts.text(f"{THP}/enabled") is None
+    assert facts.text("/sys/block/sdb/queue/scheduler") == "noop deadline [cfq]\n"
+    assert facts.services == {"numad": RUNS, "tuned": RUNS, "ksmtuned": ServiceFacts(present=False)}
+    assert facts.tuned == "enterprise-storage"
+    assert facts.unit == "elasticsearch"
+    assert facts.devices == (
+        BlockDevice(name="sdb", rotational=True, data_paths=("/data/es",), through=("sdb1",)),
+    )
+
+
+def test_rhel7(tmp_path: Path) -> None:
+    facts = known_facts_of(rhel7(tmp_path), [EVERYTHING])
+    assert (facts.distribution, facts.distribution_version) == ("rhel", "7.9")
+    assert facts.init is InitSystem.SYSTEMD
+    assert facts.text(f"{THP}/enabled") == "[always] madvise never\n"
+    assert facts.text(f"{THP_RHEL6}/enabled") is None
+    assert facts.text("/etc/tmpfiles.d/") == ""
+    assert facts.text("/etc/no-such-folder/") is None
+    assert facts.text("/usr/lib/systemd/system/elasticsearch.service") == "[Service]\n"
+    assert facts.services == {"numad": RUNS, "tuned": RUNS, "ksmtuned": ServiceFacts(present=False)}
+    assert facts.tuned == "throughput-performance"
+
+
+def test_debian(tree: HostTree) -> None:
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert (facts.distribution, facts.distribution_version) == ("debian", "13")
+    assert facts.matching(f"{THP}/hugepages-", "/enabled") == tuple(
+        f"{THP}/hugepages-{size}kB/enabled" for size in (1024, 2048, 64)
+    )
+    assert facts.tuned is None
+    assert isinstance(facts.devices, tuple)
+    assert [device.name for device in facts.devices] == ["nvme0n1"]
+
+
+def test_virtual_machine(tmp_path: Path) -> None:
+    facts = known_facts_of(virtual_machine(tmp_path), [EVERYTHING])
+    assert facts.virtualisation == "kvm"
+    assert facts.services["numad"] == ServiceFacts(present=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_every_shell_reads_the_same(tmp_path: Path, kind: str, shell: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"no {shell[0]} on this machine")
+    tree = KINDS[kind](tmp_path)
+    tree.write("/etc/sysctl.d/a b'c$(d).conf", "x = 1\nno end")
+    usual = known_facts_of(tree, [EVERYTHING])
+    words = shlex.split(facts_script(tree.settings(), [EVERYTHING]))
+    if shell[0] == "busybox":  # its own tools come before those of the path, and know the real machine
+        tree.program("busybox-uname", "echo")
+        words[2] = 'uname() { cat "$R/.state/kernel"; }\n' + words[2]
+    ran = subprocess.run(  # noqa: S603  (the script under test)
+        [str(shutil.which(shell[0])), *shell[1:], *words[1:]],
+        env=tree.environment,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert read_facts(ran.stdout.decode(), tree.settings(), [EVERYTHING]) == usual
+
+
+def test_this_machine() -> None:
+    settings = HostSettings(
+        node=NodeName("es1"), address="localhost", connect=Connect.LOCAL, data=("/dev/shm",)
+    )
+    result = LocalConnection().run(facts_script(settings, [EVERYTHING]), timeout=60, keep=ANSWER_BYTES)
+    assert isinstance(result, CommandResult)
+    assert result.exit == 0
+    assert result.stderr == ""
+    facts = read_facts(result.stdout, settings, [EVERYTHING])
+    assert isinstance(facts, HostFacts), facts
+    assert facts.kernel == os.uname().release
+    assert facts.cpus == os.cpu_count()
+    assert facts.memory == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert facts.text("/proc/sys/vm/swappiness") == Path("/proc/sys/vm/swappiness").read_text()
+    assert facts.text("/nowhere/at/all") is None
+    assert facts.devices == ()  # memory
+
+
+# What files may hold, and how they may be.
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"\n", b"no end", b"two\nlines\n", b"\n\nblank\n\n", b"a\r\nb\r\n", b"  \t "),
+        *(
+            b"@facts-1 2 exit\n0\n@facts-1 3 end\n",
+            b"\n@facts-12345678-abcd-ef00 9 exit\n0",
+            b"%s %d \\n $(id)",
+        ),
+        *("gr\u00fc\u00df dich \u6570\u636e\n".encode(), b"x" * FILE_BYTES),
+    ],
+)
+def test_a_file_is_read_as_it_is(tree: HostTree, content: bytes) -> None:
+    tree.write("/etc/sysctl.conf", content)
+    tree.write("/etc/sysctl.d/z.conf", "after\n")
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert facts.text("/etc/sysctl.conf") == content.decode()
+    assert facts.exact("/etc/sysctl.conf") == content.decode()
+    assert facts.text("/etc/sysctl.d/z.conf") == "after\n"
+
+
+@pytest.mark.parametrize("content", [b"# gr\xfc\xdfe\nx = 1\n", b"a\0b\nx = 1\n", b"\xff\xfe\0"])
+def test_bytes_that_are_no_text_can_be_looked_through_but_not_put_back(
+    tree: HostTree, content: bytes
+) -> None:
+    tree.write("/etc/sysctl.conf", content)
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert facts.text("/etc/sysctl.conf") == content.decode(errors="replace")
+    assert "no text in UTF-8" in reason(facts.exact("/etc/sysctl.conf"))
+    assert facts.exact("/etc/nothing") is None
+
+
+def test_a_mark_of_an_earlier_answer_ends_nothing(tree: HostTree) -> None:
+    tree.write("/etc/sysctl.conf", answer_of(tree, [EVERYTHING]))
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert facts.text("/etc/sysctl.conf") == tree.read("/etc/sysctl.conf")
+    assert facts.services["numad"] == RUNS
+
+
+@pytest.mark.parametrize(
+    "name", ["a b.conf", "$(touch x).conf", "'q\".conf", "-n.conf", "new\nline.conf", "[a]*.conf"]
+)
+def test_a_file_may_be_called_anything(tree: HostTree, name: str) -> None:
+    tree.write(f"/etc/sysctl.d/{name}", "x = 1\n")
+    before = tree.files()
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert facts.text(f"/etc/sysctl.d/{name}") == "x = 1\n"
+    assert tree.files() == before
+
+
+def test_a_hundred_megabytes_are_cut_off_and_cost_nothing_else(tree: HostTree) -> None:
+    tree.write("/proc/sys/vm/swappiness", b"")
+    with tree.at("/proc/sys/vm/swappiness").open("wb") as file:
+        file.truncate(100 << 20)
+    began = time.monotonic()
+    answer = answer_of(tree, [EVERYTHING])
+    assert len(answer) < 2 * FILE_BYTES
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert f"longer than {FILE_BYTES} bytes" in reason(facts.text("/proc/sys/vm/swappiness"))
+    assert facts.text(f"{THP}/enabled") == "[always] madvise never\n"
+    assert isinstance(facts.devices, tuple)
+    assert time.monotonic() - began < 30
+
+
+def test_a_tool_that_prints_without_end_is_cut_off_and_costs_nothing_else(tree: HostTree) -> None:
+    tree.program("systemctl", "while :; do printf '%65536s' x; done\n")
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert "too long" in reason(facts.services["numad"])
+    assert facts.tuned is None
+    assert isinstance(facts.devices, tuple)
+
+
+def test_the_whole_answer_is_bounded_and_what_did_not_fit_is_unknown(tree: HostTree) -> None:
+    for number in range(40):
+        tree.write(f"/etc/sysctl.d/{number:02}.conf", "x" * FILE_BYTES)
+    answer = answer_of(tree, [EVERYTHING])
+    assert len(answer.encode()) <= ANSWER_BYTES
+    facts = read_facts(answer, tree.settings(), [EVERYTHING])
+    assert isinstance(facts, HostFacts)
+    assert facts.text("/etc/sysctl.d/00.conf") == "x" * FILE_BYTES
+    assert "cut off" in reason(facts.text("/etc/sysctl.d/39.conf"))
+    assert "cut off" in reason(facts.text("/sys/block/sda/queue/scheduler"))
+    assert "cut off" in reason(facts.services["numad"])
+    assert "cut off" in reason(facts.tuned)
+    assert "cut off" in reason(facts.devices)
+
+
+@pytest.mark.parametrize(
+    ("path", "make", "why"),
+    [
+        ("/proc/sys/vm/swappiness", lambda at: at.symlink_to("/proc/self/mem"), "Input/output error"),
+        ("/etc/sysctl.conf", lambda at: at.mkdir(), "a folder, not a file"),
+        ("/etc/sysctl.conf", os.mkfifo, "no regular file"),
+        ("/etc/sysctl.conf", lambda at: at.symlink_to("nothing"), "a link to nothing"),
+        ("/etc/sysctl.conf", lambda at: at.symlink_to("/dev/zero"), "no regular file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_unknown(
+    tree: HostTree, path: str, make: Callable[[Path], None], why: str
+) -> None:
+    tree.at(path).unlink(missing_ok=True)
+    make(tree.at(path))
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert reason(facts.text(path)).endswith(why)
+    assert isinstance(facts.devices, tuple)
+
+
+def test_a_file_masked_by_dev_null_is_an_empty_file(tree: HostTree) -> None:
+    tree.at("/etc/sysctl.d/masked.conf").symlink_to("/dev/null")
+    assert known_facts_of(tree, [EVERYTHING]).text("/etc/sysctl.d/masked.conf") == ""
+
+
+@pytest.fixture
+def shut() -> Iterator[Path]:
+    """A folder that another user may enter: the usual ones of pytest are the owner's alone."""
+    path = Path(mkdtemp())
+    path.chmod(0o755)
+    yield path
+    for folder in ("etc/sysctl.d", "sys/block", "etc/private"):
+        if (path / folder).exists():
+            (path / folder).chmod(0o755)
+    shutil.rmtree(path)
+
+
+def _as_nobody(tree: HostTree, reads: list[Reads]) -> HostFacts:
+    """As an account without rights, whoever runs the tests."""
+    drop = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    tree.at("/.log").chmod(0o666)
+    ran = subprocess.run(  # noqa: S603  (the script under test)
+        shlex.split(facts_script(tree.settings(), reads)),
+        env=tree.environment,
+        capture_output=True,
+        check=True,
+        timeout=60,
+        **drop,  # type: ignore[call-overload]  # by keyword
+    )
+    facts = read_facts(ran.stdout.decode(), tree.settings(), reads)
+    assert isinstance(facts, HostFacts), facts
+    return facts
+
+
+def test_what_this_account_may_not_read_is_unknown_and_never_absent(shut: Path) -> None:
+    tree = debian(shut)
+    tree.write("/etc/sysctl.d/x.conf", "vm.swappiness = 1\n")
+    tree.write("/etc/private/es.conf", "x\n")
+    tree.write("/etc/private/deep/er.conf", "x\n")
+    tree.at(f"{THP}/enabled").chmod(0)
+    tree.at("/etc/sysctl.d").chmod(0o311)
+    tree.at("/etc/private").chmod(0)
+    private = Reads(files=("/etc/private/es.conf", "/etc/private/deep/er.conf", "/etc/private/x/"))
+    facts = _as_nobody(tree, [EVERYTHING, private])
+    assert reason(facts.text(f"{THP}/enabled")).endswith("Permission denied")
+    assert "may not be listed" in reason(facts.text("/etc/sysctl.d/x.conf"))
+    assert facts.matching("/etc/sysctl.d/", ".conf") == ("/etc/sysctl.d/*.conf",)
+    for path in ("/etc/private/es.conf", "/etc/private/deep/er.conf", "/etc/private/x"):
+        assert "may not be searched" in reason(facts.text(path)), path
+    assert facts.text("/nowhere/at/all") is None
+    assert facts.text("/proc/sys/vm/swappiness") == "60\n"
+
+
+def test_devices_that_may_not_be_listed_are_unknown(shut: Path) -> None:
+    tree = debian(shut)
+    tree.at("/sys/block").chmod(0)
+    facts = _as_nobody(tree, [EVERYTHING])
+    assert isinstance(facts.text("/sys/block/sda/queue/scheduler"), Unknown)
+
+
+# Services and tuned.
+
+
+@pytest.mark.parametrize(
+    ("running", "enabled", "masked"),
+    [
+        (True, True, False),
+        (False, True, False),
+        (True, False, False),
+        (False, False, False),
+        (False, True, True),
+    ],
+)
+def test_services_under_systemd(tree: HostTree, *, running: bool, enabled: bool, masked: bool) -> None:
+    tree.service("ksmtuned", running=running, enabled=enabled, masked=masked)
+    assert known_facts_of(tree, [EVERYTHING]).services["ksmtuned"] == ServiceFacts(
+        present=True, running=running, enabled=enabled and not masked, masked=masked
+    )
+
+
+@pytest.mark.parametrize(("running", "enabled"), [(True, True), (False, True), (True, False), (False, False)])
+def test_services_of_init_scripts(tmp_path: Path, *, running: bool, enabled: bool) -> None:
+    tree = rhel6(tmp_path)
+    tree.service("ksmtuned", running=running, enabled=enabled)
+    found = known_facts_of(tree, [EVERYTHING]).services["ksmtuned"]
+    assert found == ServiceFacts(present=True, running=running, enabled=enabled)
+
+
+def test_an_init_script_counts_for_the_run_level_that_is_booted(tmp_path: Path) -> None:
+    tree = rhel6(tmp_path)
+    tree.service("ksmtuned", enabled=False)
+    tree.link("/etc/rc5.d/S90ksmtuned", "/etc/init.d/ksmtuned")
+    found = known_facts_of(tree, [EVERYTHING]).services["ksmtuned"]
+    assert found == ServiceFacts(present=True, running=True, enabled=False)
+
+
+SHOWN = "LoadState=loaded\\nActiveState=active\\nUnitFileState="
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (f"Id=a.service\\nNames=a.service\\n{SHOWN}enabled", RUNS),
+        (f"Id=real.service\\nNames=real.service a.service\\n{SHOWN}enabled", RUNS),
+        (f"Id=real.service\\n{SHOWN}enabled", RUNS),
+        (f"Id=a.service\\n{SHOWN}enabled-runtime", replace(RUNS, enabled=False)),
+        (f"Id=a.service\\n{SHOWN}static", replace(RUNS, enabled=False)),
+        (f"Id=a.service\\n{SHOWN}generated", RUNS),  # from an init script: its links say
+        (f"Id=a.service\\n{SHOWN}", RUNS),
+        (f"Id=a.service\\n{SHOWN}masked", replace(RUNS, enabled=False, masked=True)),
+    ],
+)
+def test_words_of_systemd(tree: HostTree, words: str, expected: ServiceFacts) -> None:
+    tree.program("systemctl", f"printf '{words}\\n'\n")
+    tree.link("/etc/rc3.d/S20a", "/etc/init.d/a")
+    assert known_facts_of(tree, [Reads(services=("a",))]).services == {"a": expected}
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("echo 'Failed to connect to bus: No such file' >&2; exit 1\n", "Failed to connect to bus"),
+        ("exit 0\n", "exit 0"),
+        ("printf 'Id=a.service\\nLoadState=error\\nActiveState=inactive\\n'\n", "error"),
+        ("kill -9 $$\n", "no answer in time"),
+    ],
+)
+def test_a_service_manager_that_gives_no_answer_is_unknown(tree: HostTree, body: str, why: str) -> None:
+    tree.program("systemctl", body)
+    assert why in reason(known_facts_of(tree, [Reads(services=("a",))]).services["a"])
+
+
+def test_an_init_script_that_gives_no_answer_is_unknown(tmp_path: Path) -> None:
+    tree = rhel6(tmp_path)
+    tree.program("service", "echo 'you must be root' >&2; exit 4\n")
+    assert "status exits 4: you must be root" in reason(known_facts_of(tree, [EVERYTHING]).services["numad"])
+
+
+def test_services_of_a_host_with_neither_are_unknown(tree: HostTree) -> None:
+    tree.at("/run/systemd/system").rmdir()
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert facts.init is InitSystem.OTHER
+    assert "neither systemd nor init scripts" in reason(facts.services["numad"])
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "expected"),
+    [
+        ("Current active profile: virtual-guest", 0, "virtual-guest"),
+        ("No current active profile.", 1, None),
+        (
+            "It seems that tuned daemon is not running, preset profile is not activated.\nPreset profile: x",
+            1,
+            None,
+        ),
+        (
+            "Current active profile: off\nService tuned: enabled, running\nService ktune: enabled, running",
+            0,
+            None,
+        ),
+        (
+            "Current active profile: x\nService tuned: disabled, stopped\nService ktune: disabled, stopped",
+            0,
+            None,
+        ),
+        (
+            "Current active profile: x\nService tuned: disabled, stopped\nService ktune: enabled, running",
+            0,
+            "x",
+        ),
+    ],
+)
+def test_words_of_tuned(tree: HostTree, said: str, code: int, expected: str | None) -> None:
+    tree.program("tuned-adm", f"cat <<'END'\n{said}\nEND\nexit {code}\n")
+    assert known_facts_of(tree).tuned == expected
+
+
+def test_tuned_that_gives_no_answer_is_unknown(tree: HostTree) -> None:
+    tree.program("tuned-adm", "echo 'DBus call to Tuned daemon failed' >&2; exit 1\n")
+    assert "DBus call" in reason(known_facts_of(tree).tuned)
+
+
+def test_ktune_without_its_tool_is_told_by_its_file(tmp_path: Path) -> None:
+    tree = rhel6(tmp_path)
+    tree.without("tuned-adm")
+    assert known_facts_of(tree).tuned == "enterprise-storage"
+
+
+@pytest.mark.parametrize(
+    ("manager", "unit", "expected"),
+    [
+        (Manager.SYSTEMD, "es-{node}.service", "es-es1"),
+        (Manager.SYSV, "elasticsearch", "elasticsearch"),
+        (Manager.DOCKER, "es1", ""),
+    ],
+)
+def test_the_nodes_own_service(tree: HostTree, manager: Manager, unit: str, expected: str) -> None:
+    tree.write("/etc/systemd/system/es-es1.service.d/a.conf", "x\n")
+    settings = tree.settings(service=ServiceSettings(manager=manager, unit=unit))
+    facts = known_facts_of(tree, [EVERYTHING], settings)
+    assert facts.unit == expected
+    found = facts.text("/etc/systemd/system/es-es1.service.d/a.conf")
+    assert found == ("x\n" if expected == "es-es1" else None)
+
+
+# Odd hosts.
+
+
+def test_the_words_of_tools_are_the_untranslated_ones(tree: HostTree) -> None:
+    tree.program(
+        "tuned-adm",
+        'case $LC_ALL in C) echo "Current active profile: x" ;; *) echo "Aktives Profil: x" ;; esac\n',
+    )
+    settings = tree.settings()
+    line = facts_script(settings, [EVERYTHING])
+    german = {**tree.environment, "LC_ALL": "de_DE.UTF-8", "LANGUAGE": "de"}
+    result = LocalConnection(german).run(line, timeout=60, keep=ANSWER_BYTES)
+    assert isinstance(result, CommandResult)
+    facts = read_facts(result.stdout, settings, [EVERYTHING])
+    assert isinstance(facts, HostFacts)
+    assert facts.tuned == "x"
+
+
+def test_without_systemctl_services_are_unknown(tree: HostTree) -> None:
+    tree.without("systemctl")
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert "not found" in reason(facts.services["numad"]) or "No such file" in reason(facts.services["numad"])
+    assert isinstance(facts.devices, tuple)
+
+
+def test_without_the_newer_tools_nothing_is_lost(tree: HostTree) -> None:
+    usual = known_facts_of(tree, [EVERYTHING])
+    tree.without("timeout", "realpath", "readlink", "setsid", "systemd-detect-virt", "sort")
+    tree.program("readlink", "echo \"readlink: invalid option -- 'f'\" >&2; exit 1\n")
+    assert known_facts_of(tree, [EVERYTHING]) == usual
+
+
+@pytest.mark.parametrize("tool", ["head", "grep", "uname", "cat", "ls", "sed"])
+def test_without_a_basic_tool_nothing_is_called_absent(tree: HostTree, tool: str) -> None:
+    tree.without(tool)
+    facts = facts_of(tree, [EVERYTHING])
+    if isinstance(facts, HostFacts):
+        usual_path = f"{THP}/enabled"
+        assert facts.text(usual_path) == "[always] madvise never\n" or isinstance(
+            facts.text(usual_path), Unknown
+        )
+        assert isinstance(facts.devices, Unknown) or [each.name for each in facts.devices] == ["nvme0n1"]
+    else:
+        assert facts.reason
+
+
+@pytest.mark.parametrize("with_timeout", [True, False])
+def test_a_data_path_that_hangs_costs_seconds_and_only_the_disks(
+    tree: HostTree, *, with_timeout: bool
+) -> None:
+    tree.program(
+        "readlink", 'case $2 in */slow*) echo $$ >>"$root/.hung"; exec sleep 9 ;; *) echo "$2" ;; esac\n'
+    )
+    if not with_timeout:
+        tree.without("timeout")
+    for name in ("slow1", "slow2"):
+        tree.folder(f"/{name}")
+    began = time.monotonic()
+    facts = known_facts_of(tree, [EVERYTHING], tree.settings(data=("/slow1", "/slow2", "/data/es")))
+    assert time.monotonic() - began < 20
+    assert "/slow1: no answer in time" in reason(facts.devices)
+    assert "/slow2: no answer in time" in reason(facts.devices)
+    assert "/data/es" not in reason(facts.devices)
+    assert facts.services["numad"] == RUNS
+    assert facts.text("/proc/sys/vm/swappiness") == "60\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("", "no output"),
+        ("Welcome!\nThis account is currently not available.\n", "This account is currently not available."),
+        ("@facts-x 1 out kernel\n", "cut off"),
+    ],
+)
+def test_an_answer_that_is_none(tree: HostTree, output: str, why: str) -> None:
+    assert why in reason(read_facts(output, tree.settings(), [EVERYTHING]))
+
+
+def test_a_banner_before_and_words_after_the_answer_are_no_part_of_it(tree: HostTree) -> None:
+    answer = answer_of(tree, [EVERYTHING])
+    usual = read_facts(answer, tree.settings(), [EVERYTHING])
+    assert read_facts(f"*** banner ***{answer}Terminated\n", tree.settings(), [EVERYTHING]) == usual
+
+
+def _never_wrong(facts: object, usual: HostFacts) -> None:
+    """Every part is as it would be with the whole answer, or unknown."""
+    if isinstance(facts, Unknown):
+        return
+    assert isinstance(facts, HostFacts)
+    for path, text in usual.files.items():
+        assert facts.text(path) == text or isinstance(facts.text(path), Unknown), path
+    for name, service in usual.services.items():
+        assert facts.services[name] == service or isinstance(facts.services[name], Unknown), name
+    assert facts.tuned == usual.tuned or isinstance(facts.tuned, Unknown)
+    assert facts.devices == usual.devices or isinstance(facts.devices, Unknown)
+
+
+@pytest.mark.parametrize("kind", ["rhel6", "rhel7"])
+def test_an_answer_that_is_cut_off_anywhere_is_never_wrong(tmp_path: Path, kind: str) -> None:
+    tree = KINDS[kind](tmp_path)
+    answer, settings = answer_of(tree, [EVERYTHING]), tree.settings()
+    usual = read_facts(answer, settings, [EVERYTHING])
+    assert isinstance(usual, HostFacts)
+    for end in range(0, len(answer), 5):
+        _never_wrong(read_facts(answer[:end], settings, [EVERYTHING]), usual)
+
+
+def test_an_answer_with_a_hole_is_never_wrong(tmp_path: Path) -> None:
+    """A connection keeps the head and the tail of what is too long."""
+    tree = rhel7(tmp_path)
+    answer, settings = answer_of(tree, [EVERYTHING]), tree.settings()
+    usual = read_facts(answer, settings, [EVERYTHING])
+    assert isinstance(usual, HostFacts)
+    for begin in range(0, len(answer), 41):
+        for size in (7, 60, 500, 3000):
+            hole = f"{answer[:begin]}\n\u2026 {size} bytes left out \u2026\n{answer[begin + size :]}"
+            _never_wrong(read_facts(hole, settings, [EVERYTHING]), usual)
+
+
+def test_what_is_under_both_names_of_the_library_folder_is_read_once(tree: HostTree) -> None:
+    tree.write("/usr/lib/tmpfiles.d/a.conf", "x\n")
+    tree.link("/lib", "/usr/lib")
+    both = Reads(files=("/usr/lib/tmpfiles.d/*.conf", "/lib/tmpfiles.d/*.conf"))
+    assert answer_of(tree, [both]).count("tmpfiles.d/a.conf") == 1
+    facts = known_facts_of(tree, [both])
+    assert facts.text("/lib/tmpfiles.d/a.conf") == facts.text("/usr/lib/tmpfiles.d/a.conf") == "x\n"
+
+
+def test_idle_loop_devices_are_not_looked_at(tree: HostTree) -> None:
+    for name in ("loop0", "loop1", "zram0"):
+        tree.write(f"/sys/block/{name}/queue/scheduler", "[none]\n")
+    tree.write("/sys/block/loop1/loop/backing_file", "/x\n")
+    facts = known_facts_of(tree, [EVERYTHING])
+    assert facts.text("/sys/block/loop0/queue/scheduler") is None
+    assert facts.text("/sys/block/zram0/queue/scheduler") is None
+    assert facts.text("/sys/block/loop1/queue/scheduler") == "[none]\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"/sys/class/dmi/id/sys_vendor": "QEMU\n"}, "kvm"),
+        ({"/sys/class/dmi/id/sys_vendor": "VMware, Inc.\n"}, "vmware"),
+        ({"/.dockerenv": ""}, "docker"),
+        ({"/proc/cpuinfo": "flags : fpu hypervisor\n"}, "vm-other"),
+        ({"/proc/cpuinfo": "flags : fpu\n", "/sys/class/dmi/id/sys_vendor": "Dell Inc.\n"}, "none"),
+    ],
+)
+def test_virtualisation_without_systemd(tree: HostTree, files: dict[str, str], expected: str) -> None:
+    tree.without("systemd-detect-virt")
+    for path, text in files.items():
+        tree.write(path, text)
+    assert known_facts_of(tree).virtualisation == expected
+
+
+def test_an_older_kernel_without_numa_and_lists_of_cpus(tmp_path: Path) -> None:
+    tree = rhel6(tmp_path)
+    shutil.rmtree(tree.at("/sys/devices/system"))
+    facts = known_facts_of(tree)
+    assert (facts.cpus, facts.numa_nodes) == (24, 1)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {"/etc/redhat-release": "Red Hat Enterprise Linux Server release 6.9 (Santiago)\n"},
+            ("rhel", "6.9"),
+        ),
+        ({"/etc/SuSE-release": "SUSE Linux Enterprise Server 11 (x86_64)\nVERSION = 11\n"}, ("sles", "11")),
+        ({"/etc/debian_version": "7.11\n"}, ("debian", "7.11")),
+        ({"/usr/lib/os-release": "ID=fedora\nVERSION_ID=43\n"}, ("fedora", "43")),
+        ({}, ("", "")),
+    ],
+)
+def test_distributions(tree: HostTree, files: dict[str, str], expected: tuple[str, str]) -> None:
+    tree.remove("/etc/os-release")
+    for path, text in files.items():
+        tree.write(path, text)
+    facts = known_facts_of(tree)
+    assert (facts.distribution, facts.distribution_version) == expected

@@ -1,0 +1,113 @@
+"""The shipped sudoers file for tuning: all that the shipped profiles need, and nothing by a wildcard."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.tuning import load_profile
+from orchestrator.hosts.tunables import registry
+from orchestrator.hosts.tuning_script import plain_commands
+from orchestrator.model.host_facts import InitSystem
+from tests.fakes.tuned_hosts import KINDS
+
+ROOT = Path(__file__).parents[4]
+FILE = ROOT / "docs" / "reference" / "sudoers-tuning"
+PROFILES = sorted((ROOT / "configs" / "tuning").glob("*.yml"))
+OTHER_NAMES = (
+    # What a host gets instead when somebody's file would outvote ours, and what brings a found state back.
+    re.compile(r"(?:tee|rm -f) /etc/(?:sysctl\.d|udev/rules\.d|security/limits\.d)/(?:90|zz)-orchestrate-"),
+    re.compile(r"(?:tee|rm -f) /etc/systemd/system/elasticsearch\.service\.d/zz-orchestrate-limits\."),
+    re.compile(r"(?:tee|rm -f) /etc/tmpfiles\.d/00-orchestrate-transparent_hugepage\."),
+    re.compile(r"(?:mkdir -p|tee|rm -f|rmdir) /etc/tuned/profiles/orchestrate"),
+    re.compile(r"tuned-adm (?:off|profile [a-z-]+)$"),
+    re.compile(r"tee /sys/block/(?:sd|vd|xvd|nvme|loop)[a-z0-9\[\]-]+/queue/(?:scheduler|read_ahead_kb)$"),
+)
+
+
+def lines() -> list[str]:
+    """Every command that the file allows in an alias, by the program's name without its folder."""
+    text = re.sub(r"^#.*$", "", FILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    aliases = re.findall(r"^Cmnd_Alias \w+ = (.*)$", text, re.MULTILINE)
+    found = [" ".join(command.split()) for alias in aliases for command in alias.split(",")]
+    assert all(re.match(r"/usr/s?bin/[a-z-]+ ", command) for command in found)
+    return [re.sub(r"^/usr/s?bin/", "", command) for command in found]
+
+
+def needed() -> dict[str, str]:
+    """Every command of every shipped profile on every kind of host, there and back, with its origin."""
+    commands: dict[str, str] = {}
+    for kind, make in KINDS.items():
+        facts = make()
+        for path in PROFILES:
+            profile = load_profile(path, rules=registry.RULES)
+            for state in registry.standing(facts, profile).states:
+                for change in state.changes:
+                    for command in plain_commands(change, systemd=facts.init is InitSystem.SYSTEMD):
+                        commands[command] = f"{kind}, {path.stem}, {state.tunable}"
+    return commands
+
+
+def allowed(command: str) -> bool:
+    # As sudo compares arguments: fnmatch(3) over all of them at once, blanks and slashes like any character.
+    return any(fnmatchcase(command, line) for line in lines())
+
+
+def test_it_allows_all_that_the_shipped_profiles_do_and_undo() -> None:
+    commands = needed()
+    assert len(PROFILES) == 4
+    assert len(commands) > 50
+    assert {command: why for command, why in commands.items() if not allowed(command)} == {}
+
+
+def test_each_line_is_there_for_something() -> None:
+    commands = needed()
+    assert len(set(lines())) == len(lines())
+    assert [
+        line
+        for line in lines()
+        if not any(fnmatchcase(command, line) for command in commands)
+        and not any(name.match(line) for name in OTHER_NAMES)
+    ] == []
+
+
+def test_no_wildcard_stands_for_a_slash_or_a_blank() -> None:
+    for line in lines():
+        assert "*" not in line
+        assert "?" not in line
+        assert set(re.findall(r"\[[^\]]*\]", line)) <= {"[a-z]", "[0-9]"}, line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tee /sys/block/sda /etc/shadow /sys/block/sda/queue/scheduler",
+        "tee /sys/block/sda/../../../etc/shadow/queue/scheduler",
+        "tee -a /proc/sys/vm/swappiness",
+        "tee /proc/sys/kernel/core_pattern",
+        "tee /etc/sudoers.d/x",
+        "rm -f /etc/sysctl.d/90-orchestrate-vm.swappiness.conf /etc/shadow",
+        "rm -rf /",
+        "systemctl stop sshd",
+        "systemctl stop numad sshd",
+        "tuned-adm profile ../../tmp/mine",
+        "mkdir -p /etc/sudoers.d/x",
+    ],
+)
+def test_nothing_else_fits(command: str) -> None:
+    assert not allowed(command)
+
+
+def test_visudo_takes_it() -> None:
+    visudo = shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin")
+    if visudo is None:
+        pytest.skip("needs visudo: apt-get install sudo")
+    done = subprocess.run(  # noqa: S603  (a checker that is given our own file)
+        [visudo, "-c", "-f", str(FILE)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

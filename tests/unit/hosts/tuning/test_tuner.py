@@ -1,0 +1,266 @@
+"""Hosts read and changed through the port: in parallel, one machine at a time, defects kept to themselves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.connection import CommandResult, Job, Lost, Outcome, Trouble, Unreachable
+from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.hosts.tunables.registry import TUNABLES
+from orchestrator.hosts.tunables.tunable import Reads, Tunable
+from orchestrator.hosts.tuner import Tuner
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.tuning import (
+    Change,
+    FileChange,
+    HostTuning,
+    OnFailure,
+    TunableState,
+    TuningProfile,
+    TuningSetting,
+    ValueChange,
+    Verdict,
+)
+from tests.fakes.changing_host import ChangingHost
+
+SWAPPINESS = "/proc/sys/vm/swappiness"
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+CHANGE = ValueChange(path=SWAPPINESS, found="60", wanted="1")
+PROFILE = TuningProfile(
+    name="test",
+    applies_to="elasticsearch",
+    settings=(
+        TuningSetting(tunable="vm.swappiness", wanted="1"),
+        TuningSetting(tunable="transparent_hugepage.enabled", wanted="never", on_failure=OnFailure.STOP),
+    ),
+    persist=False,
+)
+
+
+def host(tree: ChangingHost, node: str, address: str = "127.0.0.1", sudo: Sudo = Sudo.OFF) -> HostSettings:
+    return HostSettings(
+        node=NodeName(node),
+        address=address,
+        connect=Connect.LOCAL,
+        sudo=sudo,
+        root=str(tree.root),
+        environment={"PATH": tree.path},
+    )
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> ChangingHost:
+    return kernel(ChangingHost.make(tmp_path))
+
+
+def kernel(tree: ChangingHost) -> ChangingHost:
+    """What every Linux host has, with the usual wrong values."""
+    tree.write("/etc/os-release", "ID=debian\nVERSION_ID=12\n")
+    tree.write("/proc/meminfo", "MemTotal:       65536000 kB\n")
+    tree.write("/proc/cmdline", "quiet\n")
+    tree.write("/proc/self/mountinfo", "")
+    tree.write("/sys/devices/system/cpu/online", "0-7\n")
+    tree.write("/sys/devices/system/node/online", "0\n")
+    tree.write(SWAPPINESS, "60\n")
+    tree.choices(THP, "always", "madvise", "never", now="always")
+    tree.systemd()
+    return tree
+
+
+def verdicts(reading: Reading[HostTuning]) -> dict[str, Verdict]:
+    assert isinstance(reading, HostTuning), reading
+    return {state.tunable: state.verdict for state in reading.states}
+
+
+def test_a_host_is_read_changed_and_right_then(tree: ChangingHost) -> None:
+    hosts = Hosts({NodeName("es1"): host(tree, "es1")})
+    found = hosts.tuning([NodeName("es1")], PROFILE)[NodeName("es1")]
+    assert verdicts(found) == {
+        "transparent_hugepage.enabled": Verdict.DRIFT,
+        "vm.swappiness": Verdict.DRIFT,
+    }
+    assert isinstance(found, HostTuning)
+    for state in found.drifted:
+        action = TuneHost(node=NodeName("es1"), tunable=state.tunable, changes=state.changes)
+        assert isinstance(hosts.perform(action), Done)
+        assert all(change.path in hosts.describe(action) for change in state.changes)  # type: ignore[union-attr]
+    after = hosts.tuning([NodeName("es1")], PROFILE)[NodeName("es1")]
+    assert set(verdicts(after).values()) == {Verdict.OK}
+
+
+class Unwell:
+    """A tunable with a defect."""
+
+    name = "unwell"
+    reads = Reads()
+
+    def valid(self, _: TuningSetting) -> str | None:
+        return None
+
+    def supported(self, _: HostFacts) -> str | None:
+        return None
+
+    def check(self, *_: object) -> TunableState:
+        raise ZeroDivisionError("of a token=abcdef")
+
+    def apply(self, *_: object) -> tuple[Change, ...]:
+        return ()
+
+    def persist(self, *_: object) -> tuple[Change, ...]:
+        return ()
+
+
+def test_a_defect_in_a_tunable_is_its_own_and_a_name_that_none_has_is_unknown(tree: ChangingHost) -> None:
+    settings = host(tree, "es1")
+    profile = TuningProfile(
+        name="test",
+        applies_to="elasticsearch",
+        settings=(
+            TuningSetting(tunable="of a later version", wanted="1"),
+            TuningSetting(tunable="unwell", wanted="1"),
+            *PROFILE.settings,
+        ),
+        persist=False,
+    )
+    unwell: Tunable = Unwell()
+    tunables = {"unwell": unwell, **TUNABLES}
+    tuner = Tuner(lambda _: (settings, LocalConnection(settings.environment)), Redactor(), tunables)
+    found = tuner.read([NodeName("es1")], profile, 30.0)[NodeName("es1")]
+    assert verdicts(found) == {
+        "unwell": Verdict.UNKNOWN,
+        "transparent_hugepage.enabled": Verdict.DRIFT,
+        "vm.swappiness": Verdict.DRIFT,
+        "of a later version": Verdict.UNKNOWN,
+    }
+    assert isinstance(found, HostTuning)
+    assert found.states[0].detail == (
+        "a defect of this program, please report it: ZeroDivisionError: of a token=[redacted]"
+    )
+
+
+class Scripted:
+    """A connection whose answers are given; it notes how many were at work at once."""
+
+    def __init__(self, answer: Callable[[], Outcome]) -> None:
+        self.answer = answer
+        self.lines: list[str] = []
+        self.now = self.most = 0
+        self._lock = threading.Lock()
+
+    def run(self, command: str, **_: object) -> Outcome:
+        with self._lock:
+            self.lines.append(command)
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.02)
+        with self._lock:
+            self.now -= 1
+        return self.answer()
+
+    def start(self, command: str, **_: object) -> Job | Unreachable:
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+GOOD = CommandResult(exit=0, stdout="@@orchestrate-begin tuning\n\n@@orchestrate-end tuning 0\n")
+
+
+def tune_both(addresses: Sequence[str], tree: ChangingHost) -> int:
+    """How many were at work at once, of four actions on two nodes."""
+    nodes = [host(tree, f"es{number}", address) for number, address in enumerate(addresses)]
+    connection = Scripted(lambda: GOOD)
+    tuner = Tuner(lambda node: (next(one for one in nodes if one.node == node), connection), Redactor())
+    results: list[ActionResult] = []
+    actions = [TuneHost(node=one.node, tunable="thp", changes=()) for one in nodes] * 2
+    threads = [
+        threading.Thread(target=lambda each: results.append(tuner.perform(each)), args=(a,)) for a in actions
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [type(result) for result in results] == [Done] * 4
+    return connection.most
+
+
+def test_two_nodes_of_one_machine_are_tuned_one_after_the_other(tree: ChangingHost) -> None:
+    assert tune_both(["10.0.0.1", "10.0.0.1"], tree) == 1
+
+
+def test_two_machines_are_tuned_at_once(tree: ChangingHost) -> None:
+    assert tune_both(["10.0.0.1", "10.0.0.2"], tree) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [
+        (Unreachable(trouble=Trouble.REFUSED, reason="es1 refuses, password=hunter22"), Refused),
+        (Lost(reason="gone, password=hunter22", timed_out=False), InDoubt),
+        (Lost(reason="no end, password=hunter22", timed_out=True), InDoubt),
+        (CommandResult(exit=1, stdout="", stderr="locked out, password=hunter22"), Refused),
+    ],
+)
+def test_what_goes_wrong_on_the_way_is_data_and_holds_no_secret(
+    tree: ChangingHost, outcome: Outcome, kind: type[ActionResult]
+) -> None:
+    connection = Scripted(lambda: outcome)
+    tuner = Tuner(lambda _: (host(tree, "es1"), connection), Redactor())
+    action = TuneHost(node=NodeName("es1"), tunable="vm.swappiness", changes=(CHANGE,))
+    result = tuner.perform(action)
+    assert isinstance(result, kind)
+    assert isinstance(result, Refused | InDoubt)
+    assert result.reason.startswith("vm.swappiness: ")
+    assert "[redacted]" in result.reason
+    reading = tuner.read([NodeName("es1")], PROFILE, 30.0)[NodeName("es1")]
+    assert isinstance(reading, Unknown)
+    assert "hunter22" not in reading.reason
+
+
+def test_a_reading_whose_connection_went_is_taken_again_a_change_is_not(tree: ChangingHost) -> None:
+    connection = Scripted(lambda: Lost(reason="gone", timed_out=False))
+    tuner = Tuner(lambda _: (host(tree, "es1"), connection), Redactor())
+    tuner.read([NodeName("es1")], PROFILE, 30.0)
+    assert len(connection.lines) == 2
+    tuner.perform(TuneHost(node=NodeName("es1"), tunable="vm.swappiness", changes=(CHANGE,)))
+    assert len(connection.lines) == 3
+
+
+def test_what_is_described_is_what_an_operator_would_type(tree: ChangingHost) -> None:
+    settings = host(tree, "es1", sudo=Sudo.PASSWORDLESS)
+    hosts = Hosts({NodeName("es1"): settings})
+    changes = (CHANGE, FileChange(path="/etc/a b", found="x", wanted=None))
+    line = hosts.describe(TuneHost(node=NodeName("es1"), tunable="vm.swappiness", changes=changes))
+    root = tree.root
+    assert line == f"printf %s 1 | sudo -n tee {root}{SWAPPINESS}; sudo -n rm -f '{root}/etc/a b'"
+
+
+def test_a_hundred_hosts_are_read_though_one_of_them_hangs(tree: ChangingHost) -> None:
+    def way(node: NodeName) -> tuple[HostSettings, Scripted]:
+        if node == "es7":
+            time.sleep(30)
+        return host(tree, node), Scripted(lambda: GOOD)
+
+    names = [NodeName(f"es{number}") for number in range(100)]
+    found = Tuner(way, Redactor()).read(names, PROFILE, 2.0)
+    late = [
+        node
+        for node, reading in found.items()
+        if isinstance(reading, Unknown) and "not read within" in reading.reason
+    ]
+    assert late == ["es7"]
