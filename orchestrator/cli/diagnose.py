@@ -1,0 +1,233 @@
+"""`orchestrate diagnose`: sample the hosts and name the known syndromes. Changes nothing, needs no rights."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.begin import require_cluster
+from orchestrator.cli.hosts import host_settings
+from orchestrator.cli.surroundings import Surroundings, surroundings
+from orchestrator.cli.world import World
+from orchestrator.config.quantities import format_duration, parse_duration
+from orchestrator.engine.diagnosis.diagnose import diagnose as look_for_all
+from orchestrator.errors import ExitCode, JournalError, UsageError
+from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.diagnosis.records import signs_of_records
+from orchestrator.hosts.diagnosis.sampler import LONGEST, SHORTEST, sample
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.diagnosis import Diagnosis, Signs
+from orchestrator.model.observation import Look
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.runs import histories
+from orchestrator.runtime.store import StateMissing, open_store
+from orchestrator.view.diagnosis import diagnosis_objects, diagnosis_text
+from orchestrator.view.history import past_run
+
+_RECORD_BYTES: Final = 4 * 1024 * 1024
+"""Of one recorded file: a week of `sar` is below it."""
+
+Diagnosed = Annotated[
+    str | None,
+    typer.Option("--cluster", help="The cluster: name or path of its file.", metavar="NAME_OR_PATH"),
+]
+Sample = Annotated[
+    str, typer.Option("--sample", help="How long the hosts are sampled: 1s to 10m.", metavar="AGE")
+]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        help="Diagnose records instead of hosts: a folder of files of one host, or of folders, one a host.",
+        metavar="FOLDER",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("diagnose")(diagnose)
+
+
+def diagnose(
+    cluster: Diagnosed = None,
+    length: Sample = "10s",
+    only: opt.Only = None,
+    records: From = None,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Sample the hosts, name the known syndromes. Changes nothing. Exits 3 if one is found."""
+    around = surroundings(output)
+    seconds = _seconds(length)
+    if (cluster is None) == (records is None):
+        raise UsageError("diagnose needs either --cluster or --from; see `orchestrate diagnose --help`")
+    if records is not None:
+        hosts = _recorded(records, tuple(only or ()))
+    else:
+        hosts = _sampled(cluster or "", seconds, tuple(only or ()), around, state)
+    found = look_for_all(hosts)
+    return int(_tell(found, around, seconds if records is None else None))
+
+
+def _tell(found: Diagnosis, around: Surroundings, seconds: Seconds | None) -> ExitCode:
+    if around.output is opt.Output.JSON:
+        for line in diagnosis_objects(found):
+            around.say_json(line)
+    else:
+        around.say(diagnosis_text(found))
+    code = ExitCode.HELD if found.findings else ExitCode.DONE
+    if not found.complete:
+        # Whoever acts on 3 takes the findings for all there is.
+        code = ExitCode.FAILED
+    return around.end(
+        code,
+        findings=len(found.findings),
+        examined=list(found.examined),
+        unread=list(found.unread),
+        sample_seconds=seconds,
+    )
+
+
+def _seconds(text: str) -> Seconds:
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--sample {error}") from None
+    if not SHORTEST <= seconds <= LONGEST:
+        bounds = f"{format_duration(SHORTEST)} to {format_duration(LONGEST)}"
+        raise UsageError(f"--sample must be {bounds}: less is noise, and more is monitoring")
+    return seconds
+
+
+def _sampled(
+    cluster: str, seconds: Seconds, only: tuple[str, ...], around: Surroundings, state: str | None
+) -> Mapping[NodeName, Reading[Signs]]:
+    """The hosts of a cluster, sampled."""
+    file = around.cluster(cluster)
+    world = World(file, around)
+    connections = Connections()
+    try:
+        addresses = _selected(_addresses(world, around), only)
+        settings = host_settings(file, addresses, world.resolver)
+
+        def wait(length: Seconds) -> None:
+            around.note(f"sampling for {format_duration(length)} …")
+            around.clock.wait(length)
+
+        hosts = sample(
+            settings.values(),
+            connections,
+            seconds=seconds,
+            wait=wait,
+            told=around.note,
+            redact=world.redact,
+        )
+    finally:
+        connections.close()
+        world.close()
+    recoveries = _recoveries(file.spec.name, around, state)
+    return {
+        node: signs if isinstance(signs, Unknown) else replace(signs, recovery=recoveries.get(node, _NEVER))
+        for node, signs in hosts.items()
+    }
+
+
+_NEVER: Final = Unknown(reason="no restart of it is in the state database")
+
+
+def _addresses(world: World, around: Surroundings) -> Mapping[NodeName, str]:
+    """The nodes and where they are. A cluster that is ill may not answer: then as the file names them.
+
+    Raises:
+        UsageError: it is another cluster, or it does not answer and the file names no host.
+    """
+    read = world.cluster.observe({Look.CLUSTER})
+    if not isinstance(read.cluster, Unknown):
+        view = require_cluster(read.cluster, world.file.spec.name, str(world.file.path))
+        addresses = {node.name: node.address for node in view.nodes}
+        for warning in world.file.overrides_without_node(addresses):
+            around.warn(warning)
+        return addresses
+    named = {
+        NodeName(name): override.address
+        for name, override in world.file.spec.hosts.overrides.items()
+        if override.address is not None and not set(name) & set("*?[")
+    }
+    if not named:
+        raise UsageError(
+            f"the cluster cannot be read, so its nodes are not known: {read.cluster.reason}. Nodes that have"
+            f" an `address` in `hosts.overrides` of {world.file.path} are diagnosed all the same"
+        )
+    around.warn(f"the cluster cannot be read ({read.cluster.reason}): only hosts that the file names are")
+    return named
+
+
+def _selected(addresses: Mapping[NodeName, str], only: tuple[str, ...]) -> Mapping[NodeName, str]:
+    missing = [glob for glob in only if not any(fnmatchcase(node, glob) for node in addresses)]
+    if missing:
+        raise UsageError(f"no node is called {', '.join(missing)}; there are {', '.join(sorted(addresses))}")
+    return {
+        node: address
+        for node, address in addresses.items()
+        if not only or any(fnmatchcase(node, glob) for glob in only)
+    }
+
+
+def _recoveries(cluster: str, around: Surroundings, state: str | None) -> Mapping[NodeName, Seconds]:
+    """How long each node took when it was last restarted; nothing where no state is."""
+    try:
+        store = open_store(state, around.environment, access=Access.READ, home=around.home)
+    except StateMissing:
+        return {}
+    except JournalError as error:
+        around.warn(f"past restarts are not compared: {error}")
+        return {}
+    try:
+        took: dict[NodeName, Seconds] = {}
+        for entry, records in histories(store, cluster=cluster):
+            past = past_run(records, entry.outcome)
+            took |= past.node_seconds if past else {}
+        return took
+    finally:
+        store.close()
+
+
+def _recorded(folder: Path, only: tuple[str, ...]) -> Mapping[NodeName, Reading[Signs]]:
+    """Hosts as they were recorded.
+
+    Raises:
+        UsageError: the folder cannot be read, or holds something that is no record.
+    """
+    try:
+        entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        inner = [entry for entry in entries if entry.is_dir()]
+        hosts = {entry.name: entry for entry in inner} if inner else {folder.resolve().name: folder}
+        chosen = _selected({NodeName(name): str(at) for name, at in hosts.items()}, only)
+        texts = {name: _texts(Path(at)) for name, at in chosen.items()}
+    except OSError as error:
+        raise UsageError(f"--from {folder}: {error.strerror or error}") from None
+    empty = [name for name, found in texts.items() if not found]
+    if empty:
+        raise UsageError(f"--from {folder}: no records of {', '.join(empty)}")
+    return {name: signs_of_records(name, found) for name, found in texts.items()}
+
+
+def _texts(folder: Path) -> Mapping[str, str]:
+    found = {}
+    for path in sorted(folder.iterdir()):
+        status = path.stat()
+        if path.name.startswith(".") or path.suffix == ".md" or not stat.S_ISREG(status.st_mode):
+            continue
+        if status.st_size > _RECORD_BYTES:
+            raise UsageError(f"{path} is larger than {_RECORD_BYTES // 1024**2} MB: cut it to one hour")
+        found[path.name] = path.read_text(errors="replace")
+    return found

@@ -1,0 +1,305 @@
+"""What a diagnosis sees of a host and what it may find: signs, syndromes, findings with their numbers.
+
+Signs are rates and states, however they were come by: two readings of a live host some seconds apart, or the
+text that a tool (`sar`, `collectl`, `perf top`) left behind. A part that nobody recorded is `NOT_READ`; one
+that could not be read says why. Neither is ever taken for a healthy value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
+
+
+class Syndrome(Enum):
+    """What is looked for; the values are public names."""
+
+    NUMAD_MOVES = "numad_page_moves"
+    DIRECT_RECLAIM = "direct_reclaim"
+    THP_COMPACTION = "thp_compaction"
+    FRAGMENTATION = "fragmented_memory"
+    IO_SCHEDULER = "wrong_io_scheduler"
+    BUSY_WAIT = "busy_waiting_schedulers"
+    OUTLIER = "far_off_its_peers"
+
+
+class Confidence(Enum):
+    """How sure a finding is; its `why` says what makes or would make it surer."""
+
+    LOW = "low"
+    LIKELY = "likely"
+    CERTAIN = "certain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuUse:
+    """Where the time of all CPUs together went.
+
+    Attributes:
+        system: share of all CPU time spent in the kernel, interrupts included; 0 to 1.
+        busy: share that was not idle and not waiting for a disk.
+        peak_system: the highest of several samples; `system` where there was one.
+    """
+
+    system: float
+    busy: float
+    peak_system: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reclaim:
+    """How the kernel looked for memory to free, in pages a second.
+
+    Attributes:
+        scanned_direct: by processes that wanted memory and had to stand and look for it themselves.
+        scanned_kswapd: by the kernel's own thread, in the background.
+        stolen_direct: freed by such processes; None where the source counts all freed pages as one.
+        stolen: freed by both.
+        peak_direct: the highest `scanned_direct` of several samples; itself where there was one.
+    """
+
+    scanned_direct: float
+    scanned_kswapd: float
+    stolen_direct: float | None
+    stolen: float
+    peak_direct: float
+
+    @property
+    def yield_share(self) -> float | None:
+        """Share of the pages directly looked at that were freed; None when none was looked at."""
+        if self.stolen_direct is not None:
+            return self.stolen_direct / self.scanned_direct if self.scanned_direct else None
+        scanned = self.scanned_direct + self.scanned_kswapd
+        return self.stolen / scanned if scanned else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """Moving pages about for the sake of large free blocks, in events a second.
+
+    Attributes:
+        stalls: a process stood still while its own allocation compacted memory.
+        failures: of those, without a block at the end.
+        huge_faults: page faults served with a huge page.
+        huge_fallbacks: page faults that wanted a huge page and got small ones.
+    """
+
+    stalls: float
+    failures: float
+    huge_faults: float
+    huge_fallbacks: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeZone:
+    """Free memory of one zone of one NUMA node.
+
+    Attributes:
+        blocks: number of free blocks of 1, 2, 4, … pages.
+    """
+
+    numa_node: int
+    zone: str
+    blocks: tuple[int, ...]
+
+    def pages(self, from_order: int = 0) -> int:
+        """Free pages that lie in blocks of at least `2 ** from_order` pages."""
+        return sum(count << order for order, count in enumerate(self.blocks) if order >= from_order)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageMove:
+    """Pages of a process that numad moved to other NUMA nodes.
+
+    Attributes:
+        command: the process's name; empty where the log's beginning is missing.
+        seconds: how long it took.
+        age: seconds ago; None where it cannot be told.
+    """
+
+    pid: int
+    command: str
+    to_nodes: str
+    seconds: Seconds
+    age: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numad:
+    """What numad did, and whether it still runs.
+
+    Attributes:
+        running: None where it is not known.
+    """
+
+    moves: tuple[PageMove, ...]
+    running: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """A whole disk and how it was used.
+
+    Attributes:
+        scheduler: the one in force; empty where the device has none to choose.
+        rotational: as the kernel says, which is wrong for many virtual disks; None where it says nothing.
+        busy: share of the time in which it had work.
+        kib: KiB a second, read and written.
+        carries_data: whether the store's data lies on it; None where the data paths are not known.
+    """
+
+    name: str
+    scheduler: str
+    offered: tuple[str, ...]
+    rotational: bool | None
+    busy: float
+    kib: float
+    carries_data: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadUse:
+    """One thread over the sample.
+
+    Attributes:
+        cpu: share of one CPU.
+        sleeps: times a second that it gave up the CPU by itself.
+    """
+
+    name: str
+    cpu: float
+    sleeps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErlangUse:
+    """An Erlang VM.
+
+    Attributes:
+        schedulers: its scheduler threads, without the dirty ones, which do not wait busily by default.
+    """
+
+    pid: int
+    schedulers: tuple[ThreadUse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """Everything that a diagnosis knows of one host.
+
+    Attributes:
+        machine: equal for nodes on one machine; empty where it is not known.
+        page: bytes of a memory page.
+        seconds: how long the sample was.
+        memory: bytes.
+        load: processes running or waiting, average of a minute.
+        switches: context switches a second.
+        huge_pages: the word in force of `transparent_hugepage/enabled`; empty where the kernel has none.
+        huge_pages_defrag: likewise of `…/defrag`.
+        min_free: `vm.min_free_kbytes` in bytes.
+        functions: share of all samples of a profile by function, as `perf top` shows it.
+        recovery: how long the node took from stop to recovered when it was last restarted.
+    """
+
+    node: NodeName
+    machine: str = ""
+    page: int = 4096
+    seconds: Reading[Seconds] = NOT_READ
+    cpus: Reading[int] = NOT_READ
+    numa_nodes: Reading[int] = NOT_READ
+    memory: Reading[int] = NOT_READ
+    load: Reading[float] = NOT_READ
+    cpu: Reading[CpuUse] = NOT_READ
+    switches: Reading[float] = NOT_READ
+    reclaim: Reading[Reclaim] = NOT_READ
+    compaction: Reading[Compaction] = NOT_READ
+    zones: Reading[tuple[FreeZone, ...]] = NOT_READ
+    numad: Reading[Numad] = NOT_READ
+    disks: Reading[tuple[DiskUse, ...]] = NOT_READ
+    erlang: Reading[tuple[ErlangUse, ...]] = NOT_READ
+    functions: Reading[Mapping[str, float]] = NOT_READ
+    huge_pages: Reading[str] = NOT_READ
+    huge_pages_defrag: Reading[str] = NOT_READ
+    zone_reclaim_mode: Reading[int] = NOT_READ
+    min_free: Reading[int] = NOT_READ
+    recovery: Reading[Seconds] = NOT_READ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One measured value.
+
+    Attributes:
+        unit: `pages/s`, `%`, `s`, …; empty for a plain count.
+        usual: what a healthy host shows, for comparison.
+    """
+
+    name: str
+    value: float
+    unit: str
+    usual: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A syndrome that was recognised.
+
+    Attributes:
+        nodes: more than one when they share the machine.
+        subject: what on the host (`sda`, `pid 812`); empty for the host itself. One host may have several.
+        why: why the confidence is what it is.
+        numbers: what was measured; never empty.
+        advice: what to do, for people.
+        tunable: the one that does it; None where none does.
+    """
+
+    syndrome: Syndrome
+    nodes: tuple[NodeName, ...]
+    confidence: Confidence
+    why: str
+    numbers: tuple[Number, ...]
+    advice: str
+    tunable: str | None
+    subject: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a finding without evidence."""
+        if not self.numbers or not self.nodes:
+            raise ValueError(f"a finding of {self.syndrome.value} without a number or a node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unexamined:
+    """A syndrome that could not be looked for on a host, and why."""
+
+    node: NodeName
+    syndrome: Syndrome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What came of it.
+
+    Attributes:
+        findings: the surest first.
+        examined: nodes whose hosts were read.
+        unread: why the host of a node could not be read at all.
+        unexamined: what could not be looked for on a host that was read.
+        unrecorded: syndromes for which a record holds nothing; never on a live host.
+    """
+
+    findings: tuple[Finding, ...]
+    examined: tuple[NodeName, ...]
+    unread: Mapping[NodeName, Unknown]
+    unexamined: tuple[Unexamined, ...]
+    unrecorded: tuple[Unexamined, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every host was read, and every syndrome looked for on it."""
+        return not self.unread and not self.unexamined

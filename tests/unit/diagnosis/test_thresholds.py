@@ -1,0 +1,339 @@
+"""Just short of each threshold there is no finding, and at it there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from orchestrator.engine.diagnosis import (
+    busy_wait,
+    compaction,
+    fragmentation,
+    numad,
+    outlier,
+    reclaim,
+    scheduler,
+)
+from orchestrator.engine.diagnosis.diagnose import diagnose
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.diagnosis import (
+    Compaction,
+    Confidence,
+    CpuUse,
+    DiskUse,
+    FreeZone,
+    Numad,
+    PageMove,
+    Reclaim,
+    Signs,
+    Syndrome,
+)
+from orchestrator.model.reading import NOT_READ, Unknown
+from tests.unit.diagnosis.signs import WELL, found, schedulers
+
+
+def _reclaim(scanned: float, share: float, kswapd: float = 0.0) -> Reclaim:
+    return Reclaim(
+        scanned_direct=scanned,
+        scanned_kswapd=kswapd,
+        stolen_direct=scanned * share,
+        stolen=scanned * share,
+        peak_direct=scanned,
+    )
+
+
+def _huge(stalls: float, failures: float = 0.0, **more: Any) -> dict[str, Any]:
+    seen = Compaction(stalls=stalls, failures=failures, huge_faults=5, huge_fallbacks=3)
+    return {"compaction": seen, **more}
+
+
+def _cpu(system: float) -> CpuUse:
+    return CpuUse(system=system, busy=0.9, peak_system=system)
+
+
+def _zone(small: int, large: int, zone: str = "Normal") -> tuple[FreeZone, ...]:
+    """So many free pages in single pages, and so many in blocks of 16."""
+    return (FreeZone(numa_node=0, zone=zone, blocks=(small, 0, 0, 0, large // 16)),)
+
+
+def _disk(**changes: Any) -> tuple[DiskUse, ...]:
+    disk = DiskUse(
+        name="sda",
+        scheduler="cfq",
+        offered=("noop", "deadline", "cfq"),
+        rotational=False,
+        busy=0.4,
+        kib=4000.0,
+        carries_data=True,
+    )
+    return (replace(disk, **changes),)
+
+
+def _moved(seconds: float, age: float | None = None, command: str = "java") -> Numad:
+    return Numad(moves=(PageMove(pid=7, command=command, to_nodes="0", seconds=seconds, age=age),))
+
+
+ENOUGH_PAGES = fragmentation.ENOUGH // 4096
+ILL: dict[str, tuple[Syndrome, dict[str, Any], dict[str, Any]]] = {
+    "a move of a second": (
+        Syndrome.NUMAD_MOVES,
+        {"numad": _moved(numad.SLOW_MOVE)},
+        {"numad": _moved(numad.SLOW_MOVE - 0.01)},
+    ),
+    "a move of this week": (
+        Syndrome.NUMAD_MOVES,
+        {"numad": _moved(9, age=numad.RECENT)},
+        {"numad": _moved(9, age=numad.RECENT + 1)},
+    ),
+    "pages scanned": (
+        Syndrome.DIRECT_RECLAIM,
+        {"reclaim": _reclaim(reclaim.SCANNED, 0.0)},
+        {"reclaim": _reclaim(reclaim.SCANNED - 1, 0.0)},
+    ),
+    "pages freed": (
+        Syndrome.DIRECT_RECLAIM,
+        {"reclaim": _reclaim(1e6, reclaim.LOW_YIELD - 0.001)},
+        {"reclaim": _reclaim(1e6, reclaim.LOW_YIELD)},
+    ),
+    "stalls": (
+        Syndrome.THP_COMPACTION,
+        _huge(compaction.STALLS, cpu=_cpu(0.2)),
+        _huge(compaction.STALLS - 0.1, cpu=_cpu(0.9)),
+    ),
+    "system share beside stalls": (
+        Syndrome.THP_COMPACTION,
+        _huge(500, cpu=_cpu(compaction.RAISED_SYSTEM)),
+        _huge(500, cpu=_cpu(compaction.RAISED_SYSTEM - 0.001)),
+    ),
+    "stalls without huge pages": (
+        Syndrome.THP_COMPACTION,
+        _huge(500, cpu=_cpu(0.5)),
+        _huge(500, cpu=_cpu(0.5), huge_pages="never"),
+    ),
+    "system share alone, of a record": (
+        Syndrome.THP_COMPACTION,
+        {"compaction": NOT_READ, "cpu": _cpu(compaction.HEAVY_SYSTEM)},
+        {"compaction": NOT_READ, "cpu": _cpu(compaction.HEAVY_SYSTEM - 0.001)},
+    ),
+    "system share alone, huge pages as asked for": (
+        Syndrome.THP_COMPACTION,
+        {"compaction": NOT_READ, "cpu": _cpu(0.6)},
+        {"compaction": NOT_READ, "cpu": _cpu(0.6), "huge_pages": "madvise"},
+    ),
+    "a profile": (
+        Syndrome.THP_COMPACTION,
+        {"compaction": NOT_READ, "functions": {"compact_zone": 0.01, "_spin_lock_irq": 0.19}},
+        {"compaction": NOT_READ, "functions": {"compact_zone": 0.009, "_spin_lock_irq": 0.9}},
+    ),
+    "a lock in a profile": (
+        Syndrome.THP_COMPACTION,
+        {"compaction": NOT_READ, "functions": {"compact_zone": 0.02, "_spin_lock_irq": 0.185}},
+        {"compaction": NOT_READ, "functions": {"compact_zone": 0.02, "_spin_lock_irq": 0.17}},
+    ),
+    "crumbs": (
+        Syndrome.FRAGMENTATION,
+        {"zones": _zone(951_000, 48_992)},
+        {"zones": _zone(949_000, 51_008)},
+    ),
+    "enough free to be crumbs": (
+        Syndrome.FRAGMENTATION,
+        {"zones": _zone(ENOUGH_PAGES, 0)},
+        {"zones": _zone(ENOUGH_PAGES - 1, 0)},
+    ),
+    "crumbs where memory is": (
+        Syndrome.FRAGMENTATION,
+        {"zones": _zone(951_000, 0)},
+        {"zones": (*_zone(951_000, 0, "DMA32"), *_zone(0, 951_008))},
+    ),
+    "a scheduler": (Syndrome.IO_SCHEDULER, {"disks": _disk()}, {"disks": _disk(scheduler="deadline")}),
+    "a scheduler that could be another": (
+        Syndrome.IO_SCHEDULER,
+        {"disks": _disk()},
+        {"disks": _disk(offered=("cfq",))},
+    ),
+    "a scheduler of the data": (
+        Syndrome.IO_SCHEDULER,
+        {"disks": _disk()},
+        {"disks": _disk(carries_data=False)},
+    ),
+    "a scheduler of a disk at work": (
+        Syndrome.IO_SCHEDULER,
+        {"disks": _disk(carries_data=None, kib=scheduler.AT_WORK)},
+        {"disks": _disk(carries_data=None, kib=scheduler.AT_WORK - 1)},
+    ),
+    "a scheduler of a real disk": (
+        Syndrome.IO_SCHEDULER,
+        {"disks": _disk(carries_data=None)},
+        {"disks": _disk(carries_data=None, name="loop3")},
+    ),
+    "hot schedulers": (
+        Syndrome.BUSY_WAIT,
+        {"erlang": (schedulers(12, cpu=busy_wait.HOT, sleeps=300),)},
+        {"erlang": (schedulers(12, cpu=busy_wait.HOT - 0.01, sleeps=300),)},
+    ),
+    "schedulers that compute": (
+        Syndrome.BUSY_WAIT,
+        {"erlang": (schedulers(12, cpu=0.9, sleeps=busy_wait.SLEEPS),)},
+        {"erlang": (schedulers(12, cpu=0.9, sleeps=busy_wait.SLEEPS - 1),)},
+    ),
+    "schedulers that are fewer already": (
+        Syndrome.BUSY_WAIT,
+        {"erlang": (schedulers(12, cpu=0.9, sleeps=300),)},
+        {"erlang": (schedulers(10, cpu=0.9, sleeps=300),)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ILL)
+def test_at_the_threshold_it_is_found_and_short_of_it_it_is_not(name: str) -> None:
+    syndrome, ill, well = ILL[name]
+    assert [finding.syndrome for finding in found(**ill)] == [syndrome]
+    assert found(**well) == ()
+
+
+def test_nothing_is_found_on_a_host_that_is_well() -> None:
+    assert found() == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "kswapd", "tunable"),
+    [
+        (1, 0.0, "vm.zone_reclaim_mode"),
+        (0, 0.0, "vm.min_free_kbytes"),
+        (NOT_READ, 0.0, "vm.zone_reclaim_mode"),
+        (NOT_READ, 9e5, None),
+    ],
+)
+def test_the_remedy_of_direct_reclaim_is_what_is_known_to_cause_it(
+    mode: object, kswapd: float, tunable: str | None
+) -> None:
+    (finding,) = found(reclaim=_reclaim(1e6, 0.001, kswapd), zone_reclaim_mode=mode)
+    assert finding.tunable == tunable
+
+
+@pytest.mark.parametrize(("share", "confidence"), [(0.0099, "certain"), (0.01, "likely")])
+def test_how_little_is_freed_makes_direct_reclaim_certain(share: float, confidence: str) -> None:
+    (finding,) = found(reclaim=_reclaim(1e6, share))
+    assert finding.confidence.value == confidence
+
+
+def test_failing_compactions_make_crumbs_certain() -> None:
+    (finding,) = found(zones=_zone(10**6, 0), **_huge(2, failures=1.5))
+    assert finding.confidence is Confidence.CERTAIN
+
+
+@pytest.mark.parametrize(
+    ("changes", "confidence", "wanted"),
+    [
+        ({}, "certain", "noop"),
+        ({"rotational": True}, "likely", "deadline"),
+        ({"carries_data": None}, "low", "noop"),
+        ({"scheduler": "bfq", "offered": ("none", "mq-deadline", "bfq")}, "certain", "none"),
+    ],
+)
+def test_the_scheduler_wanted_is_one_that_the_disk_offers(
+    changes: dict[str, Any], confidence: str, wanted: str
+) -> None:
+    (finding,) = found(disks=_disk(**changes))
+    assert finding.confidence.value == confidence
+    assert f"to {wanted} instead" in finding.advice
+    assert (finding.subject, finding.tunable) == ("sda", "io_scheduler")
+
+
+@pytest.mark.parametrize(("cpus", "wanted"), [(12, 10), (16, 14), (24, 20)])
+def test_the_schedulers_wanted_are_those_of_the_measurements(cpus: int, wanted: int) -> None:
+    (finding,) = found(cpus=cpus, erlang=(schedulers(cpus, cpu=0.9, sleeps=300),))
+    assert f"+S {wanted}:{wanted}" in finding.advice
+    assert finding.tunable == "erlang.schedulers"
+
+
+def test_a_neighbour_that_was_moved_is_not_as_certain_as_a_store() -> None:
+    assert [one.confidence for one in found(numad=_moved(9, command="qemu-kvm"))] == [Confidence.LIKELY]
+    assert [one.confidence for one in found(numad=_moved(9))] == [Confidence.CERTAIN]
+
+
+def _fleet(count: int, **ill: Any) -> dict[NodeName, Signs]:
+    """Hosts with slightly different numbers, the first of them ill."""
+    hosts = {}
+    for number in range(count):
+        name = NodeName(f"es{number + 1}")
+        cpu = CpuUse(system=0.04 + 0.002 * number, busy=0.6, peak_system=0.05)
+        signs = replace(WELL, node=name, machine=f"boot-{number}", cpu=cpu, recovery=90.0 + number)
+        hosts[name] = replace(signs, **ill) if number == 0 else signs
+    return hosts
+
+
+def _outliers(count: int, **ill: Any) -> list[tuple[str, str, list[str]]]:
+    return [
+        (one.nodes[0], one.confidence.value, [number.name for number in one.numbers])
+        for one in diagnose(_fleet(count, **ill)).findings
+        if one.syndrome is Syndrome.OUTLIER
+    ]
+
+
+def test_one_host_far_off_its_peers_is_named_with_what_it_is_off_in() -> None:
+    system, recovery = "system share of the CPUs", "last stop to recovered"
+    assert _outliers(6, cpu=_cpu(0.4)) == [("es1", "likely", [system])]
+    assert _outliers(6, cpu=_cpu(0.4), recovery=400.0) == [("es1", "certain", [system, recovery])]
+    assert _outliers(6, switches=90_000.0) == [("es1", "likely", ["context switches a CPU"])]
+    assert _outliers(6, load=40.0) == [("es1", "likely", ["load a CPU"])]
+
+
+def test_few_hosts_tell_little_of_what_is_usual() -> None:
+    assert _outliers(outlier.FEWEST, cpu=_cpu(0.4)) == [("es1", "low", ["system share of the CPUs"])]
+    assert _outliers(outlier.FEWEST - 1, cpu=_cpu(0.9)) == []
+    assert _outliers(outlier.ENOUGH, cpu=_cpu(0.4))[0][1] == "likely"
+
+
+def test_what_nobody_would_notice_is_no_outlier() -> None:
+    assert _outliers(6) == []
+    assert _outliers(6, cpu=_cpu(0.046 + 0.09)) == []  # floor: ten points of a hundred
+    assert _outliers(6, recovery=140.0) == []  # floor: a minute
+    assert _outliers(6, cpu=_cpu(0.0)) == []  # below its peers is no pain
+
+
+def test_nodes_of_one_machine_are_one_host() -> None:
+    # Three nodes on the ill machine are no majority of three machines.
+    hosts = _fleet(6, cpu=_cpu(0.5))
+    for name in ("es2", "es3"):
+        hosts[NodeName(name)] = replace(hosts[NodeName("es1")], node=NodeName(name))
+    found_on = [one.nodes for one in diagnose(hosts).findings]
+    assert found_on == [("es1",)]
+
+
+def test_the_same_thing_on_one_machine_is_told_once_with_all_its_nodes() -> None:
+    ill = replace(WELL, disks=_disk())
+    hosts = {NodeName(name): replace(ill, node=NodeName(name)) for name in ("es1", "es2")}
+    hosts[NodeName("es3")] = replace(ill, node=NodeName("es3"), machine="boot-2")
+    assert [one.nodes for one in diagnose(hosts).findings] == [("es1", "es2"), ("es3",)]
+
+
+@pytest.mark.parametrize(
+    ("part", "syndromes"),
+    [
+        ("numad", {Syndrome.NUMAD_MOVES}),
+        ("reclaim", {Syndrome.DIRECT_RECLAIM}),
+        ("compaction", {Syndrome.THP_COMPACTION}),
+        ("cpu", {Syndrome.THP_COMPACTION}),
+        ("zones", {Syndrome.FRAGMENTATION}),
+        ("disks", {Syndrome.IO_SCHEDULER}),
+        ("erlang", {Syndrome.BUSY_WAIT}),
+    ],
+)
+def test_a_part_that_could_not_be_read_is_told_and_never_taken_for_healthy(
+    part: str, syndromes: set[Syndrome]
+) -> None:
+    ill: dict[str, Any] = {part: Unknown(reason="permission denied")}
+    diagnosis = diagnose({WELL.node: replace(WELL, **ill)})
+    assert {one.syndrome for one in diagnosis.unexamined} == syndromes
+    assert not diagnosis.complete
+
+
+def test_a_host_that_could_not_be_read_is_told_beside_those_that_were() -> None:
+    gone = NodeName("es9")
+    diagnosis = diagnose({WELL.node: WELL, gone: Unknown(reason="connection refused")})
+    assert diagnosis.examined == (WELL.node,)
+    assert diagnosis.unread == {gone: Unknown(reason="connection refused")}
+    assert not diagnosis.complete
