@@ -77,7 +77,7 @@ def drive(attempt: Attempt, around: Surroundings) -> RunState:
         for record in records:
             attempt.state = evolve(attempt.state, record)
         reporter.events(records)
-        hosts = attempt.world.hosts(attempt.state.addresses)
+        hosts = attempt.world.hosts(attempt.state.addresses, attempt.state.data_paths)
         listener = ThreadedListener(listening, hosts, around.clock)
         stack.callback(listener.close)
         ports = Ports(

@@ -13,7 +13,7 @@ from orchestrator.cli.holding import begin, settle_others
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
-from orchestrator.config.policy import Overrides, build_policy
+from orchestrator.config.policy import Overrides, build_policy, profile_wanted
 from orchestrator.engine.estimate import node_times
 from orchestrator.engine.evolve import replay
 from orchestrator.engine.plan import empty_plan, make_plan
@@ -75,7 +75,7 @@ class Fresh:
             seen = Observation(at=self.around.clock.now(), cluster=self.view)
             return empty_plan(self.started, seen)
         hosts = self.world.hosts(self.started.addresses)
-        at = self.around.clock.now()
+        at, profile = self.around.clock.now(), self.started.policy.tune
         read = self.world.cluster.observe(EVERYTHING - {Look.RECOVERIES})
         seen = Observation(
             at=at,
@@ -85,6 +85,7 @@ class Fresh:
             activity=read.activity,
             disks=read.disks,
             hosts=hosts.observe(self.started.nodes, rights=True),
+            tuning=hosts.tuning(self.started.nodes, profile) if profile else {},
         )
         describe = Executor(self.world.cluster, hosts).describe
         return make_plan(self.started, seen, describe=describe, times=self._times())
@@ -212,10 +213,18 @@ def _prepared(
     asks: bool = False,
 ) -> Iterator[tuple[Fresh, Reading[SettingsView]]]:
     book = around.playbook(playbook or file.spec.playbook)
+    wanted = profile_wanted(file, book, overrides)
+    tuning = around.tuning_profile(wanted) if wanted else None
 
     def policy(nodes: int) -> Policy:
         return build_policy(
-            file, book, overrides, predicates=PREDICATE_NAMES, nodes=nodes, now=around.clock.now()
+            file,
+            book,
+            overrides,
+            predicates=PREDICATE_NAMES,
+            nodes=nodes,
+            now=around.clock.now(),
+            tuning=tuning,
         )
 
     policy(1)  # a wrong flag is told before anybody is asked anything
@@ -317,7 +326,7 @@ def _started(
     settings: Reading[SettingsView],
     policy: Policy,
 ) -> RunStarted:
-    return start_of(
+    started = start_of(
         view,
         settings,
         policy,
@@ -325,6 +334,16 @@ def _started(
         host=host_name(),
         cluster_file=str(world.file.path.resolve()),
     )
+    return _with_data_paths(around, world, started) if policy.tune else started
+
+
+def _with_data_paths(around: Surroundings, world: World, started: RunStarted) -> RunStarted:
+    """Where the nodes keep their data, which has to be asked while they are up: tuning goes by it."""
+    why = world.learn_data_paths(started.nodes)
+    if why is not None:
+        around.warn(f"where the nodes keep their data is not known ({why}): name it in `hosts.data`")
+    known = {name: world.data_paths[name] for name in started.nodes if name in world.data_paths}
+    return replace(started, data_paths=known)
 
 
 def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds, ...]]:

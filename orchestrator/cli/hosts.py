@@ -51,6 +51,7 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
             start=host.service.start,
             status=host.service.status,
         ),
+        data=host.data,
     )
 
 

@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.errors import NotInThisVersion
 
-COMMANDS: Final = ("post-bulk-index", "force-merge", "tune", "diagnose", "rehearse", "report")
+COMMANDS: Final = ("post-bulk-index", "force-merge", "rehearse", "report")
 
 
 def register(app: typer.Typer) -> None:

@@ -77,7 +77,10 @@ StartedBefore = Annotated[
 ]
 Tune = Annotated[
     bool | None,
-    typer.Option("--tune/--no-tune", help="Tune hosts while nodes are down (--tune: not in this version)."),
+    typer.Option(
+        "--tune/--no-tune",
+        help="Tune hosts while nodes are down, by the playbook's profile or that of the kind; or not.",
+    ),
 ]
 Reboot = Annotated[
     bool, typer.Option("--reboot", help="Reboot each node's machine instead of starting the service.")

@@ -13,12 +13,21 @@ from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile, load_cluster
 from orchestrator.config.lookup import Places, Wanted, find, standard_places
 from orchestrator.config.playbook import Playbook, load_playbook
+from orchestrator.config.tuning import load_profile
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.tunables.registry import RULES
+from orchestrator.model.tuning import TuningProfile
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.view.jsonlines import json_line
 from orchestrator.view.outlet import shown
 
-_OUTCOMES: Final = {ExitCode.DONE: "done", ExitCode.HELD: "held", ExitCode.DEFECT: "failed"}
+_OUTCOMES: Final = {
+    ExitCode.DONE: "done",
+    ExitCode.HELD: "held",
+    ExitCode.DEFECT: "failed",
+    ExitCode.FAILED: "failed",
+    ExitCode.INTERRUPTED: "interrupted",
+}
 """Exit codes of commands that drive no run, as the summary's `outcome`."""
 
 
@@ -86,6 +95,14 @@ class Surroundings:
             ConfigError: it cannot be found or is wrong.
         """
         return load_playbook(find(Wanted.PLAYBOOK, name, self.places))
+
+    def tuning_profile(self, name: str) -> TuningProfile:
+        """Read the tuning profile of that name or path.
+
+        Raises:
+            ConfigError: it cannot be found or is wrong.
+        """
+        return load_profile(find(Wanted.TUNING, name, self.places), rules=RULES)
 
 
 def surroundings(output: Output) -> Surroundings:

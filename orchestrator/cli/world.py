@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from orchestrator.cli.hosts import host_settings
 from orchestrator.cli.surroundings import Surroundings
@@ -12,6 +13,7 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
@@ -44,17 +46,54 @@ class World:
         self.lease = ElasticsearchLease(self.client)
         self._settings: dict[NodeName, HostSettings] = {}
         self._hosts: Hosts | None = None
+        self._data: Mapping[NodeName, tuple[str, ...]] = {}
 
-    def hosts(self, addresses: Mapping[NodeName, str]) -> Hosts:
+    def hosts(
+        self,
+        addresses: Mapping[NodeName, str],
+        data_paths: Mapping[NodeName, tuple[str, ...]] | None = None,
+    ) -> Hosts:
         """The hosts of these nodes and of all that were asked for before; connections are kept.
 
         A plan is made of the members. A run that first puts back what a dead one left knows of more: of the
         nodes that it left down.
+
+        Args:
+            addresses: where the nodes are.
+            data_paths: as a run wrote them down when it began: a node that is down tells nobody.
         """
-        self._settings |= host_settings(self.file, addresses, self.resolver)
+        self._data = {**(data_paths or {}), **self._data}
+        settings = host_settings(self.file, addresses, self.resolver)
+        self._settings |= {name: self._with_data(one) for name, one in settings.items()}
         if self._hosts is None:
             self._hosts = Hosts(self._settings, redact=self.redact)
         return self._hosts
+
+    def learn_data_paths(self, nodes: Collection[NodeName]) -> str | None:
+        """Ask the cluster where these nodes keep their data, for those of which the file does not say.
+
+        To be called before `hosts`. Where it is not known, what concerns disks is unknown.
+
+        Returns:
+            Why the cluster could not be asked; None when it could, or nobody has to.
+        """
+        if all(self.file.host(node).data for node in nodes):
+            return None
+        told = self.cluster.data_paths()
+        if isinstance(told, Unknown):
+            return told.reason
+        self._data = told
+        return None
+
+    @property
+    def data_paths(self) -> Mapping[NodeName, tuple[str, ...]]:
+        """What `learn_data_paths` learnt."""
+        return self._data
+
+    def _with_data(self, settings: HostSettings) -> HostSettings:
+        learnt = self._data.get(settings.node, ())
+        usable = all(path.startswith("/") and path.isprintable() for path in learnt)
+        return replace(settings, data=learnt) if usable and not settings.data else settings
 
     def close(self) -> None:
         """Give every connection back."""

@@ -82,6 +82,25 @@ leases: Final = Table(
 )
 """The lease in the state database. `record` is what stands in a cluster too; the rest is for people."""
 
+tunings: Final = Table(
+    "tunings",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("cluster", Text, nullable=False, index=True),
+    Column("node", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("tunable", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("act", Text, nullable=False),
+    Column("change", Text, nullable=False),
+    Column("run", Text),
+    Column("operator", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+)
+"""The ledger of what was changed on hosts, append only: a row before each change (`act` is `change`), and one
+once it is undone (`undone`). `cluster` is its name: hosts are tuned while a cluster is out of reach, too.
+`subject` is what is changed (a path, a service), by which rows belong together."""
+
 
 def ready(engine: Engine, access: Access) -> None:
     """Make the tables of a new database; check those of an old one.
@@ -100,10 +119,12 @@ def ready(engine: Engine, access: Access) -> None:
             damage = whole(connection)
             if damage is not None:
                 raise JournalError(f"{where} is damaged ({damage}); move it away, or put a copy back")
-            if not _checked(connection, where):
+            if _checked(connection, where):
+                _known(connection, where)
+                METADATA.create_all(connection)  # an earlier version had fewer tables
+            else:
                 METADATA.create_all(connection)
                 connection.execute(insert(meta).values(schema=SCHEMA_VERSION))
-            _known(connection, where)
             # A write that changes nothing: read-only files and full disks show now, and not in mid-run.
             connection.execute(update(meta).values(schema=meta.c.schema))
 

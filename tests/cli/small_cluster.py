@@ -34,7 +34,7 @@ class SmallCluster(ScriptedServer):
         health = {"status": "green", "timed_out": False, "number_of_nodes": len(names), "active_shards": 0}
         health |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)
         health |= {"number_of_pending_tasks": 0, "task_max_waiting_in_queue_millis": 0}
-        disk = {"total_in_bytes": 10**12, "available_in_bytes": 9 * 10**11}
+        disk = {"path": "/", "total_in_bytes": 10**12, "available_in_bytes": 9 * 10**11}
         settings = {"persistent": {}, "transient": {}, "defaults": _DEFAULTS}
         disks = {
             node: {"name": name, "roles": ["data"], "fs": {"data": [disk]}}

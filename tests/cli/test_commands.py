@@ -35,6 +35,8 @@ COMMANDS = (
     "status",
     "history",
     "validate",
+    "tune",
+    "diagnose",
     "demo",
 )
 CLUSTER = "kind: elasticsearch\nname: prod\nendpoints: ['http://127.0.0.1:1']\n"
@@ -154,7 +156,6 @@ def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[s
     [
         ("gates: []", "book.yml:2: gates: not in this version"),
         ("notify: []", "book.yml:2: notify: not in this version"),
-        ("tune: elasticsearch", "book.yml:2: tune: not in this version"),
         ("force_merge: {max_segments: 5}", "book.yml:2: force_merge: not in this version"),
         ("strategy: shard-safe", "book.yml:2: strategy: shard-safe: not in this version"),
     ],
@@ -171,7 +172,6 @@ def test_keys_of_a_later_version_are_refused_as_such(
     ("flags", "message"),
     [
         ("--strategy shard-safe", "--strategy shard-safe: not in this version"),
-        ("--tune", "--tune: not in this version"),
         ("--strategy nod", "--strategy nod: unknown; did you mean `node`?"),
         (
             "--max-unavailable 0",

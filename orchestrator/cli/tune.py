@@ -1,0 +1,191 @@
+"""`orchestrate tune`: how hosts stand to a tuning profile, without a restart: checked, applied, undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.asking import require_terminal
+from orchestrator.cli.surroundings import Surroundings, surroundings
+from orchestrator.cli.tune_apply import apply as apply_changes
+from orchestrator.cli.tune_revert import revert as revert_changes
+from orchestrator.cli.tune_scene import scene
+from orchestrator.cli.tune_show import end, sentence, show_states, verdict_on
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.errors import ExitCode
+from orchestrator.hosts.reviewed_script import script_of
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import TuningProfile
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import operator_name
+from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.store import StateMissing, open_store
+from orchestrator.view.tuning import Found
+
+_LOOK = "orchestrate tune check"
+
+
+class CheckOutput(Enum):
+    """How `tune check` speaks."""
+
+    TEXT = "text"
+    JSON = "json"
+    SCRIPT = "script"
+
+
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help="Name or path of a tuning profile; else the playbook's `tune`, else that of the cluster's kind.",
+        metavar="NAME_OR_PATH",
+    ),
+]
+CheckOutputMode = Annotated[
+    CheckOutput,
+    typer.Option(
+        "--output", help="A table, one JSON object a line, or a shell script that would make the changes."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(
+        no_args_is_help=True, help="Check, apply and undo the tuning of hosts, without a restart."
+    )
+    group.command("check")(check)
+    group.command("apply")(apply)
+    group.command("revert")(revert)
+    app.add_typer(group, name="tune")
+
+
+def check(
+    cluster: opt.Cluster,
+    profile: Profile = None,
+    only: opt.Only = None,
+    exclude: opt.Exclude = None,
+    output: CheckOutputMode = CheckOutput.TEXT,
+) -> int:
+    """Show how the hosts stand to a tuning profile. Changes nothing. Exits 3 on drift, 4 without a host."""
+    around = surroundings(opt.Output.JSON if output is CheckOutput.JSON else opt.Output.TEXT)
+    file = around.cluster(cluster)
+    wanted = profile_of(file, around, profile)
+    with scene(file, around, only=tuple(only or ()), exclude=tuple(exclude or ())) as where:
+        found = where.read(wanted)
+    if output is CheckOutput.SCRIPT:
+        _write_script(found, around)
+        return int(verdict_on(found))
+    show_states(found, around)
+    if around.output is opt.Output.TEXT:
+        around.say(sentence(found))
+    return int(end(verdict_on(found), found, around, profile=wanted.name))
+
+
+def apply(
+    cluster: opt.Cluster,
+    profile: Profile = None,
+    only: opt.Only = None,
+    exclude: opt.Exclude = None,
+    yes: opt.Yes = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Make the hosts as a tuning profile wants them, now and from the next boot on. `revert` undoes it."""
+    around = surroundings(output)
+    file = around.cluster(cluster)
+    wanted = profile_of(file, around, profile)
+    if not yes:
+        require_terminal(around, _LOOK)
+    with ExitStack() as stack:
+        where = stack.enter_context(
+            scene(file, around, only=tuple(only or ()), exclude=tuple(exclude or ()), state=state)
+        )
+
+        def ledger() -> Ledger:
+            store = open_store(state, around.environment, access=Access.WRITE, home=around.home)
+            stack.callback(store.close)
+            return store.ledger(where.cluster)
+
+        operator = operator_name(around.environment)
+        return int(apply_changes(where, wanted, ledger, operator=operator, yes=yes))
+
+
+def revert(
+    cluster: opt.Cluster,
+    only: opt.Only = None,
+    exclude: opt.Exclude = None,
+    yes: opt.Yes = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Put back what `tune apply` and restarts changed on hosts. Exits 3 if a host shows something else."""
+    around = surroundings(output)
+    file = around.cluster(cluster)
+    with _owing(file, around, state) as ledger:
+        if ledger is None or not ledger.owed():
+            return _nothing_owed(file.spec.name, around)
+        if not yes:
+            require_terminal(around, _LOOK)
+        with scene(
+            file,
+            around,
+            only=tuple(only or ()),
+            exclude=tuple(exclude or ()),
+            state=state,
+            known=ledger.addresses(),
+        ) as where:
+            meant = {*where.nodes, *where.unplaced}
+            owed = {
+                machine: some
+                for machine, some in ledger.owed(where.machine).items()
+                if any(node in meant for one in some for node in one.nodes)
+            }
+            if not owed:
+                return _nothing_owed(file.spec.name, around)
+            operator = operator_name(around.environment)
+            return int(revert_changes(where, ledger, owed, operator=operator, yes=yes))
+
+
+def _write_script(found: Found, around: Surroundings) -> None:
+    """The script alone on standard output, as it is: what is not in it is told beside it."""
+    for node, tuning in sorted(found.items()):
+        if isinstance(tuning, Unknown):
+            around.warn(f"{node} is not in the script: {tuning.reason}")
+        for state in () if isinstance(tuning, Unknown) else tuning.unread:
+            around.warn(f"{node}, {state.tunable} is not in the script: {state.detail or 'unknown'}")
+    around.out.write(script_of({node: it for node, it in found.items() if not isinstance(it, Unknown)}))
+
+
+@contextmanager
+def _owing(file: ClusterFile, around: Surroundings, state: str | None) -> Iterator[Ledger | None]:
+    """The ledger; None where nothing was ever written."""
+    try:
+        store = open_store(state, around.environment, access=Access.GO_ON, home=around.home)
+    except StateMissing:
+        yield None
+        return
+    try:
+        yield store.ledger(file.spec.name)
+    finally:
+        store.close()
+
+
+def _nothing_owed(cluster: str, around: Surroundings) -> int:
+    around.note(f"{cluster}: nothing is owed: no host was tuned from here, or all of it is undone")
+    return int(around.end(ExitCode.DONE, undone=0, owed=0, failed=[]))
+
+
+def profile_of(file: ClusterFile, around: Surroundings, named: str | None) -> TuningProfile:
+    """The profile that is meant: as typed, the playbook's, or that of the cluster's kind.
+
+    Raises:
+        ConfigError: it cannot be found or is wrong.
+    """
+    playbook = around.playbook(file.spec.playbook)
+    return around.tuning_profile(named or playbook.spec.tune or file.spec.kind.value)

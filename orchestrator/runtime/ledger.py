@@ -1,0 +1,267 @@
+"""The ledger of tuning: what was changed on which host, what was found there, and what is still to be undone.
+
+A row is committed before its change is sent, so whatever became of the change, undoing it needs nothing but
+the ledger and the host: a change that was never made is found so. For each subject (a path, a service) two
+things count since it was last undone: what was found at first, which is what has to come back, and every
+value that we wrote, by which we know our own work from somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, cast
+
+from sqlalchemy import Engine, insert, inspect, select
+
+from orchestrator.errors import JournalError
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Instant
+from orchestrator.model.tuning import Change, subject_of
+from orchestrator.runtime import codec, tables
+from orchestrator.runtime.database import place_of, telling, writing
+
+
+class Act(Enum):
+    """What a row of the ledger says."""
+
+    CHANGE = "change"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Changes of one tunable on one host, as they go into the ledger.
+
+    Attributes:
+        address: where the host is reached; empty where that is not known.
+        run: the restart that made them; None for `tune apply`.
+    """
+
+    node: NodeName
+    tunable: str
+    changes: tuple[Change, ...]
+    operator: str
+    address: str = ""
+    run: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwedChange:
+    """One subject on one machine that has to be brought back.
+
+    Attributes:
+        nodes: those in whose name it was changed, the last one last: several can share a machine.
+        wrote: our changes in order, the first that found what has to come back first.
+        at: of the last one, as are `tunable`, `run` and `operator`.
+    """
+
+    nodes: tuple[NodeName, ...]
+    tunable: str
+    wrote: tuple[Change, ...]
+    run: str | None
+    operator: str
+    at: Instant
+
+    @property
+    def subject(self) -> str:
+        """The path, the service or the like."""
+        return subject_of(self.wrote[0])
+
+    @property
+    def undoing(self) -> tuple[Change, ...]:
+        """What would undo it, by what the host shows now: for each value that we wrote, the last one first.
+
+        All end at what was found at first; they differ in what they expect to find.
+        """
+        first = self.wrote[0]
+        backwards = [_back(change, first) for change in reversed(self.wrote)]
+        return tuple(dict.fromkeys(change for change in backwards if change.found != change.wanted))
+
+
+Machine = Callable[[NodeName], str]
+"""What tells machines apart: nodes of one machine get the same text."""
+
+
+def _each_its_own(node: NodeName) -> str:
+    return node
+
+
+class Ledger:
+    """The ledger of one cluster's hosts. Safe to share between threads.
+
+    Args:
+        engine: an open state database.
+        cluster: its name.
+    """
+
+    def __init__(self, engine: Engine, cluster: str) -> None:
+        self._engine, self._cluster = engine, cluster
+        self._where = place_of(engine)
+
+    def record(self, tuning: Tuning, at: Instant) -> None:
+        """Commit what is about to be changed, durably; to be called before it is sent.
+
+        Raises:
+            JournalError: nothing of it is written, and nothing may be changed on its strength.
+        """
+        rows = rows_of(self._cluster, tuning, at)
+        if rows:
+            with telling(self._where, "writing the ledger of tuning"), writing(self._engine) as connection:
+                connection.execute(insert(tables.tunings), rows)
+
+    def undone(self, owed: OwedChange, *, operator: str, at: Instant) -> None:
+        """Commit that it is as it was found: nothing of it is owed from here on.
+
+        Raises:
+            JournalError: it is not written; undoing it again finds it undone.
+        """
+        first, last = owed.wrote[0], owed.wrote[-1]
+        rows = [
+            {
+                "cluster": self._cluster,
+                "node": node,
+                "address": "",
+                "tunable": owed.tunable,
+                "subject": owed.subject,
+                "act": Act.UNDONE.value,
+                "change": codec.to_text(codec.encode_change(_back(last, first))),
+                "run": None,
+                "operator": operator,
+                "at": at,
+            }
+            for node in owed.nodes
+        ]
+        with telling(self._where, "writing the ledger of tuning"), writing(self._engine) as connection:
+            connection.execute(insert(tables.tunings), rows)
+
+    def addresses(self) -> Mapping[NodeName, str]:
+        """Where the hosts of the nodes in it were reached last, as far as that is known: some nodes are gone.
+
+        Raises:
+            JournalError: the ledger cannot be read.
+        """
+        row = tables.tunings.c
+        query = select(row.node, row.address).where(row.cluster == self._cluster).order_by(row.id)
+        found: dict[NodeName, str] = {}
+        with telling(self._where, "reading the ledger of tuning"), self._engine.connect() as connection:
+            if inspect(connection).has_table(tables.tunings.name):
+                for node, address in connection.execute(query):
+                    found[NodeName(node)] = address or found.get(NodeName(node), "")
+        return found
+
+    def owed(self, machine: Machine = _each_its_own) -> Mapping[str, tuple[OwedChange, ...]]:
+        """What has to be undone, by machine, the one that was changed first last.
+
+        Args:
+            machine: what tells machines apart; each node by its own name if nothing is said.
+
+        Raises:
+            JournalError: the ledger cannot be read.
+        """
+        query = (
+            select(tables.tunings)
+            .where(tables.tunings.c.cluster == self._cluster)
+            .order_by(tables.tunings.c.id)
+        )
+        with telling(self._where, "reading the ledger of tuning"), self._engine.connect() as connection:
+            if not inspect(connection).has_table(tables.tunings.name):
+                return {}  # written by an earlier version, and opened to be read alone
+            rows = [_entry({**row}) for row in connection.execute(query).mappings()]
+        return fold(rows, machine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A row of the ledger, as read."""
+
+    node: NodeName
+    tunable: str
+    act: Act
+    change: Change
+    run: str | None
+    operator: str
+    at: Instant
+
+
+def fold(entries: Iterable[Entry], machine: Machine = _each_its_own) -> Mapping[str, tuple[OwedChange, ...]]:
+    """What is owed after these rows, in their order; see `Ledger.owed`."""
+    found: dict[str, dict[tuple[type, str], list[Entry]]] = {}
+    for entry in entries:
+        of_machine = found.setdefault(machine(entry.node), {})
+        subject = (type(entry.change), subject_of(entry.change))
+        if entry.act is Act.UNDONE:
+            of_machine.pop(subject, None)
+        else:
+            of_machine.setdefault(subject, []).append(entry)
+    return {
+        name: tuple(_owed(entries) for entries in reversed(subjects.values()))
+        for name, subjects in found.items()
+        if subjects
+    }
+
+
+def rows_of(cluster: str, tuning: Tuning, at: Instant) -> list[dict[str, object]]:
+    """The rows that must stand before the changes are sent.
+
+    Raises:
+        JournalError: a change would not come back from the ledger as it went in (a file in which not all is
+            UTF-8): what cannot be undone exactly is not begun.
+    """
+    rows: list[dict[str, object]] = []
+    for change in tuning.changes:
+        text = codec.to_text(codec.encode_change(change))
+        if codec.decode_change(codec.from_text(text)) != change:
+            raise JournalError(
+                f"{tuning.node}: {subject_of(change)} holds bytes that the ledger cannot keep exactly, so it "
+                "could not be undone; nothing was changed"
+            )
+        rows.append(
+            {
+                "cluster": cluster,
+                "node": tuning.node,
+                "address": tuning.address,
+                "tunable": tuning.tunable,
+                "subject": subject_of(change),
+                "act": Act.CHANGE.value,
+                "change": text,
+                "run": tuning.run,
+                "operator": tuning.operator,
+                "at": at,
+            }
+        )
+    return rows
+
+
+def _entry(row: Mapping[str, object]) -> Entry:
+    try:
+        act = Act(row["act"])
+        return Entry(
+            node=NodeName(str(row["node"])),
+            tunable=str(row["tunable"]),
+            act=act,
+            change=codec.decode_change(codec.from_text(str(row["change"]))),
+            run=None if row["run"] is None else str(row["run"]),
+            operator=str(row["operator"]),
+            at=float(str(row["at"])),
+        )
+    except (JournalError, ValueError) as error:
+        raise JournalError(f"row {row['id']} of the ledger of tuning: {error}") from error
+
+
+def _owed(entries: Sequence[Entry]) -> OwedChange:
+    last = entries[-1]
+    return OwedChange(
+        nodes=tuple(dict.fromkeys(entry.node for entry in reversed(entries)))[::-1],
+        tunable=last.tunable,
+        wrote=tuple(entry.change for entry in entries),
+        run=last.run,
+        operator=last.operator,
+        at=last.at,
+    )
+
+
+def _back(change: Change, first: Change) -> Change:
+    """From what this change wrote to what the first one found; both are of one subject, so of one kind."""
+    return cast("Change", replace(cast("Any", change.undone()), wanted=first.found))

@@ -1,0 +1,140 @@
+"""How hosts stand to a tuning profile, and what is changed on them, for people and for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, assert_never
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.tuning import (
+    BlockChange,
+    Change,
+    FileChange,
+    HostTuning,
+    ServiceChange,
+    ServiceMode,
+    TunableState,
+    TunedChange,
+    ValueChange,
+    Verdict,
+)
+from orchestrator.view.units import one_line, visible
+
+Row = tuple[str, ...]
+Found = Mapping[NodeName, Reading[HostTuning]]
+Encode = Callable[[Change], Mapping[str, object]]
+"""A change as the journal writes it."""
+
+STATE_HEAD: Final[Row] = ("host", "tunable", "wanted", "running", "at next boot", "verdict")
+CHANGE_HEAD: Final[Row] = ("host", "tunable", "change")
+_VERDICTS: Final = {
+    Verdict.OK: "ok",
+    Verdict.DRIFT: "DRIFT",
+    Verdict.NOT_APPLICABLE: "not applicable",
+    Verdict.UNKNOWN: "UNKNOWN",
+}
+_NOT_REACHED: Final = "NOT REACHED"
+_STYLES: Final = {"ok": "green", "DRIFT": "yellow", "UNKNOWN": "red", _NOT_REACHED: "red"}
+_NOTHING: Final = "-"
+
+
+def state_rows(found: Found) -> list[Row]:
+    """A row a host and tunable, in the profile's order; one for a host that could not be read."""
+    rows: list[Row] = []
+    for node, tuning in sorted(found.items()):
+        if isinstance(tuning, Unknown):
+            rows.append((node, *[_NOTHING] * 4, _said(_NOT_REACHED, tuning.reason)))
+        else:
+            rows += [_state_row(node, state) for state in tuning.states]
+    return rows
+
+
+def _state_row(node: NodeName, state: TunableState) -> Row:
+    cells = [state.wanted, state.running, state.at_boot]
+    verdict = _said(_VERDICTS[state.verdict], state.detail)
+    return (node, state.tunable, *[cell or _NOTHING for cell in cells], verdict)
+
+
+def _said(verdict: str, detail: str) -> str:
+    return f"{verdict}: {one_line(detail)}" if detail else verdict
+
+
+def change_rows(found: Found) -> list[Row]:
+    """A row for everything that would be changed, in its order."""
+    return [
+        (node, state.tunable, change_words(change))
+        for node, tuning in sorted(found.items())
+        if isinstance(tuning, HostTuning)
+        for state in tuning.drifted
+        for change in state.changes
+    ]
+
+
+def change_words(change: Change) -> str:
+    """What a change does, on one line."""
+    match change:
+        case ValueChange(path=path, found=old, wanted=new):
+            return f"{path}: {one_line(old)} -> {one_line(new)}"
+        case FileChange(path=path, found=old, wanted=new):
+            return f"{'remove' if new is None else 'write' if old is None else 'rewrite'} {path}"
+        case BlockChange(path=path, name=name, found=old, wanted=new):
+            verb = "take away" if new is None else "add" if old is None else "replace"
+            return f"{verb} the lines of orchestrate {name} in {path}"
+        case ServiceChange(service=service, found=was, wanted=mode):
+            return f"service {service}: {_mode(was)} -> {_mode(mode)}"
+        case TunedChange(found=before, wanted=after):
+            return f"tuned profile: {before or 'none'} -> {after or 'none'}"
+        case _:
+            assert_never(change)
+
+
+def _mode(mode: ServiceMode) -> str:
+    boot = "masked" if mode.masked else "enabled" if mode.enabled else "disabled"
+    return f"{'running' if mode.running else 'stopped'} and {boot}"
+
+
+def grid(head: Row, rows: Sequence[Row]) -> Table:
+    """The same rows as a table for a terminal: cells wrap, verdicts have colours."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for name in head:
+        table.add_column(name, overflow="fold")
+    before = ""
+    for row in rows:
+        cells = [Text(visible(cell), overflow="fold") for cell in row]
+        cells[-1].stylize(_STYLES.get(row[-1].partition(":")[0], ""))
+        if row[0] == before:
+            cells[0] = Text("")  # a host's name stands once
+        before = row[0]
+        table.add_row(*cells)
+    return table
+
+
+def state_object(node: NodeName, state: TunableState, encode: Encode) -> dict[str, object]:
+    """One host and tunable as a line of `--output json`."""
+    return {
+        "event": "tunable",
+        "node": node,
+        "tunable": state.tunable,
+        "wanted": state.wanted,
+        "running": state.running,
+        "at_boot": state.at_boot,
+        "verdict": state.verdict.value,
+        "detail": state.detail,
+        "changes": [encode(change) for change in state.changes],
+    }
+
+
+def state_objects(found: Found, encode: Encode) -> list[dict[str, object]]:
+    """Every host and tunable; a host that could not be read has a line of its own, with the reason."""
+    lines: list[dict[str, object]] = []
+    for node, tuning in sorted(found.items()):
+        if isinstance(tuning, Unknown):
+            lines.append({"event": "host_unreachable", "node": node, "detail": tuning.reason})
+        else:
+            lines += [state_object(node, state, encode) for state in tuning.states]
+    return lines

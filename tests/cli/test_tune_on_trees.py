@@ -1,0 +1,94 @@
+"""`tune` on whole hosts made of files, by the shipped profile: drifted, applied, checked, brought back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.options import Output
+from orchestrator.cli.surroundings import Surroundings
+from orchestrator.cli.tune_apply import apply
+from orchestrator.cli.tune_revert import revert
+from orchestrator.cli.tune_scene import Scene
+from orchestrator.cli.tune_show import verdict_on
+from orchestrator.errors import ExitCode
+from orchestrator.hosts.port import Hosts
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.store import open_store
+from tests.fakes import host_kinds
+from tests.fakes.host_tree import HostTree
+
+ES1 = NodeName("es1")
+KINDS: Mapping[str, Callable[[Path], HostTree]] = {
+    "RHEL 6": host_kinds.rhel6,
+    "RHEL 7": host_kinds.rhel7,
+    "Debian": host_kinds.debian,
+    "virtual machine": host_kinds.virtual_machine,
+}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
+    yield store.ledger("prod")
+    store.close()
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Surroundings:
+    return Surroundings(
+        environment={},
+        home=tmp_path,
+        clock=SystemClock(),
+        output=Output.TEXT,
+        out=io.StringIO(),
+        err=io.StringIO(),
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_host_is_tuned_and_comes_back_file_by_file(
+    kind: str, tmp_path: Path, around: Surroundings, ledger: Ledger
+) -> None:
+    tree = KINDS[kind](tmp_path / "host")
+    tree.folder("/etc/security/limits.d")
+    before = tree.files()
+    port = Hosts({ES1: tree.settings()})
+    where = Scene(
+        around=around,
+        cluster="prod",
+        port=port,
+        nodes=(ES1,),
+        addresses={ES1: "10.0.0.1"},
+        machines={},
+    )
+    profile = around.tuning_profile("elasticsearch")
+    try:
+        found = where.read(profile)
+        assert verdict_on(found) is ExitCode.HELD
+        assert tree.files() == before
+        code = apply(where, profile, lambda: ledger, operator="anna", yes=True)
+        assert code is ExitCode.DONE, _said(around)
+        assert tree.files() != before
+        again = where.read(profile)[ES1]
+        assert not isinstance(again, Unknown)
+        assert again.drifted == ()
+        assert again.unread == ()
+        code = revert(where, ledger, ledger.owed(), operator="ben", yes=True)
+        assert code is ExitCode.DONE, _said(around)
+        assert tree.files() == before
+        assert ledger.owed() == {}
+    finally:
+        port.close()
+
+
+def _said(around: Surroundings) -> str:
+    assert isinstance(around.out, io.StringIO)
+    return around.out.getvalue()
