@@ -20,6 +20,8 @@ import typer
 
 from orchestrator.cli.main import app
 from orchestrator.config import reference
+from orchestrator.config.lookup import shipped
+from orchestrator.config.tuning import load_profile
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
@@ -27,11 +29,31 @@ from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
 from orchestrator.engine.standdown import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.tunables import (
+    devices,
+    erlang,
+    huge_pages,
+    io_scheduler,
+    jvm,
+    kernel_parameters,
+    limits,
+    numad,
+    persisting,
+    queues,
+    rc_local,
+    registry,
+    sysctls,
+    tmpfiles,
+    tuned,
+    udev,
+)
+from orchestrator.hosts.tunables.standing import shown as _shown
 from orchestrator.model.action import SettingChange
 from orchestrator.model.event import Event
 from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.tuning import TuningSetting
 from orchestrator.view.waits import awaited
 
 FOLDER: Final = Path(__file__).parent / "reference"
@@ -48,15 +70,16 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ),
     ExitCode.HELD: (
         (
-            "Held: a predicate refused, a plan holds, `validate` found something, `--timeout` ran out, the "
-            "lease cannot be reached. Nothing is left half done."
+            "Held: a predicate refused, a plan holds, `validate` or `diagnose` found something, `--timeout` "
+            "ran out, the lease cannot be reached. Nothing is left half done."
         ),
         "Mend what the hold names, then `orchestrate resume`.",
     ),
     ExitCode.FAILED: (
         (
             "A node or host failed; the run stood down, settings are back, it can be resumed. `restore` that "
-            "finds nodes still down ends so too, and names them."
+            "finds nodes still down ends so too, and names them; so does `diagnose` when a host could not be "
+            "read."
         ),
         "Repair the node, then `orchestrate resume --retry-failed`.",
     ),
@@ -135,6 +158,77 @@ _ALSO_WRITTEN: Final = """\
 - `logger.orchestrate.settings-probe` is unset, where it never stood: that changes nothing, and proves before
   the first change that settings can be written.
 """
+
+
+_TUNING: Final = """\
+A tuning profile says what is wanted of a host's kernel and services. Each tunable tells how the host stands,
+running and at the next boot, and names the changes that make it right; each change knows what was found, so
+that it can be undone. `tune check` changes nothing.
+
+| verdict | means |
+|---|---|
+| `ok` | right, and it will be after the next boot |
+| `drift` | there is something to do; the changes are listed |
+| `not_applicable` | the host has no such thing |
+| `unknown` | it could not be read, or it is wrong and cannot be changed from here: the detail says which |
+
+Tunables are made in the order of this table, whatever the order of the profile.
+"""
+_STORES: Final = ("elasticsearch", "riak", "cassandra", "hadoop")
+_TUNABLE_MODULES: Final = (
+    ("tuned", tuned),
+    ("numad", numad),
+    ("Huge pages", huge_pages),
+    ("Disks", devices),
+    ("The scheduler", io_scheduler),
+    ("Queue depth and read-ahead", queues),
+    ("Kernel parameters", kernel_parameters),
+    ("Huge pages of the JVM", jvm),
+    ("Limits of the service", limits),
+    ("Erlang's schedulers", erlang),
+)
+_LASTING_MODULES: Final = (
+    ("Files of our own", persisting),
+    ("Kernel parameters", sysctls),
+    ("Huge pages, with systemd", tmpfiles),
+    ("Disks, with systemd", udev),
+    ("Huge pages and disks, on RHEL 6", rc_local),
+)
+
+
+def tuning() -> str:
+    """Every tunable, what a profile may say of it, and what the shipped profiles do say."""
+    folder = shipped("configs") / "tuning"
+    profiles = {store: load_profile(folder / f"{store}.yml", rules=registry.RULES) for store in _STORES}
+    values = {
+        store: {setting.tunable: setting for setting in profile.settings}
+        for store, profile in profiles.items()
+    }
+    rows = [
+        (
+            f"`{name}`",
+            (rule(TuningSetting(tunable=name, wanted="?")) or "").removeprefix("must be "),
+            *(f"`{_shown(values[store][name])}`" if name in values[store] else "" for store in _STORES),
+        )
+        for name, rule in registry.RULES.items()
+    ]
+    reasons = [
+        (f"`{setting.tunable}`", f"`{_shown(setting)}`", store, setting.why, setting.source)
+        for store, profile in profiles.items()
+        for setting in profile.settings
+    ]
+    return _page(
+        "Host tuning",
+        "orchestrator/hosts/tunables/` and `configs/tuning/",
+        _TUNING,
+        _table(("tunable", "takes", *_STORES), rows),
+        "## What they do\n",
+        *(f"### {title}\n\n{inspect.getdoc(module)}\n" for title, module in _TUNABLE_MODULES),
+        "## How it is made to last\n",
+        *(f"### {title}\n\n{inspect.getdoc(module)}\n" for title, module in _LASTING_MODULES),
+        "## Reasons and sources of the shipped values\n",
+        _table(("tunable", "value", "profile", "why", "source"), reasons),
+    )
 
 
 def predicates() -> str:
@@ -232,11 +326,19 @@ def commands() -> str:
     parts = ["What `--help` prints.\n", _console(group.get_help(top))]
     for name, command in group.commands.items():
         if not command.hidden:
-            context = typer.Context(command, info_name=name, parent=top, terminal_width=100)
-            parts.append(f"## orchestrate {name}\n\n{_console(command.get_help(context))}")
+            parts += _help(command, name, top)
     later = ", ".join(f"`{name}`" for name, command in group.commands.items() if command.hidden)
     parts.append(f"## Not in this version\n\nRefused by name, with exit code 2: {later}.\n")
     return _page("Commands", "orchestrator/cli/", *parts)
+
+
+def _help(command: Any, name: str, parent: typer.Context) -> list[str]:
+    """A command's help, and that of the commands below it."""
+    context = typer.Context(command, info_name=name, parent=parent, terminal_width=100)
+    parts = [f"## {context.command_path}\n\n{_console(command.get_help(context))}"]
+    for below, each in getattr(command, "commands", {}).items():
+        parts += _help(each, below, context)
+    return parts
 
 
 def events() -> str:
@@ -355,6 +457,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "phases.md": phases,
     "predicates.md": predicates,
     "settings.md": cluster_settings,
+    "tuning.md": tuning,
 }
 """File name under `docs/reference/` to the function that writes it."""
 

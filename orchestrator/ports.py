@@ -29,6 +29,7 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
+from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.model.watch import ClusterWatch, Watch
 
 
@@ -92,6 +93,12 @@ class HostPort(Protocol):
 
     def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
         """Read each node's service and host, in parallel; with `rights`, try sudo too."""
+        ...
+
+    def tuning(
+        self, nodes: Collection[NodeName], profile: TuningProfile
+    ) -> Mapping[NodeName, Reading[HostTuning]]:
+        """Read how each node's host stands to a profile, in parallel, one round trip a host."""
         ...
 
     def perform(self, action: HostAction) -> ActionResult:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from orchestrator.engine.decision import Decision
+from orchestrator.engine.move import WAIT, Move
 from orchestrator.engine.state import NodeProgress
 from orchestrator.engine.steps import (
     GRACE_SECONDS,
@@ -17,7 +16,8 @@ from orchestrator.engine.steps import (
     stand_down,
     wait,
 )
-from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
+from orchestrator.engine.tuning import missed, tuned
+from orchestrator.model.action import Moment, RebootHost, RunHook, StartNode, StopNode
 from orchestrator.model.event import Event, GoodReading, Rescued, node_phase, run_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -32,24 +32,6 @@ _START_TRIES = 2
 
 _STOPS_FOR_A_REBOOT = 3
 """Something that always starts the service again would have us stop it for ever."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """What one node does next; all empty = it waits.
-
-    Attributes:
-        give_up: stands the run down, with this reason.
-        overdue: it gives up because its time is over.
-    """
-
-    events: tuple[Event, ...] = ()
-    actions: tuple[HostAction, ...] = ()
-    give_up: str | None = None
-    overdue: bool = False
-
-
-WAIT = Move()
 
 
 def down(situation: Situation) -> Decision:
@@ -115,6 +97,7 @@ def _rescue(situation: Situation) -> Decision | None:
     for node in state.wave_nodes:
         if node.phase in (NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED):
             why = f"rescue: {red[0]} has no started copy"
+            events += missed(situation, node, "rescued: its shards could not wait")
             events.append(node_phase(node.name, node.phase, NodePhase.STARTING, why=why))
             starts.append(StartNode(node=node.name))
     return act(*starts, events=events)
@@ -143,10 +126,11 @@ def _stopping(situation: Situation, node: NodeProgress) -> Move:
         if situation.stop_in_doubt(node):
             return WAIT  # the stop may still be done, and would take the new life down unseen
         why = "came up before we started it"
-        return Move(events=(node_phase(name, node.phase, NodePhase.STARTING, why=why),))
+        untuned = missed(situation, node, why)
+        return Move(events=(*untuned, node_phase(name, node.phase, NodePhase.STARTING, why=why)))
     if not isinstance(host, Unknown) and host.service in _GONE:
         stopped = node_phase(name, node.phase, NodePhase.STOPPED, why=host.detail)
-        if situation.policy.hooks.while_stopped:
+        if situation.policy.hooks.while_stopped or situation.policy.tune:
             return Move(events=(stopped,))
         return _onwards(situation, node, stopped)
     failure = situation.state.failure_of(StopNode(node=name))
@@ -168,7 +152,8 @@ def _stopped(situation: Situation, node: NodeProgress) -> Move:
     """Hooks, then the place of tuning: the process is down, so what is changed counts from its first page."""
     if situation.reborn(node):
         why = "came up before we started it"
-        return Move(events=(node_phase(node.name, node.phase, NodePhase.STARTING, why=why),))
+        untuned = missed(situation, node, why)
+        return Move(events=(*untuned, node_phase(node.name, node.phase, NodePhase.STARTING, why=why)))
     for number, hook in enumerate(situation.policy.hooks.while_stopped):
         if (Moment.WHILE_STOPPED.value, number) in node.hooks_done:
             continue
@@ -181,13 +166,16 @@ def _stopped(situation: Situation, node: NodeProgress) -> Move:
 
 
 def _onwards(situation: Situation, node: NodeProgress, *steps: Event) -> Move:
-    """From STOPPED past the place of tuning to the start, in one decision.
+    """From STOPPED past tuning to the start, in one decision where there is nothing to tune.
 
     No gate bars a start, so a reading between these steps would only keep the node down for longer.
     """
-    tuned = node_phase(node.name, NodePhase.STOPPED, NodePhase.TUNED)
+    tuning, over = tuned(situation, node)
+    if not over:
+        return tuning
+    past = node_phase(node.name, NodePhase.STOPPED, NodePhase.TUNED)
     on = _tuned(situation, node)
-    return Move(events=(*steps, tuned, *on.events), actions=on.actions)
+    return Move(events=(*steps, *tuning.events, past, *on.events), actions=on.actions)
 
 
 def _tuned(situation: Situation, node: NodeProgress) -> Move:

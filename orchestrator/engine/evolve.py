@@ -26,6 +26,7 @@ from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant
 from orchestrator.model.replacing import replace
+from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 
 
 def replay(run: str, records: Iterable[ev.Record]) -> RunState:
@@ -101,7 +102,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, nodes={**state.nodes, **rescued})
         case ev.SecondFailure(what=what):
             return replace(state, second_failure=what)
-        case ev.NodeRecovered():
+        case ev.NodeRecovered() | TuningApplied() | TuningMissed():
             return state
         case ev.WaveFinished(number=number):
             return _wave_finished(state, number)
@@ -139,6 +140,7 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
         nodes=nodes,
         addresses=event.addresses,
         planned=event.planned,
+        data_paths=event.data_paths,
     )
 
 

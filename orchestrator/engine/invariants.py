@@ -13,6 +13,7 @@ from typing import Final
 
 from orchestrator.engine.invariant import Invariant, Step
 from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.engine.tuning_invariants import TUNING_INVARIANTS
 from orchestrator.model.action import (
     RebootHost,
     SetReplicas,
@@ -391,5 +392,6 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         check=_starts_are_for_our_own,
         at=("action_sent",),
     ),
+    *TUNING_INVARIANTS,
 )
 """All of them; the docs list them by name."""

@@ -22,6 +22,7 @@ from orchestrator.model.action import (
     SetReplicas,
     StartNode,
     StopNode,
+    TuneHost,
     WriteSettings,
 )
 from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy
@@ -77,7 +78,7 @@ class OptimisticWorld:
                 return self._with(view, master=master, voting_exclusions=(*view.voting_exclusions, name))
             case ClearVotingExclusions():
                 return self._with(view, voting_exclusions=())
-            case ProbeSettings() | Flush() | RetryFailed() | RunHook():
+            case ProbeSettings() | Flush() | RetryFailed() | RunHook() | TuneHost():
                 return self
             case _:
                 assert_never(action)

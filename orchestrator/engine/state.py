@@ -83,6 +83,7 @@ class RunState:
         called_off_since: since when every wave was called off at its last reading; None once one stops.
         nodes: every selected node, in the order of the run.
         addresses: of the nodes' hosts, as they were when the run began.
+        data_paths: of the nodes, as they were when the run began.
         planned: the waves as planned, which bound those of the run; empty without a plan.
         wave: the wave in hand.
         recovering: waves before it that made room for it and still recover, oldest first.
@@ -120,6 +121,7 @@ class RunState:
     baseline: BaselineRecorded | None = None
     nodes: Mapping[NodeName, NodeProgress] = field(default_factory=dict)
     addresses: Mapping[NodeName, str] = field(default_factory=dict)
+    data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     planned: tuple[tuple[NodeName, ...], ...] = ()
     wave: Wave | None = None
     wave_since: Instant | None = None

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.policy import Hook
+from orchestrator.model.tuning import Change
 
 
 class Purpose(Enum):
@@ -132,6 +133,24 @@ class RunHook:
     hook: Hook
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneHost:
+    """Make the changes of one tunable on the node's host, in order, and read each back.
+
+    The changes know what was found, so the record of this verb, written before it is sent, is all that
+    undoing it needs.
+
+    Attributes:
+        found: the tunable as it was, for people; `wanted` likewise.
+    """
+
+    node: NodeName
+    tunable: str
+    changes: tuple[Change, ...]
+    found: str = ""
+    wanted: str = ""
+
+
 ClusterAction: TypeAlias = (
     ProbeSettings
     | WriteSettings
@@ -141,7 +160,7 @@ ClusterAction: TypeAlias = (
     | ExcludeFromVoting
     | ClearVotingExclusions
 )
-HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook
+HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook | TuneHost
 Action: TypeAlias = ClusterAction | HostAction
 
 
@@ -170,12 +189,20 @@ def action_name(action: Action) -> str:
             return "reboot"
         case RunHook(moment=moment):
             return f"hook_{moment.value}"
+        case TuneHost():
+            return "tune"
 
 
 def action_target(action: Action) -> str:
     """What a verb acts on: a node's name, or `cluster`."""
     match action:
-        case StopNode(node=node) | StartNode(node=node) | RebootHost(node=node) | RunHook(node=node):
+        case (
+            StopNode(node=node)
+            | StartNode(node=node)
+            | RebootHost(node=node)
+            | RunHook(node=node)
+            | TuneHost(node=node)
+        ):
             return node
         case SetReplicas(index=index):
             return f"index {index}"

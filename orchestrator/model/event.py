@@ -12,30 +12,15 @@ from typing import Literal, TypeAlias
 
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.observation import Level, SettingValue
+from orchestrator.model.observation import Level, MissingCopy, SettingValue
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.tuning_event import TuningEvent
 
 SCHEMA_VERSION = 1
 """Raised when an event changes so that an older, released program could not read it; see ADR 1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissingCopy:
-    """A copy that was not started when the run began, or another that is missing now.
-
-    Attributes:
-        count: how many copies of the shard are missing for this reason.
-    """
-
-    index: str
-    index_uuid: str
-    number: int
-    primary: bool
-    reason: str
-    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +33,7 @@ class RunStarted:
         repairs: the run whose leftovers this one puts back, and nothing else; None for a restart.
         addresses: where their hosts were then: a node that is down tells nobody its address.
         cluster_file: path of the cluster file, from which `resume` reads endpoints and secrets again.
+        data_paths: of the nodes, where the cluster or its file told them: a node that is down tells nobody.
         planned: the waves of the plan that was shown or saved; a wave may be a part of one of them, no more.
             Empty when there was none.
     """
@@ -64,6 +50,7 @@ class RunStarted:
     distribution: str = ""
     repairs: str | None = None
     planned: tuple[tuple[NodeName, ...], ...] = ()
+    data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     event: Literal["run_started"] = "run_started"
 
 
@@ -374,6 +361,7 @@ Event: TypeAlias = (
     | GoodReading
     | Rescued
     | SecondFailure
+    | TuningEvent
     | NodeRecovered
     | WaveFinished
     | Requested

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from orchestrator.model.cluster import CopyState, Health, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
+from orchestrator.model.tuning import HostTuning
 
 SettingValue = str | tuple[str, ...]
 """A flat setting as the cluster returns it; lists come back as lists."""
@@ -163,6 +164,18 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MissingCopy:
+    """Copies of a shard (`count` of them) that were not started when the run began, or are missing now."""
+
+    index: str
+    index_uuid: str
+    number: int
+    primary: bool
+    reason: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
     """Work under way that a restart would break.
 
@@ -264,6 +277,7 @@ class Observation:
     Attributes:
         at: when the reading *began*; what happened later may not be in it.
         hosts: of the nodes that were asked; a host not in it was not asked.
+        tuning: how the hosts of the nodes that were asked stand to the profile.
     """
 
     at: Instant
@@ -274,6 +288,7 @@ class Observation:
     activity: Reading[Activity] = NOT_READ
     disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
     hosts: Mapping[NodeName, Reading[HostView]] = field(default_factory=dict)
+    tuning: Mapping[NodeName, Reading[HostTuning]] = field(default_factory=dict)
     lease: Reading[LeaseView] = NOT_READ
 
     def host(self, name: NodeName) -> Reading[HostView]:

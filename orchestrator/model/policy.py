@@ -10,6 +10,7 @@ from enum import Enum
 
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.tuning import TuningProfile
 
 
 class Kind(Enum):
@@ -152,6 +153,7 @@ class Policy:
         settle_consecutive: good readings in a row after which a node counts as back.
         zone_attribute: node attribute that names the zone; None without one.
         awareness: what the cluster itself says of zones.
+        tune: what hosts are set to while their nodes are down; None leaves them alone.
         timeout: seconds after which the whole run stands down; None without one.
         pause_after: nodes after which the run pauses (a canary); None without one.
     """
@@ -177,6 +179,7 @@ class Policy:
     settle_consecutive: int = 3
     deadlines: Deadlines = field(default_factory=Deadlines)
     hooks: Hooks = field(default_factory=Hooks)
+    tune: TuningProfile | None = None
     zone_attribute: str | None = None
     awareness: Awareness = field(default_factory=Awareness)
     expect_nodes: int | None = None

@@ -19,7 +19,7 @@ from enum import Enum, IntEnum
 from functools import cache
 from typing import Annotated, Any, Final, cast, get_args, get_type_hints
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from orchestrator.errors import JournalError
 from orchestrator.model import action as verbs
@@ -28,6 +28,7 @@ from orchestrator.model.event import SCHEMA_VERSION, Event, Record
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
+from orchestrator.model.tuning import Change
 
 _VERBS: Final[Mapping[str, type[Action]]] = {
     "probe_settings": verbs.ProbeSettings,
@@ -41,10 +42,12 @@ _VERBS: Final[Mapping[str, type[Action]]] = {
     "start": verbs.StartNode,
     "reboot": verbs.RebootHost,
     **{f"hook_{moment.value}": verbs.RunHook for moment in verbs.Moment},
+    "tune": verbs.TuneHost,
 }
 """Public name to class: the way back from `action_name`. A test holds it against the union."""
 
 _ACTIONS: Final = frozenset(_VERBS.values())
+_CHANGE: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[Change, Field(discriminator="change")])
 _EVENTS: Final[Mapping[str, type[Event]]] = {
     str(next(f.default for f in fields(cls) if f.name == "event")): cls for cls in get_args(Event)
 }
@@ -87,6 +90,25 @@ def decode_action(data: object) -> Action:
     if cls is None or not isinstance(data, Mapping):
         raise JournalError(f"the journal holds a verb {name!r} that this version does not know")
     return cast("Action", _read(cls, data, f"verb {name}"))
+
+
+def encode_change(change: Change) -> dict[str, object]:
+    """A change of a host's tuning, told from other kinds by its `change`."""
+    return _plain_fields(change)
+
+
+def decode_change(data: object) -> Change:
+    """A change as it was written.
+
+    Raises:
+        JournalError: it is none that this version knows, or a field is missing or wrong.
+    """
+    try:
+        return cast("Change", _CHANGE.validate_python(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        at = ".".join(str(part) for part in ("change", *first["loc"]))
+        raise JournalError(f"the journal is damaged: {at}: {first['msg']}") from error
 
 
 def encode_record(record: Record) -> dict[str, object]:
@@ -248,6 +270,8 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
         return TypeAdapter(Annotated[Any, BeforeValidator(decode_action)])
     if hint == Event:
         return TypeAdapter(Annotated[Any, BeforeValidator(decode_event)])
+    if hint == tuple[Change, ...]:
+        return TypeAdapter(tuple[Annotated[Change, Field(discriminator="change")], ...])
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return TypeAdapter(Annotated[hint, BeforeValidator(_by_name(hint))])
     return TypeAdapter(hint)

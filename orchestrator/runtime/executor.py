@@ -22,6 +22,7 @@ from orchestrator.model.action import (
     SetReplicas,
     StartNode,
     StopNode,
+    TuneHost,
     WriteSettings,
 )
 from orchestrator.model.event import ActionConfirmed, ActionFailed
@@ -40,24 +41,30 @@ class Executor:
 
     def perform(self, actions: Sequence[Action]) -> tuple[ActionConfirmed | ActionFailed, ...]:
         """Perform all of them; the outcomes are in the order of the actions."""
-        if len(actions) == 1 or self._workers == 1:
-            results = [self._one(action) for action in actions]
+        lanes = _lanes(actions)
+        if len(lanes) == 1 or self._workers == 1:
+            results = {number: self._one(action) for number, action in enumerate(actions)}
         else:
-            with ThreadPoolExecutor(max_workers=min(self._workers, len(actions))) as pool:
-                results = list(pool.map(self._one, actions))
-        return tuple(outcome(action, result) for action, result in zip(actions, results, strict=True))
+            with ThreadPoolExecutor(max_workers=min(self._workers, len(lanes))) as pool:
+                done = pool.map(lambda lane: [self._one(actions[number]) for number in lane], lanes)
+                results = {
+                    number: result
+                    for lane, of_lane in zip(lanes, done, strict=True)
+                    for number, result in zip(lane, of_lane, strict=True)
+                }
+        return tuple(outcome(action, results[number]) for number, action in enumerate(actions))
 
     def describe(self, action: Action) -> str:
         """The exact call or command line."""
         match action:
-            case StopNode() | StartNode() | RebootHost() | RunHook():
+            case StopNode() | StartNode() | RebootHost() | RunHook() | TuneHost():
                 return self._hosts.describe(action)
             case _:
                 return self._cluster.describe(action)
 
     def _one(self, action: Action) -> ActionResult:
         match action:
-            case StopNode() | StartNode() | RebootHost() | RunHook():
+            case StopNode() | StartNode() | RebootHost() | RunHook() | TuneHost():
                 return self._hosts.perform(action)
             case (
                 ProbeSettings()
@@ -71,6 +78,18 @@ class Executor:
                 return self._cluster.perform(action)
             case _:
                 assert_never(action)
+
+
+def _lanes(actions: Sequence[Action]) -> Sequence[Sequence[int]]:
+    """Numbers of actions, those of a lane one after the other.
+
+    What is tuned on a host keeps its order: a change of tuned's profile resets values, so it comes first.
+    """
+    lanes: dict[object, list[int]] = {}
+    for number, action in enumerate(actions):
+        lane = ("tune", action.node) if isinstance(action, TuneHost) else number
+        lanes.setdefault(lane, []).append(number)
+    return tuple(lanes.values())
 
 
 def outcome(action: Action, result: ActionResult) -> ActionConfirmed | ActionFailed:

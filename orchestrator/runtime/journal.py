@@ -9,12 +9,23 @@ from sqlalchemy import Connection, Engine, delete, desc, func, insert, select, u
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.errors import JournalError
-from orchestrator.model.event import Event, Record, RestoreBegun, RunFinished, RunResumed, RunStarted
+from orchestrator.model.action import TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import (
+    ActionSent,
+    Event,
+    Record,
+    RestoreBegun,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Instant
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import place_of, telling, writing
 from orchestrator.runtime.identity import current_process
+from orchestrator.runtime.ledger import Tuning, rows_of
 
 
 class SqlJournal:
@@ -141,8 +152,33 @@ class SqlJournal:
                 connection.execute(delete(tables.requests).where(tables.requests.c.run == self._run))
             case RunFinished(outcome=outcome, exit_code=code):
                 connection.execute(row.values(outcome=outcome.value, exit_code=code, ended=record.at))
+            case ActionSent(action=TuneHost() as action):
+                self._note_tuning(connection, action, record.at)
             case _:
                 pass
+
+    def _address(self, connection: Connection, node: NodeName) -> str:
+        """Where the node's host was when the run began: a revert may come when the node is no member."""
+        query = select(tables.events.c.event).where(tables.events.c.run == self._run)
+        first = connection.execute(query.order_by(tables.events.c.sequence).limit(1)).scalar_one_or_none()
+        began = None if first is None else codec.decode_event(codec.from_text(first))
+        return began.addresses.get(node, "") if isinstance(began, RunStarted) else ""
+
+    def _note_tuning(self, connection: Connection, action: TuneHost, at: Instant) -> None:
+        """Into the ledger with the event: what is about to be changed on a host. `tune revert` reads it."""
+        query = select(tables.runs.c.cluster, tables.runs.c.operator).where(tables.runs.c.id == self._run)
+        run = connection.execute(query).one()
+        tuning = Tuning(
+            node=action.node,
+            tunable=action.tunable,
+            changes=action.changes,
+            operator=run.operator,
+            address=self._address(connection, action.node),
+            run=self._run,
+        )
+        rows = rows_of(run.cluster, tuning, at)
+        if rows:
+            connection.execute(insert(tables.tunings), rows)
 
 
 class UnwrittenJournal:

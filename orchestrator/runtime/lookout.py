@@ -13,9 +13,11 @@ from enum import Enum
 
 from orchestrator.engine.decide import needed
 from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, Look, Observation
 from orchestrator.model.reading import Reading
+from orchestrator.model.tuning import HostTuning
 from orchestrator.ports import Clock, ClusterPort, ClusterReadings, HostPort, LeaseKeeper
 
 
@@ -61,8 +63,15 @@ class Lookout:
             activity=read.activity,
             disks=read.disks,
             hosts=hosts,
+            tuning=self._tuning(state),
             lease=self._lease.view(),
         )
+
+    def _tuning(self, state: RunState) -> Mapping[NodeName, Reading[HostTuning]]:
+        """Read once a node and wave, in the moment between its stop and its start."""
+        profile = state.policy.tune if state.policy else None
+        nodes = to_tune(state)
+        return self._hosts.tuning(nodes, profile) if profile and nodes else {}
 
     def _read(
         self, look: Collection[Look], nodes: Collection[NodeName]

@@ -1,4 +1,4 @@
-"""The state database as a whole: runs, their journals, requests to them, leases."""
+"""The state database as a whole: runs, their journals, requests to them, leases, the ledger of tuning."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from orchestrator.runtime.database import (
     writing,
 )
 from orchestrator.runtime.journal import SqlJournal
+from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.sqllease import SqlLease
 
 FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
@@ -173,6 +174,10 @@ class StateStore:
     def lease(self, cluster: str) -> SqlLease:
         """The lease on a cluster in this database. `cluster` is its uuid, or its name where it has none."""
         return SqlLease(self._engine, cluster)
+
+    def ledger(self, cluster: str) -> Ledger:
+        """What was changed on the hosts of the cluster of this name."""
+        return Ledger(self._engine, cluster)
 
     def close(self) -> None:
         """Give the connections back."""

@@ -17,13 +17,15 @@ from orchestrator.model.action import (
     RunHook,
     StartNode,
     StopNode,
+    TuneHost,
     action_name,
     action_target,
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
-from orchestrator.simulation import machines, views
+from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.simulation import machines, tuning, views
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
 from orchestrator.simulation.parts import SimNode
@@ -63,6 +65,16 @@ class SimulatedHosts:
         }
         self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
         return read
+
+    def tuning(
+        self, nodes: Collection[NodeName], profile: TuningProfile
+    ) -> Mapping[NodeName, Reading[HostTuning]]:
+        """How their machines stand to a profile; those that do not answer cost their limit once."""
+        wanted = [self.world.nodes[name] for name in sorted(nodes)]
+        silent = [node for node in wanted if self._silent(node)]
+        self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
+        read = tuning.read([node for node in wanted if node not in silent], profile)
+        return {**read, **{node.name: tuning.unread(node.name) for node in silent}}
 
     def _unreachable(self, node: SimNode) -> bool:
         return self.world.agenda.now < node.unreachable_until
@@ -123,6 +135,8 @@ class SimulatedHosts:
             case RunHook(moment=moment):
                 if moment is Moment.WHILE_STOPPED:
                     self.world.judge_delay(node, "a hook")
+            case TuneHost():
+                tuning.judge(self.world, node)
             case _:
                 assert_never(action)
 
@@ -143,6 +157,8 @@ class SimulatedHosts:
             case RunHook(moment=moment, number=number):
                 self.hooks.append((node.name, moment.value, number))
                 return Done(output=f"hook {number} of {moment.value} ran")
+            case TuneHost():
+                return tuning.tune(node, action)
             case _:
                 assert_never(action)
 
@@ -151,6 +167,8 @@ class SimulatedHosts:
         match action:
             case RunHook(hook=hook):
                 return hook.run.replace("{node}", action.node)
+            case TuneHost(tunable=tunable, wanted=wanted):
+                return f"set {tunable} to {wanted}"
             case RebootHost():
                 return "sudo -n systemctl reboot"
             case StopNode() | StartNode():

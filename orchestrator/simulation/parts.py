@@ -51,6 +51,7 @@ class SimNode:
             is done all the same.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
         restarts_by_us: stops of the program that ended a process.
+        kernel: values of tunables that are not as a profile would want them.
     """
 
     name: NodeName
@@ -81,6 +82,7 @@ class SimNode:
     hangs_and_does: bool = True
     stopped_by_us: bool = False
     restarts_by_us: int = 0
+    kernel: dict[str, str] = field(default_factory=dict)
     shown: tuple[object, Node] | None = None
 
     @property

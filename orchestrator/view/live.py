@@ -49,6 +49,7 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.tuning_event import TuningMissed
 from orchestrator.view.listen import NOTHING_SEEN, Seen
 from orchestrator.view.model import screen_of
 from orchestrator.view.panel import ASCII, UNICODE, panel
@@ -106,7 +107,7 @@ def tone(event: Event) -> str:
             return "bold red"
         case StoodDown(left=left):
             return "bold red" if left else "yellow"
-        case Hold() | StandingDown() | Requested():
+        case Hold() | StandingDown() | Requested() | TuningMissed():
             return "yellow"
         case NodeRecovered() | WaveFinished():
             return "green"

@@ -21,6 +21,7 @@ from orchestrator.model.action import (
     SettingChange,
     StartNode,
     StopNode,
+    TuneHost,
     WriteSettings,
 )
 from orchestrator.model.event import (
@@ -35,7 +36,6 @@ from orchestrator.model.event import (
     LeaseLost,
     LeaseRegained,
     LeaseTaken,
-    MissingCopy,
     NodeRecovered,
     PhaseEntered,
     ReplicasAdded,
@@ -56,9 +56,11 @@ from orchestrator.model.event import (
     WaveFinished,
     WaveStarted,
 )
+from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind
+from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
 from orchestrator.view.units import counted, duration, listed, one_line, setting, size
 
 _Frame: TypeAlias = (
@@ -87,7 +89,7 @@ _Step: TypeAlias = (
     | WaveFinished
 )
 _Act: TypeAlias = ActionSent | ActionConfirmed | ActionFailed
-_Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure
+_Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure | TuningEvent
 
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
@@ -139,7 +141,7 @@ def sentence(event: Event) -> str:
             return _step(event)
         case ActionSent() | ActionConfirmed() | ActionFailed():
             return _act(event)
-        case Hold() | HoldsCleared() | Rescued() | SecondFailure():
+        case Hold() | HoldsCleared() | Rescued() | SecondFailure() | TuningApplied() | TuningMissed():
             return _meeting(event)
         case _:
             assert_never(event)
@@ -182,6 +184,8 @@ def action_sentence(action: Action) -> str:
             where = "here" if hook.local else "on its host"
             command = one_line(hook.run.replace("{node}", node), 120)
             return f"{node}: run hook {moment.value} {number} {where}: {command}"
+        case TuneHost():
+            return f"{action.node}: set {action.tunable} to {action.wanted} (it was {action.found})"
         case _:
             assert_never(action)
 
@@ -354,6 +358,11 @@ def _meeting(event: _Meeting) -> str:
             return "nothing holds any more"
         case Rescued(shards=shards):
             return f"rescue: started at once, for no started copy was left of {listed(shards, 5)}"
+        case TuningApplied(node=node, tunable=tunable, found=found, wanted=wanted):
+            return f"{node}: {tunable} is {one_line(wanted)}, read back; it was {one_line(found)}"
+        case TuningMissed(node=node, tunable=tunable, why=why, on_failure=on_failure):
+            what = f"{tunable} not set" if tunable else "not tuned"
+            return f"{node}: {what} ({on_failure.value}): {one_line(why)}"
         case SecondFailure(what=what):
             return f"second failure: {one_line(what)}; ours are started, allocation is put back, no new wave"
         case _:

@@ -26,6 +26,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
+from tests.simulation import tuned
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -101,14 +102,15 @@ def chance(seed: int) -> Chance:
     drawn, paired = _paired(seed, drawn)
     names = [NodeName(node.name) for node in drawn.nodes]
     far = 60 + 10 * len(names)
+    tune, tune_trips = tuned.by_chance(seed)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return Chance(
         seed=seed,
         shape=drawn,
-        wanted=paired(replace(_policy(dice, drawn), overlap_recovery=overlap)),
+        wanted=paired(replace(_policy(dice, drawn), overlap_recovery=overlap, tune=tune)),
         planned=dice.random() < 0.5,
         plan=tuple(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
-        trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
+        trips=(*(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))), *tune_trips),
         crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
         pauses=tuple(dice.choice((0.5, 5.0, 60.0, 900.0)) for _ in range(ATTEMPTS)),
         afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
@@ -279,4 +281,6 @@ def world_of(drawn: Chance) -> World:
         made = [one.what for one in drawn.plan if isinstance(one.what, mishaps.IndexMade)]
         bare = [index for index in (*drawn.shape.indices, *made) if index.replicas == 0]
         world.exempt_indices = {index.name for index in bare}
+    if drawn.wanted.tune is not None:
+        tuned.detune_by_chance(world, drawn.seed)
     return world

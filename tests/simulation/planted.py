@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -23,20 +23,30 @@ from orchestrator.engine import (
     settle,
     standdown,
     steps,
+    tuning,
     waves,
 )
 from orchestrator.engine.decision import Decision
-from orchestrator.engine.down import WAIT, Move
 from orchestrator.engine.kinds import kind
 from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
 from orchestrator.engine.kinds.elasticsearch.predicates import on_cluster
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
+from orchestrator.engine.move import WAIT, Move
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.steps import Situation, act, note
-from orchestrator.model.action import Action, Purpose, SettingChange, StopNode, WriteSettings
+from orchestrator.model.action import (
+    Action,
+    Purpose,
+    SettingChange,
+    StopNode,
+    TuneHost,
+    WriteSettings,
+)
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, Zone
 from orchestrator.model.event import (
+    ActionSent,
+    Event,
     NodeRecovered,
     ReplicasAdded,
     ReplicasRestored,
@@ -347,6 +357,18 @@ def _forgetting_nodes(in_doubt: Any) -> Any:
         return replace(state, nodes=nodes)
 
     return forgets
+
+
+def _giving_nothing_up(_: Any) -> Any:
+    return lambda *events: (Move(events=events), True)
+
+
+def _tuning_unwritten(_: Any) -> Any:
+    def acts(*actions: Action, events: Iterable[Event] = ()) -> Decision:
+        sent = tuple(ActionSent(action=one) for one in actions if not isinstance(one, TuneHost))
+        return Decision(events=(*events, *sent), actions=actions)
+
+    return acts
 
 
 def _going_on(_: Any) -> Any:
@@ -689,6 +711,30 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         says="a node in the middle of its stop counts as untouched",
         seed=15,
         swaps=(Swap(owner=resumption, name="_in_doubt", by=_forgetting_nodes),),
+    ),
+    Defect(
+        name="tunes nothing",
+        says="a profile is wanted, and hosts stay as they are",
+        seed=3,
+        swaps=(Swap(owner=down, name="tuned", by=_always((Move(), True))),),
+    ),
+    Defect(
+        name="keeps a failed tunable to itself",
+        says="a host that is not as wanted looks as if it were",
+        seed=15,
+        swaps=(Swap(owner=tuning, name="_missed", by=_always((Move(), True))),),
+    ),
+    Defect(
+        name="goes on past a tunable that must not fail",
+        says="on_failure: stop stops nothing",
+        seed=25,
+        swaps=(Swap(owner=tuning, name="_missed", by=_giving_nothing_up),),
+    ),
+    Defect(
+        name="tunes before it has written down",
+        says="what was found is nowhere, and nothing can undo it",
+        seed=3,
+        swaps=(Swap(owner=down, name="act", by=_tuning_unwritten),),
     ),
     *_OF_OVERLAP,
 )

@@ -182,6 +182,7 @@ def plan_of(world: World, wanted: Policy, *, out_of_reach: Collection[str] = ())
             else views.host(node, rights=True)
             for name, node in world.nodes.items()
         },
+        tuning=simulation.hosts.tuning(world.nodes, wanted.tune) if wanted.tune else {},
     )
     return make_plan(started, seen, describe=action_name, times={})
 

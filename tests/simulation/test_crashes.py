@@ -20,6 +20,7 @@ from orchestrator.simulation.world import World
 from tests.simulation.overlapping import overlapped, slow
 from tests.simulation.play import cluster, killed, lives, play, policy
 from tests.simulation.sharing import always, sharing
+from tests.simulation.tuned import detune, profile
 from tests.simulation.zones import by_zone, zoned
 
 _WAYS: dict[str, tuple[Callable[[], World], Policy]] = {
@@ -27,6 +28,7 @@ _WAYS: dict[str, tuple[Callable[[], World], Policy]] = {
     "zone": (lambda: zoned(6), by_zone()),
     "overlap": (slow, overlapped()),
     "machines": (sharing, always()),
+    "tuned": (lambda: detune(cluster(3)), policy(tune=profile())),
 }
 """How the run goes that is killed, and on what cluster."""
 

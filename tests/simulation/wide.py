@@ -11,7 +11,7 @@ from orchestrator.engine.evolve import replay
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
-from orchestrator.model.action import Moment, RebootHost, StopNode
+from orchestrator.model.action import Moment, RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionSent, Event, PhaseEntered, RunStarted, StoodDown, WaveStarted
 from orchestrator.model.observation import Level, ServiceState
@@ -21,6 +21,7 @@ from orchestrator.runtime.codec import decode_record, encode_record, from_text, 
 from orchestrator.simulation import allocation, deciders, machines
 from orchestrator.simulation.mishaps import Crash, Seams, SettingMeddled, SettingsRefused
 from orchestrator.simulation.run import Simulation
+from tests.simulation import tuned
 from tests.simulation.chance import ATTEMPTS, Afterwards, Chance, chance, world_of
 from tests.simulation.play import StuckError, plan_of, play
 
@@ -49,8 +50,8 @@ class BrokenError(AssertionError):
     """A property does not hold.
 
     Attributes:
-        rule: `safety`, `machines`, `invariant`, `liveness`, `restoration`, `completeness`, `replay` or
-            `defect`.
+        rule: `safety`, `machines`, `tuning`, `invariant`, `liveness`, `restoration`, `completeness`,
+            `replay` or `defect`.
     """
 
     def __init__(self, rule: str, said: str) -> None:
@@ -78,7 +79,7 @@ class Told:
 
 
 class Noting(Seams):
-    """The seams of a run's hosts; notes a stop that is done before the journal tells of it."""
+    """The seams of a run's hosts; notes what is done there before the journal tells of it."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__()
@@ -86,11 +87,12 @@ class Noting(Seams):
 
     def point(self, what: str) -> None:
         simulation = self._simulation
-        if what.startswith("after stop of "):
-            done = sum(isinstance(action, StopNode) for action in simulation.hosts.sent)
-            sent = [r.event.action for r in simulation.journal.records if isinstance(r.event, ActionSent)]
-            if done > sum(isinstance(action, StopNode) for action in sent):
-                simulation.world.violations.append(f"{what} that was not written down first")
+        for verb, kind in (("stop", StopNode), ("tune", TuneHost)):
+            if what.startswith(f"after {verb} of "):
+                done = sum(isinstance(action, kind) for action in simulation.hosts.sent)
+                sent = [r.event.action for r in simulation.journal.records if isinstance(r.event, ActionSent)]
+                if done > sum(isinstance(action, kind) for action in sent):
+                    simulation.world.violations.append(f"{what} that was not written down first")
         simulation.seams.point(what)
 
 
@@ -224,6 +226,7 @@ class Life:
                 node.starts_that_fail = 0
                 machines.start(world, node)
         if ended:
+            tuned.repair(world)
             for _, shard in deciders.shards_of(world):
                 shard.failing = 0
             allocation.retry_failed(world)
@@ -284,6 +287,7 @@ class Life:
         return wrong
 
     def _judge_done(self, state: RunState) -> None:
+        self._judge_tuning()
         world = self.world
         # A node that dies or is restarted by hand, missed only when the last wave has recovered, is none of
         # the run.
@@ -308,6 +312,14 @@ class Life:
                 raise BrokenError(
                     "completeness", f"{name} is left out of service: its last hook is {hooks[-1]}"
                 )
+
+    def _judge_tuning(self) -> None:
+        """What was gone through is as wanted, or was told; a change done late may come after that."""
+        if self.drawn.wanted.tune is None:
+            return
+        wrong = [*tuned.untold(self.world, self._events), *tuned.unheeded(self._events)]
+        if wrong:
+            raise BrokenError("tuning", "; ".join(wrong))
 
     def _judge_copies(self, since: list[str]) -> None:
         """Every copy is back that was there before the run, but for what happened `since` the last look."""

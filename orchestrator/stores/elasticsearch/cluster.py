@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from orchestrator.model.action import ActionResult, ClusterAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Look
-from orchestrator.model.reading import Seconds
+from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterReadings
+from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.act import perform, request_for
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import Dialect
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.observe import Observer
+from orchestrator.stores.elasticsearch.parse_disks import parse_data_paths
 from orchestrator.stores.elasticsearch.watch import watch_for
 
 
@@ -54,6 +56,16 @@ class ElasticsearchCluster:
         """Send nothing to these nodes from now on: they go down or are down."""
         self._restarted |= frozenset(nodes)
         self._client.avoid(nodes)
+
+    def data_paths(self) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
+        """Where each node keeps its data, as the node's own process sees its file system.
+
+        In a container that is not the path on its host: `hosts.data` of the cluster file goes before this.
+        """
+        outcome = self._client.read(calls.data_paths())
+        return (
+            Unknown(reason=outcome.reason) if isinstance(outcome, Fault) else parse_data_paths(outcome.body)
+        )
 
     def close(self) -> None:
         """Give connections back."""

@@ -10,7 +10,16 @@ from typing import Any, Final
 from orchestrator.model.cluster import DATA_ROLES, NodeName, Role
 from orchestrator.model.observation import Disk, SettingsView, SettingValue
 from orchestrator.model.reading import Reading
-from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, number, reading, text, within
+from orchestrator.stores.elasticsearch.fields import (
+    Malformed,
+    given,
+    items,
+    mapping,
+    number,
+    reading,
+    text,
+    within,
+)
 from orchestrator.stores.elasticsearch.parse_nodes import parse_roles
 
 DISK_FIELDS: Final = (
@@ -20,6 +29,7 @@ DISK_FIELDS: Final = (
     "nodes.*.fs.data.total_in_bytes",
     "nodes.*.fs.data.available_in_bytes",
 )
+DATA_PATH_FIELDS: Final = ("nodes.*.name", "nodes.*.fs.data.path")
 _PREFIX: Final = "cluster.routing.allocation.disk."
 _LONGEST_SIZE: Final = 40
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?b?)", re.IGNORECASE)
@@ -85,13 +95,13 @@ def parse_watermark(value: SettingValue | None, headroom: SettingValue | None, w
     Raises:
         Malformed: it is none of these.
     """
-    given = text(value, where)
+    written = text(value, where)
     largest = None if headroom in (None, "-1") else parse_size(text(headroom, where), f"{where}.max_headroom")
-    if given.endswith("%"):
-        return Watermark(used_share=_share(given.removesuffix("%"), where) / 100, max_headroom=largest)
-    if re.fullmatch(r"[01]?\.\d+|[01]", given):
-        return Watermark(used_share=_share(given, where), max_headroom=largest)
-    return Watermark(free_bytes=parse_size(given, where))
+    if written.endswith("%"):
+        return Watermark(used_share=_share(written.removesuffix("%"), where) / 100, max_headroom=largest)
+    if re.fullmatch(r"[01]?\.\d+|[01]", written):
+        return Watermark(used_share=_share(written, where), max_headroom=largest)
+    return Watermark(free_bytes=parse_size(written, where))
 
 
 def _share(value: str, where: str) -> float:
@@ -112,6 +122,24 @@ def parse_disks(
         members: nodes that must be in it; empty when they are not known.
     """
     return reading("disks", lambda: _disks(body, settings, members))
+
+
+def parse_data_paths(body: Any) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
+    """Data paths by node from `_nodes/stats/fs`; a node that tells of none is left out."""
+    return reading("data paths", lambda: _data_paths(body))
+
+
+def _data_paths(body: Any) -> dict[NodeName, tuple[str, ...]]:
+    found: dict[NodeName, tuple[str, ...]] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        where = f"nodes.{node_id}"
+        paths = tuple(
+            text(within(path, "path"), f"{where}.fs.data.path")
+            for path in items(given(within(value, "fs", "data"), []), f"{where}.fs.data")
+        )
+        if paths:
+            found[NodeName(text(within(value, "name"), f"{where}.name"))] = paths
+    return found
 
 
 def _disks(body: Any, settings: SettingsView, members: Collection[NodeName]) -> dict[NodeName, Disk]:

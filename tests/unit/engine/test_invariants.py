@@ -17,6 +17,7 @@ from orchestrator.model.action import (
     SettingChange,
     StartNode,
     StopNode,
+    TuneHost,
     WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
@@ -30,12 +31,15 @@ from orchestrator.model.event import (
     SettingChanged,
     StoodDown,
     WaveStarted,
+    node_phase,
     run_phase,
 )
 from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping, ShardUnderWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave
+from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile, TuningSetting
+from orchestrator.model.tuning_event import TuningApplied
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, policy
 
@@ -121,6 +125,22 @@ def _rebooted(
 _ALL_DONE = dict.fromkeys(("es1", "es2", "es3"), NodePhase.RECOVERED)
 
 
+NUMAD = ServiceChange(
+    service="numad",
+    found=ServiceMode(running=True, enabled=True),
+    wanted=ServiceMode(running=False, enabled=False),
+)
+TUNE = ActionSent(action=TuneHost(node=ES1, tunable="numad", changes=(NUMAD,)))
+APPLIED = TuningApplied(node=ES1, tunable="numad", found="running", wanted="off")
+
+
+def _tuned(tunable: str = "numad", es1: NodePhase = NodePhase.STOPPED, **changes: object) -> RunState:
+    """es1 is down, and a profile wants this of its host."""
+    settings = (TuningSetting(tunable=tunable, wanted="off"),)
+    profile = TuningProfile(name="elasticsearch", applies_to="elasticsearch", settings=settings)
+    return _state(es1=es1, policy=policy(tune=profile), **changes)
+
+
 BREAKS: dict[str, Callable[[], Step]] = {
     "stops_stand_behind_withholding": lambda: _step(_state(debts={}, withheld=frozenset()), STOP),
     "stops_are_sent_from_down_alone": lambda: _step(_state(Phase.GATED), STOP),
@@ -156,6 +176,9 @@ BREAKS: dict[str, Callable[[], Step]] = {
     "starts_are_for_our_own": lambda: _step(
         _state(es1=NodePhase.RECOVERED), ActionSent(action=StartNode(node=ES1))
     ),
+    "hosts_are_tuned_under_stopped_nodes": lambda: _step(_tuned(es1=NodePhase.STARTING), TUNE),
+    "only_what_is_wanted_is_tuned": lambda: _step(_tuned("vm.swappiness"), TUNE),
+    "tuning_is_told_as_it_was": lambda: _step(_tuned(), APPLIED),
 }
 
 
@@ -255,6 +278,9 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     "starts_are_for_our_own": lambda: (
         _step(_state(es1=NodePhase.STARTING), ActionSent(action=StartNode(node=ES1))),
     ),
+    "hosts_are_tuned_under_stopped_nodes": lambda: (_step(_tuned(), TUNE),),
+    "only_what_is_wanted_is_tuned": lambda: (_step(_tuned(), TUNE),),
+    "tuning_is_told_as_it_was": lambda: (_step(replace(_tuned(), confirmed=(TUNE.action,)), APPLIED),),
 }
 """What each invariant looks at, as it should be: often just inside the limit that its break is beyond."""
 
@@ -330,3 +356,38 @@ def test_a_wave_may_begin_beside_one_that_recovers_with_overlap_and_not_without(
 
 def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:
     assert broken(_done()) == ()
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (
+            _step(_tuned(wave=Wave(number=1, nodes=(ES2,))), TUNE),
+            "the host of es1 (stopped) is tuned in down",
+        ),
+        (_step(_tuned(phase=Phase.REASSIGNED), TUNE), "the host of es1 (stopped) is tuned in reassigned"),
+        (
+            _step(
+                _tuned(),
+                ActionSent(action=TuneHost(node=ES1, tunable="numad", changes=())),
+            ),
+            "numad of es1 is set, and nothing says what was found",
+        ),
+        (
+            _step(
+                replace(_tuned(), in_flight=(TUNE.action,)),
+                node_phase(ES1, NodePhase.STOPPED, NodePhase.TUNED),
+            ),
+            "es1 goes on while numad is under way",
+        ),
+    ],
+    ids=["not of the wave", "not while it is down", "nothing to undo it by", "under way"],
+)
+def test_tuning_has_its_place_and_its_record(step: Step, said: str) -> None:
+    assert [wrong for rule in INVARIANTS for wrong in rule.check(step) if said in wrong]
+
+
+def test_a_rescued_node_is_not_tuned() -> None:
+    state = _tuned()
+    rescued = replace(state, nodes={**state.nodes, ES1: replace(state.nodes[ES1], rescued=True)})
+    assert "es1 is tuned, and its shards wait for its start" in " ".join(broken(_step(rescued, TUNE)))

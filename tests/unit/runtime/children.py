@@ -12,15 +12,19 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from sqlalchemy import event
 
 from orchestrator.errors import JournalError, LeaseError
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import GoodReading, Hold
+from orchestrator.model.tuning import ValueChange
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.ledger import Tuning
 from orchestrator.runtime.signals import LastWords, Signals, finish_output, last_words
 from orchestrator.runtime.store import open_store
 from orchestrator.runtime.taking import Claim, Place, Terms
@@ -50,6 +54,16 @@ def append(url: str, run: str, killed_at: str, moment: str, size: str) -> None:
         if moment == "after" and at[0] == step:
             os.kill(os.getpid(), signal.SIGKILL)
         say(str(at[0]))
+
+
+def tune(url: str, path: str, moment: str) -> None:
+    """Change a value on a "host", which is a file, and be killed before the change or right after it."""
+    ledger = open_store(url, {}, access=Access.WRITE).ledger("prod")
+    change = ValueChange(path=path, found="always", wanted="never")
+    ledger.record(Tuning(node=NodeName("es1"), tunable="thp", changes=(change,), operator="anna"), 1.0)
+    if moment == "after":
+        Path(path).write_text(change.wanted)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def take(url: str, run: str, expiry: str) -> None:

@@ -16,15 +16,19 @@ from orchestrator.model.action import Action, action_name
 from orchestrator.model.event import SCHEMA_VERSION, ActionConfirmed, ActionSent, Event, PhaseEntered, Record
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.policy import Policy
+from orchestrator.model.tuning import Change, FileChange, ValueChange
 from orchestrator.runtime import codec
 
 EVENTS = get_args(Event)
 ACTIONS = get_args(Action)
+CHANGES = get_args(Change)
 ACTION_NAMES = [
     "probe_settings", "set_allocation", "restore_allocation", "restore_settings", "raise_limits", "flush",
     "retry_failed", "set_replicas", "exclude_from_voting", "clear_voting_exclusions", "stop", "start",
-    "reboot", "hook_before_stop", "hook_while_stopped", "hook_after_recovery",
+    "reboot", "hook_before_stop", "hook_while_stopped", "hook_after_recovery", "tune",
 ]  # fmt: skip
+TUNE = {"verb": "tune", "node": "es1", "tunable": "numad"}
+BARE = {"change": "value", "path": "/x"}
 RELAXED = settings(deadline=None, max_examples=40)
 """On a busy machine any example may be slow; many are needed of none, since the fields are independent."""
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -99,6 +103,27 @@ def test_every_verb_comes_back_as_itself(cls: type) -> None:
     there_and_back()
 
 
+@pytest.mark.parametrize("cls", CHANGES, ids=lambda cls: cls.__name__)
+def test_every_change_of_tuning_comes_back_as_itself(cls: type) -> None:
+    @RELAXED
+    @given(of_class(cls))
+    def there_and_back(change: Change) -> None:
+        back = codec.decode_change(through_text(codec.encode_change(change)))
+        assert type(back) is cls
+        assert back == change
+
+    there_and_back()
+
+
+def test_changes_of_one_shape_are_told_apart() -> None:
+    value = ValueChange(path="/proc/sys/vm/swappiness", found="60", wanted="1")
+    file = FileChange(path="/proc/sys/vm/swappiness", found="60", wanted="1")
+    sent = ActionSent(
+        action=verbs.TuneHost(node=verbs.NodeName("es1"), tunable="vm.swappiness", changes=(value, file))
+    )
+    assert codec.decode_event(through_text(codec.encode_event(sent))) == sent
+
+
 @RELAXED
 @given(of_class(LeaseRecord))
 def test_a_lease_record_comes_back(record: LeaseRecord) -> None:
@@ -132,11 +157,11 @@ def test_the_table_of_verbs_is_the_union() -> None:
 
 
 def test_no_union_of_dataclasses_but_the_tagged_ones_is_left_to_guessing() -> None:
-    """Pydantic would have to guess which of several classes was meant; only verbs and events have tags."""
+    """Pydantic would have to guess which of several classes was meant; only these three have tags."""
     seen: set[Any] = set()
 
     def visit(hint: Any) -> None:
-        if hint in (Action, Event) or hint in seen:
+        if hint in (Action, Event, Change) or hint in seen:
             return
         if get_origin(hint) in (Union, types.UnionType):
             assert sum(is_dataclass(arg) for arg in get_args(hint)) < 2, hint
@@ -196,6 +221,8 @@ def test_a_missing_field_is_damage(cls: type) -> None:
         ({"event": 3}, "does not know"),
         ({"event": "action_sent", "action": {"verb": "explode"}}, "explode"),
         ({"event": "action_sent", "action": {"node": "es1"}}, "does not know"),
+        ({"event": "action_sent", "action": TUNE | {"changes": [{"path": "/x"}]}}, "verb tune, changes"),
+        ({"event": "action_sent", "action": TUNE | {"changes": [BARE]}}, "changes.0.value.found"),
         ({"event": "wave_finished", "number": "x", "seconds": 1.0}, "wave_finished, number"),
         ({"event": "lease_lost", "reason": 7}, "lease_lost, reason"),
     ],

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from orchestrator.model.action import ActionResult, Done, HostAction, Refused, StartNode, StopNode
+from orchestrator.model.action import ActionResult, Done, HostAction, Refused, StartNode, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionConfirmed, ActionFailed
 from orchestrator.model.observation import HostView
@@ -62,3 +62,33 @@ def test_one_that_is_refused_is_no_matter_of_the_others() -> None:
     )
     assert [type(outcome) for outcome in outcomes] == [ActionConfirmed, ActionFailed, ActionConfirmed]
     assert [outcome.action for outcome in outcomes] == [StopNode(node=name) for name in NAMES[:3]]
+
+
+class NotingHosts(MeetingHosts):
+    """Notes what is tuned on each host, in order; hosts at work meet, two tunables of one host never do."""
+
+    def __init__(self, parties: int) -> None:
+        super().__init__(parties)
+        self.begun: dict[NodeName, list[str]] = {}
+        self.busy: set[NodeName] = set()
+
+    def perform(self, action: HostAction) -> ActionResult:
+        assert isinstance(action, TuneHost)
+        if action.node in self.busy:
+            return Refused(reason=f"{action.node} is tuned already")
+        self.busy.add(action.node)
+        self.begun.setdefault(action.node, []).append(action.tunable)
+        result = super().perform(action)
+        self.busy.discard(action.node)
+        return result
+
+
+def test_a_host_is_tuned_in_order_and_different_hosts_at_once() -> None:
+    hosts = NotingHosts(3)
+    tunables = ("tuned", "transparent_hugepage.enabled", "numad", "io_scheduler")
+    actions = tuple(
+        TuneHost(node=name, tunable=tunable, changes=()) for name in NAMES[:3] for tunable in tunables
+    )
+    outcomes = Executor(Simulation(cluster(3)).cluster, hosts).perform(actions)
+    assert outcomes == tuple(ActionConfirmed(action=action, output=action.node) for action in actions)
+    assert hosts.begun == {name: list(tunables) for name in NAMES[:3]}

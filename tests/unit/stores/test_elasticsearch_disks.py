@@ -8,7 +8,12 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Disk, SettingsView
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.elasticsearch.fields import Malformed
-from orchestrator.stores.elasticsearch.parse_disks import parse_disks, parse_size, parse_watermark
+from orchestrator.stores.elasticsearch.parse_disks import (
+    parse_data_paths,
+    parse_disks,
+    parse_size,
+    parse_watermark,
+)
 
 GB = 1024**3
 KEY = "cluster.routing.allocation.disk."
@@ -94,3 +99,22 @@ def test_a_watermark_that_is_not_known_makes_all_unknown() -> None:
     read = parse_disks(answer(["data"], (100, 50)), SettingsView(), members=())
     assert isinstance(read, Unknown)
     assert "watermark.low is absent" in read.reason
+
+
+def test_data_paths_are_told_by_node() -> None:
+    fs = {"data": [{"path": "/var/lib/a"}, {"path": "/var/lib/b"}]}
+    told = {"nodes": {"x": {"name": "es1", "fs": fs}, "y": {"name": "es2"}}}
+    assert parse_data_paths(told) == {NodeName("es1"): ("/var/lib/a", "/var/lib/b")}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"nodes": {"x": {"name": "es1", "fs": {"data": "/var/lib/a"}}}},
+        {"nodes": {"x": {"name": "es1", "fs": {"data": [{"path": None}]}}}},
+        {"nodes": {"x": {"fs": {"data": [{"path": "/var/lib/a"}]}}}},
+    ],
+)
+def test_data_paths_of_another_form_are_unknown(told: object) -> None:
+    assert isinstance(parse_data_paths(told), Unknown)

@@ -14,11 +14,13 @@ import pytest
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model import action, event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
-from orchestrator.model.observation import HealthView, Level, Recovery
+from orchestrator.model.observation import HealthView, Level, MissingCopy, Recovery
 from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.plan import Plan, PlannedWave, Prediction, Step
 from orchestrator.model.policy import Hook, Kind, Policy, Strategy, Wave
+from orchestrator.model.tuning import OnFailure, ValueChange
+from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.view.listen import Seen
 
 T0 = 1_800_000_000.0
@@ -29,6 +31,13 @@ ES = tuple(NodeName(f"es{number}") for number in range(1, 4))
 POLICY = Policy(kind=Kind.ELASTICSEARCH, cluster="prod", reason="kernel update")
 ENABLE = "cluster.routing.allocation.enable"
 HOOK = action.RunHook(node=ES[0], moment=action.Moment.BEFORE_STOP, number=1, hook=Hook(run="depool {node}"))
+TUNE = action.TuneHost(
+    node=ES[0],
+    tunable="vm.swappiness",
+    changes=(ValueChange(path="/proc/sys/vm/swappiness", found="60", wanted="1"),),
+    found="60",
+    wanted="1",
+)
 HOLD = event.Hold(
     predicate="zero_replica_indices", subject="index logs-x", evidence="5 shards without a second copy"
 )
@@ -37,9 +46,7 @@ WITHHOLD = action.SettingChange(level=Level.PERSISTENT, key=ENABLE, found="all",
 
 def examples() -> list[event.Event]:
     """One of each event, two where it can say two things."""
-    missing = event.MissingCopy(
-        index="logs", index_uuid="u1", number=3, primary=False, reason="NODE_LEFT", count=2
-    )
+    missing = MissingCopy(index="logs", index_uuid="u1", number=3, primary=False, reason="NODE_LEFT", count=2)
     return [
         event.RunStarted(
             cluster="prod",
@@ -112,6 +119,7 @@ def examples() -> list[event.Event]:
         event.ActionSent(action=action.StartNode(node=ES[0])),
         event.ActionSent(action=action.RebootHost(node=ES[0])),
         event.ActionSent(action=HOOK),
+        event.ActionSent(action=TUNE),
         event.ActionConfirmed(action=action.StopNode(node=ES[0])),
         event.ActionConfirmed(action=HOOK, output="removed es1\nfrom pool\x1b[31m web\n"),
         event.ActionFailed(action=action.StartNode(node=ES[0]), reason="unit not found", in_doubt=False),
@@ -121,6 +129,9 @@ def examples() -> list[event.Event]:
         event.GoodReading(count=2),
         event.GoodReading(count=0, why="es1 left again"),
         event.Rescued(shards=("[new][0]",)),
+        TuningApplied(node=ES[0], tunable=TUNE.tunable, found=TUNE.found, wanted=TUNE.wanted),
+        TuningMissed(node=ES[0], tunable="numad", why="sudo refused", on_failure=OnFailure.WARN),
+        TuningMissed(node=ES[0], tunable="", why="no answer", on_failure=OnFailure.STOP),
         event.SecondFailure(what="es3 left while es1 was down"),
         event.NodeRecovered(
             node=ES[0],

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy, ShardId
-from orchestrator.model.event import BaselineRecorded, MissingCopy
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.event import BaselineRecorded
+from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Policy, ZeroReplicas
 
 FRESH_INDEX = "INDEX_CREATED"

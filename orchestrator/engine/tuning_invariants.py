@@ -1,0 +1,72 @@
+"""What must hold of tuning at every moment; written apart from `tuning`, as all invariants are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.engine.invariant import Invariant, Step
+from orchestrator.model.action import TuneHost
+from orchestrator.model.event import PhaseEntered
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+
+
+def _hosts_are_tuned_under_stopped_nodes(step: Step) -> Iterator[str]:
+    state, action = step.before, step.sent
+    if not isinstance(action, TuneHost):
+        return
+    node = state.nodes.get(action.node)
+    of_wave = state.wave is not None and action.node in state.wave.nodes
+    if node is None or not of_wave or state.phase is not Phase.DOWN or node.phase is not NodePhase.STOPPED:
+        phase = node.phase.value if node else "not of the run"
+        yield f"the host of {action.node} ({phase}) is tuned in {state.phase.value}"
+    elif node.rescued:
+        yield f"{action.node} is tuned, and its shards wait for its start"
+
+
+def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
+    action, policy = step.sent, step.before.policy
+    if not isinstance(action, TuneHost):
+        return
+    wanted = {setting.tunable for setting in policy.tune.settings} if policy and policy.tune else set()
+    if action.tunable not in wanted:
+        yield f"{action.tunable} of {action.node} is set, and no profile asks for it"
+    if not action.changes:
+        yield f"{action.tunable} of {action.node} is set, and nothing says what was found"
+
+
+def _tuning_is_told_of_once(step: Step) -> Iterator[str]:
+    """What was sent for a node has its outcome told before the node goes on to its start."""
+    event, state = step.record.event, step.before
+    if isinstance(event, TuningApplied):
+        sent = [action for action in state.confirmed if isinstance(action, TuneHost)]
+        if not any(one.node == event.node and one.tunable == event.tunable for one in sent):
+            yield f"{event.tunable} of {event.node} is said to be set, and was not"
+    if isinstance(event, TuningMissed) and event.node not in state.nodes:
+        yield f"{event.node} is none of the run's"
+    if isinstance(event, PhaseEntered) and event.to == NodePhase.TUNED.value and event.node is not None:
+        unended = [a.tunable for a in state.in_flight if isinstance(a, TuneHost) and a.node == event.node]
+        if unended:
+            yield f"{event.node} goes on while {', '.join(unended)} is under way"
+
+
+TUNING_INVARIANTS: tuple[Invariant, ...] = (
+    Invariant(
+        name="hosts_are_tuned_under_stopped_nodes",
+        why="What is changed counts from a process's first page on, and a rescue has no time for it.",
+        check=_hosts_are_tuned_under_stopped_nodes,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="only_what_is_wanted_is_tuned",
+        why="A change that nobody asked for, or that knows nothing of what was there, cannot be undone.",
+        check=_only_what_is_wanted_is_tuned,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="tuning_is_told_as_it_was",
+        why="What is said to be set is what nobody looks at again.",
+        check=_tuning_is_told_of_once,
+        at=("tuning_applied", "tuning_missed", "phase_entered"),
+    ),
+)

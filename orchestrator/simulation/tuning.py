@@ -1,0 +1,72 @@
+"""The kernels of the simulated machines: what is set there, and what a profile finds to do.
+
+A tunable is one value here; what real ones read and write is shown on real hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orchestrator.model.action import ActionResult, Done, TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.tuning import (
+    HostTuning,
+    TunableState,
+    TuningProfile,
+    TuningSetting,
+    ValueChange,
+    Verdict,
+)
+from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.world import World
+
+FOLDER = "/proc/sys/"
+UNREADABLE = "?"
+"""A value that its host does not tell."""
+
+
+def read(nodes: Iterable[SimNode], profile: TuningProfile) -> dict[NodeName, Reading[HostTuning]]:
+    """How these machines stand to a profile."""
+    return {
+        node.name: HostTuning(states=tuple(_state(node, setting) for setting in profile.settings))
+        for node in nodes
+    }
+
+
+def unread(name: str) -> Unknown:
+    """A machine that does not answer."""
+    return Unknown(reason=f"ssh to {name}: timed out")
+
+
+def _state(node: SimNode, setting: TuningSetting) -> TunableState:
+    wanted = str(setting.wanted)
+    found = node.kernel.get(setting.tunable, wanted)
+    verdict = Verdict.OK if found == wanted else Verdict.UNKNOWN if found == UNREADABLE else Verdict.DRIFT
+    change = ValueChange(path=FOLDER + setting.tunable, found=found, wanted=wanted)
+    return TunableState(
+        tunable=setting.tunable,
+        wanted=wanted,
+        running=found,
+        at_boot=found,
+        verdict=verdict,
+        detail="it cannot be read" if verdict is Verdict.UNKNOWN else "",
+        changes=(change,) if verdict is Verdict.DRIFT else (),
+        on_failure=setting.on_failure,
+    )
+
+
+def tune(node: SimNode, action: TuneHost) -> ActionResult:
+    """Make the changes."""
+    for change in action.changes:
+        if isinstance(change, ValueChange):
+            node.kernel[change.path.removeprefix(FOLDER)] = change.wanted
+    return Done(output="read back")
+
+
+def judge(world: World, node: SimNode) -> None:
+    """Write down that a host is tuned under a node that runs, or while its shards wait for the start."""
+    world.judge_delay(node, "tuning")
+    seen = node.began + node.join_seconds < world.last_read
+    if node.process and not node.stopped_by_us and seen:
+        world.violations.append(f"{node.name} is tuned while it runs")

@@ -1,0 +1,301 @@
+"""Hosts tuned over a real sshd: the healthy ones, and each kind of host that is not as one would like it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.settings import HostSettings, Sudo
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused, TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import (
+    FileChange,
+    HostTuning,
+    TunableState,
+    TuningProfile,
+    TuningSetting,
+    Verdict,
+)
+from tests.fakes.changing_host import ChangingHost
+from tests.integration.sshd import QUICK, SSHD, Sshd, make_key
+
+if not Path(SSHD).exists():
+    pytest.fail("these tests need a real sshd: apt-get install openssh-server", pytrace=False)
+
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+SWAPPINESS = "/proc/sys/vm/swappiness"
+SYSCTL_FILE = "/etc/sysctl.d/90-orchestrate-vm.swappiness.conf"
+PASSWORD = "open sesame"  # noqa: S105  (of a fake)
+HUGE_PAGES, SWAP = "transparent_hugepage.enabled", "vm.swappiness"
+PROFILE = TuningProfile(
+    name="test",
+    applies_to="elasticsearch",
+    settings=(TuningSetting(tunable=HUGE_PAGES, wanted="never"), TuningSetting(tunable=SWAP, wanted="1")),
+)
+FLOOD = "head -c 104857600 /dev/zero | tr '\\0' x; "
+
+
+@dataclass(kw_only=True)
+class Machine:
+    """One host: a tree of files behind an sshd of its own."""
+
+    tree: ChangingHost
+    sshd: Sshd
+    settings: HostSettings
+
+
+Make = Callable[..., Machine]
+
+
+@pytest.fixture(scope="module")
+def client_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_key(tmp_path_factory.mktemp("keys") / "id")
+
+
+@pytest.fixture
+def make(tmp_path: Path, client_key: Path) -> Iterator[Make]:
+    made: list[Machine] = []
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.touch()
+    for folder in (tmp_path, *tmp_path.parents):  # for those hosts whose user is nobody
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+
+    def begin(node: str, *, entry: str = "", sudo: Sudo = Sudo.OFF, environment: str = "") -> Machine:
+        """A host with the usual wrong values; `entry` is a shell line that ends in the command asked for."""
+        tree = kernel(ChangingHost.make(tmp_path / node))
+        options = [f"SetEnv PATH={tree.path} {environment}".rstrip()]
+        if entry:
+            tree.program("enter", entry)
+            options.append(f"ForceCommand {tree.here / 'bin' / 'enter'}")
+        sshd = Sshd(folder=tmp_path / f"sshd-{node}", client_key=client_key, options=tuple(options)).start()
+        with known_hosts.open("a") as file:
+            file.write(sshd.known())
+        secret = None if sudo is not Sudo.PASSWORD else lambda: PASSWORD
+        changes = {"sudo": sudo, "sudo_password": secret, "root": str(tree.root)}
+        machine = Machine(tree=tree, sshd=sshd, settings=sshd.settings(node, known_hosts, **changes))
+        made.append(machine)
+        return machine
+
+    yield begin
+    for machine in made:
+        machine.sshd.signal_sessions(signal.SIGCONT)
+        machine.sshd.stop()
+
+
+def kernel(tree: ChangingHost) -> ChangingHost:
+    tree.write("/etc/os-release", "ID=debian\nVERSION_ID=12\n")
+    tree.write("/proc/meminfo", "MemTotal:       65536000 kB\n")
+    tree.write("/proc/cmdline", "quiet\n")
+    tree.write("/proc/self/mountinfo", "")
+    tree.write("/sys/devices/system/cpu/online", "0-7\n")
+    tree.write("/sys/devices/system/node/online", "0\n")
+    tree.write(SWAPPINESS, "60\n")
+    tree.choices(THP, "always", "madvise", "never", now="always")
+    tree.at("/etc/tmpfiles.d").mkdir()
+    tree.systemd()
+    return tree
+
+
+CALL = 'exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"\n'
+AS_NOBODY = f"[ $(id -u) != 0 ] || exec setpriv --reuid=65534 --regid=65534 --clear-groups {CALL[5:]}{CALL}"
+
+
+def read_only(folder: Path) -> str:
+    quoted = shlex.quote(str(folder))
+    mounts = f"mount --bind {quoted} {quoted} && mount -o remount,ro,bind {quoted}"
+    return f"exec unshare -m /bin/sh -c '{mounts} && {CALL.strip()}'\n"
+
+
+def tune_all(
+    machines: Mapping[str, Machine],
+) -> tuple[dict[str, object], dict[tuple[str, str], ActionResult]]:
+    """Read all of them in one go, and make what has drifted; readings, and results by node and tunable."""
+    nodes = [NodeName(name) for name in machines]
+    hosts = Hosts({node: machines[node].settings for node in nodes})
+    try:
+        readings = hosts.tuning(nodes, PROFILE)
+        results = {
+            (node, state.tunable): hosts.perform(
+                TuneHost(node=node, tunable=state.tunable, changes=state.changes)
+            )
+            for node, reading in readings.items()
+            if isinstance(reading, HostTuning)
+            for state in reading.drifted
+        }
+        return dict(readings), results
+    finally:
+        hosts.close()
+
+
+def state(readings: Mapping[str, object], node: str, tunable: str) -> TunableState:
+    reading = readings[node]
+    assert isinstance(reading, HostTuning), reading
+    return next(one for one in reading.states if one.tunable == tunable)
+
+
+def is_right(machine: Machine) -> bool:
+    tree = machine.tree
+    return (
+        tree.at(THP).read_text() == "always madvise [never]\n"
+        and tree.at(SWAPPINESS).read_text() == "1"
+        and "vm.swappiness = 1" in tree.at(SYSCTL_FILE).read_text()
+    )
+
+
+@pytest.mark.parametrize("sudo", list(Sudo))
+def test_a_host_is_read_tuned_found_right_and_put_back(make: Make, sudo: Sudo) -> None:
+    machine = make("es1", sudo=sudo)
+    if sudo is Sudo.PASSWORD:
+        (machine.tree.here / "password").write_text(PASSWORD)
+    before = machine.tree.snapshot()
+    hosts = Hosts({NodeName("es1"): machine.settings})
+    try:
+        found = hosts.tuning(["es1"], PROFILE)["es1"]
+        assert isinstance(found, HostTuning)
+        assert [one.verdict for one in found.states] == [Verdict.DRIFT] * 2
+        for one in found.drifted:
+            result = hosts.perform(TuneHost(node=NodeName("es1"), tunable=one.tunable, changes=one.changes))
+            assert isinstance(result, Done), result
+        assert is_right(machine)
+        after = hosts.tuning(["es1"], PROFILE)["es1"]
+        assert isinstance(after, HostTuning)
+        assert [one.verdict for one in after.states] == [Verdict.OK] * 2
+        for one in reversed(found.drifted):
+            back = tuple(change.undone() for change in reversed(one.changes))
+            result = hosts.perform(TuneHost(node=NodeName("es1"), tunable=one.tunable, changes=back))
+            assert isinstance(result, Done), result
+    finally:
+        hosts.close()
+    undone = machine.tree.snapshot()
+    # The kernel takes a value without its newline, and shows it with one: a file of ours keeps it as written.
+    assert machine.tree.at(SWAPPINESS).read_text() == "60"
+    swappiness = str(machine.tree.at(SWAPPINESS))
+    assert {**undone, swappiness: None} == {**before, swappiness: None}
+    assert machine.tree.says("leaks") == []
+
+
+def test_odd_hosts_get_a_verdict_each_and_the_others_are_tuned(make: Make) -> None:
+    machines = {
+        "good1": make("good1"),
+        "unreadable": make("unreadable", entry=AS_NOBODY),
+        "flooding": make("flooding", entry=FLOOD + CALL),
+        "german": make("german", sudo=Sudo.PASSWORDLESS, environment="LC_ALL=de_DE.UTF-8 LANG=de_DE.UTF-8"),
+        "refusing": make("refusing", sudo=Sudo.PASSWORDLESS),
+        "away": make("away"),
+        "locked": make("locked", entry="echo This account is currently not available.; exit 1\n"),
+        "good2": make("good2"),
+    }
+    machines["unreadable"].tree.at(THP).chmod(0o000)
+    machines["away"].sshd.stop()
+    refused = f"tee {machines['refusing'].tree.root}{THP}\n"
+    (machines["refusing"].tree.here / "denied").write_text(refused)
+    german = machines["german"].tree
+    german.program("tee", 'cat >/dev/null; echo "tee: $1: Das Argument ist ungültig" >&2; exit 1\n')
+    for name in ("flooding", "unreadable"):
+        limits = replace(QUICK, command=60.0)
+        machines[name].settings = replace(machines[name].settings, limits=limits)
+
+    readings, results = tune_all(machines)
+
+    assert is_right(machines["good1"])
+    assert is_right(machines["good2"])
+    unread = state(readings, "unreadable", HUGE_PAGES)
+    assert unread.verdict is Verdict.UNKNOWN
+    assert "ermission" in unread.detail
+    swap = results["unreadable", SWAP]  # read it may, write it may not
+    assert isinstance(swap, Refused)
+    assert "Permission denied" in swap.reason
+    assert is_right(machines["flooding"])
+    for name in ("away", "locked"):
+        reading = readings[name]
+        assert isinstance(reading, Unknown), (name, reading)
+        assert f"host of {name}" in reading.reason
+        assert len(reading.reason) < 1000
+    for tunable in (HUGE_PAGES, SWAP):
+        said = results["german", tunable]
+        assert isinstance(said, Refused), said
+        assert "ungültig" in said.reason
+    one, other = results["refusing", HUGE_PAGES], results["refusing", SWAP]
+    assert isinstance(one, Refused)
+    assert one.reason.startswith(HUGE_PAGES)
+    assert "sudo refused" in one.reason
+    assert isinstance(other, Done)
+
+
+def test_an_answer_between_two_floods_is_in_doubt(make: Make) -> None:
+    around = f'{FLOOD}/bin/sh -c "$SSH_ORIGINAL_COMMAND"; {FLOOD}exit 0\n'
+    machine = make("es1", entry=around)
+    machine.settings = replace(machine.settings, limits=replace(QUICK, command=60.0))
+    hosts = Hosts({NodeName("es1"): machine.settings})
+    change = FileChange(path=SYSCTL_FILE, found=None, wanted="vm.swappiness = 1\n")
+    try:
+        result = hosts.perform(TuneHost(node=NodeName("es1"), tunable=SWAP, changes=(change,)))
+    finally:
+        hosts.close()
+    # The answer stands in the middle, of which nothing is kept: that it was made is for a reading to tell.
+    assert isinstance(result, InDoubt)
+    assert len(result.reason) < 1000
+    assert machine.tree.at(SYSCTL_FILE).read_text() == "vm.swappiness = 1\n"
+
+
+def test_a_read_only_file_system_is_told_and_nothing_is_altered(make: Make, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    machine = make("es1", entry=read_only(tmp_path / "es1" / "root" / "etc"))
+    _, results = tune_all({"es1": machine, "es2": (other := make("es2"))})
+    swap = results["es1", SWAP]
+    assert isinstance(swap, InDoubt)  # the running value is set; the file for the next boot is not
+    assert "Read-only file system" in swap.reason
+    assert f"change 2 of 2 ({SYSCTL_FILE})" in swap.reason
+    assert machine.tree.at(SWAPPINESS).read_text() == "1"
+    assert not machine.tree.at(SYSCTL_FILE).exists()
+    assert is_right(other)
+
+
+def wait_for(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_a_connection_that_goes_does_not_stop_the_change(make: Make, tmp_path: Path) -> None:
+    machine = make("es1")
+    gone = tmp_path / "gone"
+    slow = f'touch {gone}; sleep 1; exec /usr/bin/tee "$@"\n'
+    machine.tree.program("tee", slow)
+    hosts = Hosts({NodeName("es1"): machine.settings})
+    changes = tuple(
+        FileChange(path=f"/etc/sysctl.d/{name}.conf", found=None, wanted=name) for name in ("one", "two")
+    )
+    action = TuneHost(node=NodeName("es1"), tunable=SWAP, changes=changes)
+    cutter = threading.Thread(
+        target=lambda: wait_for(gone.exists) and machine.sshd.signal_sessions(signal.SIGKILL)
+    )
+    cutter.start()
+    try:
+        result = hosts.perform(action)
+        cutter.join()
+        assert isinstance(result, InDoubt), result
+        assert wait_for(machine.tree.at("/etc/sysctl.d/two.conf").exists)
+        machine.tree.without("tee")
+        assert wait_for(lambda: machine.tree.at("/etc/sysctl.d/two.conf").read_text() == "two")
+        # Sent again, it finds itself done.
+        again = hosts.perform(action)
+        assert isinstance(again, Done)
+        assert "2 there already" in again.output
+    finally:
+        hosts.close()
