@@ -69,19 +69,25 @@ def test_the_script_alone_shows_what_there_is(console: Console) -> None:
         assert command not in said.out
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in {"apply", "demo"}])
+OF_TUNE = ("tune check", "tune apply", "tune revert")
+NAMING_A_CLUSTER = (*(set(COMMANDS) - {"apply", "demo", "tune"}), *OF_TUNE)
+
+
+@pytest.mark.parametrize("command", sorted(NAMING_A_CLUSTER))
 def test_every_command_that_names_a_cluster_takes_one(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([command, "--help"]) == 0
+    assert run([*command.split(), "--help"]) == 0
     assert "--cluster" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["restart", "apply", "resume", "restore", "pause", "stop"])
+@pytest.mark.parametrize(
+    "command", ["restart", "apply", "resume", "restore", "pause", "stop", "tune apply", "tune revert"]
+)
 def test_every_command_that_changes_something_takes_yes(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([command, "--help"]) == 0
+    assert run([*command.split(), "--help"]) == 0
     assert "--yes" in capsys.readouterr().out
 
 
