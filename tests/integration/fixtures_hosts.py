@@ -103,3 +103,11 @@ def _host_clusters(request: pytest.FixtureRequest) -> Iterator[_Keeper]:
 def host_cluster(_host_clusters: _Keeper) -> HostClusterFactory:
     """Gives a running, fresh cluster: `host_cluster(flavour, nodes=6, zones="abc")`; see `flavours.py`."""
     return _host_clusters.get
+
+
+@pytest.fixture
+def fresh_host_cluster(_host_clusters: _Keeper) -> Iterator[HostClusterFactory]:
+    """The same for tests that write to hosts' files and to the kernel: nobody else's, before or after."""
+    _host_clusters.close()
+    yield _host_clusters.get
+    _host_clusters.close()

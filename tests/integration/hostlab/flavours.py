@@ -17,12 +17,19 @@ class Flavour:
         init: `systemd` or `sysv`; also the suffix of its Dockerfile.
         distribution: the server on it.
         usual: whether `make test` brings it up. Each costs minutes: an image, and a cluster that boots.
+        on: the flavour whose image this one adds to, by a Dockerfile of its own name.
     """
 
     name: str
     init: str
     distribution: Distribution
     usual: bool = True
+    on: str = ""
+
+    @property
+    def tunable(self) -> bool:
+        """Whether a test may write to the kernel there, which is the machine's; the lab puts it back."""
+        return self.on != ""
 
     @property
     def unit(self) -> str:
@@ -39,7 +46,9 @@ FLAVOURS = (
     Flavour(name="9.1.0", init="systemd", distribution=find_distribution("9.1.0")),
     Flavour(name="8.19.0", init="systemd", distribution=find_distribution("8.19.0"), usual=False),
     Flavour(name="opensearch-2.19.0", init="systemd", distribution=find_distribution("opensearch-2.19.0")),
+    Flavour(name="tuning", init="systemd", distribution=find_distribution("9.1.0"), on="9.1.0"),
     Flavour(name="sysv", init="sysv", distribution=find_distribution("9.1.0"), usual=False),
+    Flavour(name="sysv-tuning", init="sysv", distribution=find_distribution("9.1.0"), on="sysv", usual=False),
 )
 
 

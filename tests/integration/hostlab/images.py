@@ -13,7 +13,7 @@ from pathlib import Path
 from orchestrator.lab.distributions import Progress, cache_folder, fetch
 from orchestrator.lab.errors import LabError
 from tests.integration.hostlab import docker
-from tests.integration.hostlab.flavours import Flavour
+from tests.integration.hostlab.flavours import Flavour, find_flavour
 
 REPOSITORY_ROOT = Path(__file__).parents[3]
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -26,6 +26,13 @@ NAME = "orchestrator-lab"
 
 def sources(flavour: Flavour, archive: Path) -> dict[str, Path]:
     """What goes into an image, by its name in the build context: the shipped sudoers and role files too."""
+    if flavour.on:
+        names = ("lab-init-tuning", "lab-data", *(("lab-data.service",) if flavour.init == "systemd" else ()))
+        return {
+            "Dockerfile": HOSTS / f"Dockerfile.{flavour.name}",
+            **{name: HOSTS / name for name in names},
+            "sudoers-tuning": REFERENCE / "sudoers-tuning",
+        }
     common = ("nofile.c", "sshd.conf", "install-material", "common.yml", "elasticsearch.yml")
     own = {
         "systemd": ("node.service", "ssh-host-keys.conf", "lab-init", "opensearch.yml"),
@@ -59,7 +66,10 @@ def build(flavour: Flavour, *, progress: Progress) -> str:
     """
     archive = fetch(flavour.distribution, cache=cache_folder(), progress=progress)
     content = sources(flavour, archive)
-    base = docker.run(("docker", "image", "inspect", "--format", "{{.Id}}", BASE), check=False).stdout.strip()
+    below = build(find_flavour(flavour.on), progress=progress) if flavour.on else BASE
+    base = docker.run(
+        ("docker", "image", "inspect", "--format", "{{.Id}}", below), check=False
+    ).stdout.strip()
     image = f"{NAME}:{flavour.name}-{fingerprint(content, flavour.unit, base)}"
     if docker.run(("docker", "image", "inspect", image), check=False).returncode == 0:
         return image
@@ -68,7 +78,8 @@ def build(flavour: Flavour, *, progress: Progress) -> str:
     with tempfile.TemporaryDirectory(dir=cache_folder()) as context:
         for name, path in content.items():
             _put(path, Path(context) / name)
-        command = ("docker", "build", "-t", image, "--build-arg", f"PRODUCT={flavour.unit}", context)
+        argument = f"BASE={below}" if flavour.on else f"PRODUCT={flavour.unit}"
+        command = ("docker", "build", "-t", image, "--build-arg", argument, context)
         with log.open("w", encoding="utf-8") as output:
             try:
                 done = subprocess.run(  # noqa: S603  (a fixed command)

@@ -7,14 +7,14 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from pytest_docker.plugin import get_docker_services
 
 from orchestrator.lab.distributions import Progress, cache_folder
 from orchestrator.lab.errors import LabError
-from tests.integration.hostlab import docker
+from tests.integration.hostlab import docker, kernel
 from tests.integration.hostlab.flavours import Flavour
 from tests.integration.hostlab.hosts import HostCluster, LabHost, write_known_hosts
 from tests.integration.hostlab.images import HOSTS, build
@@ -79,7 +79,8 @@ def running(flavour: Flavour, *, nodes: int, progress: Progress, zones: str = ZO
         )
         known_hosts = folder / "known_hosts"
         cluster = HostCluster(flavour=flavour, hosts=hosts, keys=keys, known_hosts=known_hosts)
-        with _project(flavour, settings, names, progress):
+        keep = kernel.kept(image, progress) if flavour.tunable else nullcontext()
+        with keep, _project(flavour, settings, names, progress):
             started = time.monotonic()
             write_known_hosts(known_hosts, hosts)
             for host in hosts:
@@ -98,6 +99,8 @@ def _project(flavour: Flavour, settings: Path, names: list[str], progress: Progr
         files.append(str(HOSTS / "compose.cgroup-v1.yml"))
     if flavour.init == "sysv":
         files.append(str(HOSTS / "compose.sysv.yml"))
+    if flavour.tunable:
+        files.append(str(HOSTS / "compose.tuning.yml"))
     command = f"{docker.compose_command()} --env-file {settings}"
     down = "down --volumes --remove-orphans --timeout 2"
     progress(f"starting {', '.join(names)}")
