@@ -19,6 +19,13 @@ def block_in(text: str, name: str) -> str | None:
     return None if found is None else found["lines"].removesuffix("\n")
 
 
+def has_stray_marks(text: str, name: str) -> bool:
+    """Whether a marker of ours stands in a text without being part of a block: somebody edited our lines."""
+    begin, end = BEGIN.format(name=name), END.format(name=name)
+    rest = _pattern(name).sub("", text, count=1)
+    return any(line.strip() in {begin, end} for line in rest.splitlines())
+
+
 def with_block(text: str, name: str, lines: str | None) -> str:
     """The text with the block as wanted: put in its old place, appended, or taken away (None)."""
     block = "" if lines is None else f"{BEGIN.format(name=name)}\n{_ended(lines)}{END.format(name=name)}\n"

@@ -154,6 +154,6 @@ def _output(piece: _Piece, following: list[_Piece]) -> Reading[Output]:
 
 def _exit_after(pieces: list[_Piece], following: list[_Piece]) -> int | None:
     whole = len(pieces) == 1 and len(following) == 1 and pieces[0].whole and following[0].whole
-    if not whole or following[0].title != "exit" or not following[0].body.isdigit():
+    if not whole or following[0].title != "exit" or re.fullmatch("[0-9]{1,3}", following[0].body) is None:
         return None
     return int(following[0].body)

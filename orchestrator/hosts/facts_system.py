@@ -107,7 +107,8 @@ def _cpus(answer: Answer) -> Reading[int]:
         return Unknown(reason=f"CPUs: {counted.reason}")
     number = counted.text.strip()
     # Some architectures have no such lines: none is no answer.
-    return int(number) if number.isdigit() and int(number) else Unknown(reason=f"CPUs: {counted.why}")
+    count = int(number) if re.fullmatch("[0-9]{1,6}", number) else 0
+    return count or Unknown(reason=f"CPUs: {counted.why}")
 
 
 def _count(answer: Answer, path: str) -> Reading[int]:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from orchestrator.hosts.blocks import block_in
+from orchestrator.hosts.blocks import block_in, has_stray_marks
 from orchestrator.hosts.tunables.choices import parse
 from orchestrator.hosts.tunables.tunable import Reads
-from orchestrator.model.host_facts import HostFacts, ServiceFacts
+from orchestrator.model.host_facts import NOT_TEXT, HostFacts, ServiceFacts
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.tuning import (
     BlockChange,
@@ -104,8 +104,8 @@ def shown(facts: HostFacts, change: Change) -> Reading[Shown]:
         case FileChange(path=path):
             return facts.exact(path)
         case BlockChange(path=path, name=name):
-            text = facts.exact(path)
-            return block_in(text, name) if isinstance(text, str) else text
+            text = facts.text(path)
+            return _block(path, text, name) if isinstance(text, str) else text
         case ServiceChange(service=service):
             found = facts.services.get(service, NOT_READ)
             return _mode(found) if isinstance(found, ServiceFacts) else found
@@ -113,6 +113,18 @@ def shown(facts: HostFacts, change: Change) -> Reading[Shown]:
             return facts.tuned
         case _:
             assert_never(change)
+
+
+def _block(path: str, text: str, name: str) -> Reading[str | None]:
+    """Our lines. The bytes around them may be of any kind: they are never sent, and stay as they are."""
+    if has_stray_marks(text, name):
+        return Unknown(
+            reason=f"{path}: somebody edited the marks of orchestrate {name}: take its lines away by hand"
+        )
+    lines = block_in(text, name)
+    if lines is not None and NOT_TEXT in lines:
+        return Unknown(reason=f"{path}: the lines of orchestrate {name} are no text in UTF-8 any more")
+    return lines
 
 
 def _value(text: str) -> str:

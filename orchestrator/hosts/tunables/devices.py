@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts.tunables import rc_local, tuned_profiles, udev
+from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.standing import Absent, AtBoot, Part, Standing, judged, why_not_lasting
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.host_facts import BlockDevice, HostFacts, InitSystem
@@ -232,7 +233,7 @@ class QueueTunable:
 
 def _meant(theirs: str, target: str | None) -> str:
     """What tuned's word comes to: `>4096` is "at least", `deadline` is one word with `mq-deadline`."""
-    if theirs.startswith(">") and target is not None and target.isdigit() and theirs[1:].strip().isdigit():
+    if theirs.startswith(">") and target is not None and is_number(target) and is_number(theirs[1:].strip()):
         return str(max(int(theirs[1:]), int(target)))
     if {theirs, target} in ({"none", "noop"}, {"deadline", "mq-deadline"}) and target is not None:
         return target

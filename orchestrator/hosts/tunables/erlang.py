@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.persisting import first_that_holds, own_block
 from orchestrator.hosts.tunables.standing import AtBoot, Part, judged
 from orchestrator.hosts.tunables.tunable import Reads
@@ -45,7 +46,7 @@ class ErlangSchedulers:
     def valid(self, setting: TuningSetting) -> str | None:
         """The formula, or a number."""
         wanted = setting.wanted
-        if wanted == _AUTO or (isinstance(wanted, str) and wanted.isdigit() and 0 < int(wanted) <= _MOST):
+        if wanted == _AUTO or (isinstance(wanted, str) and is_number(wanted) and 0 < int(wanted) <= _MOST):
             return None
         return f"must be {_AUTO} (one less for every six logical CPUs) or a whole number up to {_MOST}"
 

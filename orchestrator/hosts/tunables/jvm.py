@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts.tunables import sysctls
+from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.persisting import header, own_file
 from orchestrator.hosts.tunables.standing import AtBoot, Part, judged, why_not_lasting
 from orchestrator.hosts.tunables.tunable import Reads
@@ -44,7 +45,7 @@ class JvmHugePages:
     def valid(self, setting: TuningSetting) -> str | None:
         """A number of pages."""
         wanted = setting.wanted
-        good = isinstance(wanted, str) and wanted.isdigit() and int(wanted) > 0
+        good = isinstance(wanted, str) and is_number(wanted) and int(wanted) > 0
         return (
             None
             if good
@@ -123,7 +124,7 @@ def _unread(facts: HostFacts) -> bool:
 
 def _pages(facts: HostFacts) -> str | None:
     text = facts.text(sysctls.path_of(KEY))
-    return text.strip() if isinstance(text, str) and text.strip().isdigit() else None
+    return text.strip() if isinstance(text, str) and is_number(text.strip()) else None
 
 
 def _told(facts: HostFacts) -> str | None:
@@ -151,7 +152,7 @@ def _trouble(facts: HostFacts, setting: TuningSetting) -> str:
 
 
 def _least(value: str, wanted: str) -> bool:
-    return value.isdigit() and int(value) >= int(wanted)
+    return is_number(value) and int(value) >= int(wanted)
 
 
 JVM_HUGE_PAGES: Final = JvmHugePages()

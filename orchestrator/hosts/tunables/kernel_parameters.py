@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.hosts.tunables import sysctls
+from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.standing import AtBoot, Part, judged, why_not_lasting
 from orchestrator.hosts.tunables.tunable import Reads
 from orchestrator.model.host_facts import HostFacts
@@ -41,7 +42,7 @@ class KernelParameter:
     def valid(self, setting: TuningSetting) -> str | None:
         """Refuse what is no number, or out of range."""
         wanted = setting.wanted
-        if isinstance(wanted, str) and wanted.isdigit() and int(wanted) in self.allowed:
+        if isinstance(wanted, str) and is_number(wanted) and int(wanted) in self.allowed:
             return None
         return f"must be a whole number from {self.allowed.start} to {self.allowed.stop - 1}"
 
@@ -98,14 +99,14 @@ class KernelParameter:
 
     def good(self, value: str, target: int) -> bool:
         """Whether a value is as good as the target."""
-        if not value.isdigit():
+        if not is_number(value):
             return False
         return int(value) >= target if self.at_least else int(value) == target
 
     def _found(self, facts: HostFacts) -> str | None:
         """The value; None where it cannot be read, or a bound hangs on a memory size that is not known."""
         text = facts.text(sysctls.path_of(self.name))
-        if not isinstance(text, str) or not text.strip().isdigit():
+        if not isinstance(text, str) or not is_number(text.strip()):
             return None
         return None if self.most is not None and not facts.memory else text.strip()
 

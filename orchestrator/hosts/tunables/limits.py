@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.hosts.tunables.numbers import is_number
 from orchestrator.hosts.tunables.persisting import first_that_holds, header, in_order, own_file
 from orchestrator.hosts.tunables.standing import AtBoot, Part, judged
 from orchestrator.hosts.tunables.tunable import Reads
@@ -57,7 +58,7 @@ class ServiceLimit:
     def valid(self, setting: TuningSetting) -> str | None:
         """A number, or `unlimited` where that makes sense."""
         wanted = setting.wanted
-        if isinstance(wanted, str) and (wanted.isdigit() and int(wanted) > 0):
+        if isinstance(wanted, str) and (is_number(wanted) and int(wanted) > 0):
             return None
         if self.endless and wanted in {"unlimited", "infinity"}:
             return None
@@ -171,7 +172,7 @@ class ServiceLimit:
                 continue
             if fields[1] in {"-", "soft"}:
                 number = fields[3]
-                found = str(int(number) * self.step) if number.isdigit() else number
+                found = str(int(number) * self.step) if is_number(number) else number
         return found
 
     def _detail(self, facts: HostFacts) -> str:
@@ -196,7 +197,7 @@ def _amount(value: str) -> float:
     """A limit as a number; what is none at all counts as nothing."""
     if value in _ENDLESS:
         return math.inf
-    match = re.fullmatch(r"(\d+)([KMGT]?)", value)
+    match = re.fullmatch(r"([0-9]{1,20})([KMGT]?)", value)
     return int(match[1]) * _UNITS[match[2]] if match else 0
 
 

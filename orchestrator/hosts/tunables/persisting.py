@@ -43,17 +43,17 @@ def in_order(facts: HostFacts, folder: str, suffix: str) -> Iterator[tuple[str, 
 
 
 def own_file(facts: HostFacts, path: str, text: str, reload: Reload = Reload.NOBODY) -> FileChange | None:
-    """The change that writes a file of ours; None where what stands there could not be read."""
-    found = facts.text(path)
+    """The change that writes a file of ours; None where what stands there cannot be put back."""
+    found = facts.exact(path)
     if isinstance(found, Unknown):
         return None
     return FileChange(path=path, found=found, wanted=text, reload=reload)
 
 
 def own_block(facts: HostFacts, path: str, name: str, lines: str) -> BlockChange | None:
-    """The change that writes our lines into a file; None where there is no such file, or it is unreadable."""
+    """The change that writes our lines into a file; None where there is none, or what is there is no text."""
     text = facts.text(path)
-    if not isinstance(text, str):
+    if not isinstance(text, str) or "\0" in text:
         return None
     return BlockChange(path=path, name=name, found=block_in(text, name), wanted=lines)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from orchestrator.hosts.tunables.devices import Aim, QueueTunable
 from orchestrator.hosts.tunables.io_scheduler import IO_SCHEDULER
+from orchestrator.hosts.tunables.numbers import is_number
 
 _PAGE_KIB: Final = 4
 _READ_AHEAD: Final = range(65537)
@@ -17,14 +18,14 @@ _REQUESTS: Final = range(4, 2049)
 
 def _aim(text: str, wanted: str) -> Aim:
     found = text.strip()
-    if not found.isdigit():
+    if not is_number(found):
         return Aim(found=found, target=None, why="its file holds no number")
     return Aim(found=found, target=wanted)
 
 
 def _number(allowed: range, step: int = 1) -> Callable[[str], str | None]:
     def faulty(word: str) -> str | None:
-        if word.isdigit() and int(word) in allowed and int(word) % step == 0:
+        if is_number(word) and int(word) in allowed and int(word) % step == 0:
             return None
         told = f"must be a whole number from {allowed.start} to {allowed.stop - 1}"
         return told + (f", in steps of {step} (a page)" if step > 1 else "")

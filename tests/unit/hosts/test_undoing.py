@@ -73,6 +73,11 @@ CASES: list[tuple[HostFacts, Change, Standing]] = [
         BLOCK,
         Foreign(shows="vm.swappiness = 9"),
     ),
+    (
+        files(shared=with_block("# \ufffdt\ufffd\n", "vm.swappiness", "vm.swappiness = 1")),
+        BLOCK,
+        Ours(change=BLOCK),
+    ),
     (numad(masked=True), NUMAD, Ours(change=NUMAD)),
     (numad(running=True, enabled=True), NUMAD, BACK),
     (numad(running=True, masked=True), NUMAD, Foreign(shows="running, masked")),
@@ -116,3 +121,29 @@ def test_what_cannot_be_read_is_neither_ours_nor_back(facts: HostFacts, undoing:
 def test_what_is_read_for_it() -> None:
     changes = (VALUE, MADE, BLOCK, NUMAD, TUNED, VALUE)
     assert reads_for(changes) == Reads(files=(THP, RULE, SHARED), services=("numad",))
+
+
+WRITTEN = with_block("a\n", "vm.swappiness", "vm.swappiness = 1")
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        WRITTEN.replace("\n", "\r\n"),
+        WRITTEN.replace("# END orchestrate vm.swappiness\n", ""),
+        WRITTEN.replace("# BEGIN orchestrate vm.swappiness\n", ""),
+        WRITTEN.replace("# END", "  # END"),
+        WRITTEN + WRITTEN,
+    ],
+    ids=["line ends", "no end", "no begin", "blanks", "twice"],
+)
+def test_lines_whose_marks_were_edited_are_still_owed(edited: str) -> None:
+    """They are there: to say that all is as it was found would leave them there for good."""
+    stands = standing(files(shared=edited), (BLOCK,))
+    assert isinstance(stands, Unknown)
+    assert "take its lines away by hand" in stands.reason
+
+
+def test_lines_that_are_no_text_any_more_are_not_taken_for_others() -> None:
+    text = with_block("a\n", "vm.swappiness", "vm.swappiness = \ufffd")
+    assert isinstance(standing(files(shared=text), (BLOCK,)), Unknown)
