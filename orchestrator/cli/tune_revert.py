@@ -11,11 +11,11 @@ from orchestrator.cli.asking import ask
 from orchestrator.cli.options import Output
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.tune_apply import NO_LIMIT
-from orchestrator.cli.tune_scene import Scene
+from orchestrator.cli.tune_scene import Scene, TuningPort
 from orchestrator.cli.tune_show import show_rows
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.hosts.parallel import in_parallel
-from orchestrator.hosts.undoing import Back, Foreign, Ours, Standing, comes_late, reads_for, standing
+from orchestrator.hosts.undoing import Back, Foreign, Ours, Standing, again, rank, reads_for, standing
 from orchestrator.model.action import ActionResult, Done, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
@@ -100,8 +100,7 @@ def look(where: Scene, owed: Owed) -> list[Debt]:
     debts: list[Debt] = []
     for machine, node in spokesmen.items():
         told = facts.get(node) or where.unplaced.get(node) or Unknown(reason=f"where {node} is, is not known")
-        in_order = sorted(owed[machine], key=lambda one: comes_late(one.wrote[0]))
-        debts += [_debt(node, one, told) for one in in_order]
+        debts += [_debt(node, one, told) for one in sorted(owed[machine], key=lambda one: rank(one.wrote[0]))]
     return debts
 
 
@@ -138,18 +137,12 @@ def undo(
 
     def work(of_machine: Sequence[Debt]) -> list[Undone]:
         done: list[Undone] = []
+        ranks = [rank(debt.owed.wrote[0]) for debt in of_machine if isinstance(debt.stands, Ours)]
+        lowest = min(ranks, default=0)
         for debt in of_machine:
             result: ActionResult | None = None
             if not (stop() or halt.is_set()):
-                match debt.stands:
-                    case Ours(change=change):
-                        result = where.port.perform(
-                            TuneHost(node=debt.node, tunable=debt.owed.tunable, changes=(change,))
-                        )
-                    case Back(why=why):
-                        result = Done(output=why)
-                    case _:
-                        pass
+                result = _undo(where.port, debt, set_anew=lowest < rank(debt.owed.wrote[0]))
             if isinstance(result, Done):
                 try:
                     ledger.undone(debt.owed, operator=operator, at=where.around.clock.now())
@@ -161,6 +154,24 @@ def undo(
 
     results = in_parallel({node: partial(work, some) for node, some in by_node.items()}, timeout=NO_LIMIT)
     return [one for node in by_node for one in results[node]], next(iter(broken), None)
+
+
+def _undo(port: TuningPort, debt: Debt, *, set_anew: bool) -> ActionResult | None:
+    """Undo one subject; None where that is not ours to do.
+
+    Where something was undone before that may have `set_anew` a value that stood right, it is set once more.
+    """
+    match debt.stands:
+        case Ours(change=change):
+            pass
+        case Back(why=why) as back:
+            kept = again(debt.owed.wrote[0], back) if set_anew else None
+            if kept is None:
+                return Done(output=why)
+            change = kept
+        case _:
+            return None
+    return port.perform(TuneHost(node=debt.node, tunable=debt.owed.tunable, changes=(change,)))
 
 
 def _row(debt: Debt) -> Row:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from orchestrator.hosts.blocks import block_in, has_stray_marks
 from orchestrator.hosts.tunables.choices import parse
@@ -57,10 +57,35 @@ class Foreign:
 
 Standing: TypeAlias = Ours | Back | Foreign
 
+NO_MORE: Final = "is there no more"
+_SCHEDULER: Final = "/queue/scheduler"
 
-def comes_late(change: Change) -> bool:
-    """Whether something else that is put back would undo it: a queue's length goes with its scheduler."""
-    return isinstance(change, ValueChange) and change.path.endswith("/queue/nr_requests")
+
+def rank(change: Change) -> int:
+    """When something is undone, the lowest first: what sets other values goes before them.
+
+    A switch of tuned's profile writes that profile's values, and a new scheduler begins with a queue of its
+    own depth: values that had been put back before would be lost to either.
+    """
+    match change:
+        case TunedChange():
+            return 0
+        case ValueChange(path=path) if path.endswith(_SCHEDULER):
+            return 1
+        case _:
+            return 2
+
+
+def again(change: Change, standing: Standing) -> Change | None:
+    """What holds a value as it was found once something that sets it anew was undone; None where nothing can.
+
+    Args:
+        change: the first of ours, which knows what was found.
+        standing: how the host stood to it before.
+    """
+    if not isinstance(change, ValueChange) or not isinstance(standing, Back) or standing.why == NO_MORE:
+        return None
+    return ValueChange(path=change.path, found=change.wanted, wanted=change.found)
 
 
 def reads_for(changes: Sequence[Change]) -> Reads:
@@ -84,7 +109,7 @@ def standing(facts: HostFacts, undoing: Sequence[Change]) -> Reading[Standing]:
     if isinstance(shows, Unknown):
         return shows
     if isinstance(shows, Gone):
-        return Back(why="is there no more")
+        return Back(why=NO_MORE)
     ours = next((change for change in undoing if shows == _plain(change, change.found)), None)
     if ours is not None:
         return Ours(change=ours)

@@ -18,12 +18,13 @@ from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import TuningProfile, TuningSetting
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger
 from orchestrator.runtime.store import open_store
 from tests.fakes import host_kinds
-from tests.fakes.host_tree import HostTree
+from tests.fakes.host_tree import THP, HostTree
 
 ES1 = NodeName("es1")
 KINDS: Mapping[str, Callable[[Path], HostTree]] = {
@@ -92,3 +93,38 @@ def test_a_host_is_tuned_and_comes_back_file_by_file(
 def _said(around: Surroundings) -> str:
     assert isinstance(around.out, io.StringIO)
     return around.out.getvalue()
+
+
+@pytest.mark.parametrize("wanted", ["1024", "512"])
+def test_values_that_others_set_anew_come_back_all_the_same(
+    wanted: str, tmp_path: Path, around: Surroundings, ledger: Ledger
+) -> None:
+    """tuned's profile and a new scheduler write values of their own, as they are undone too."""
+    tree = host_kinds.rhel7(tmp_path / "host")
+    tree.write("/sys/block/sdb/queue/nr_requests", "512\n")
+    tree.write(f"{THP}/enabled", "always [madvise] never\n")
+    before = tree.files()
+    port = Hosts({ES1: tree.settings()})
+    where = Scene(
+        around=around, cluster="prod", port=port, nodes=(ES1,), addresses={ES1: "10.0.0.1"}, machines={}
+    )
+    settings = {
+        "tuned": "override",
+        "transparent_hugepage.enabled": "never",
+        "io_scheduler": "noop",
+        "nr_requests": wanted,
+    }
+    profile = TuningProfile(
+        name="own",
+        applies_to="elasticsearch",
+        settings=tuple(TuningSetting(tunable=name, wanted=value) for name, value in settings.items()),
+    )
+    try:
+        code = apply(where, profile, lambda: ledger, operator="anna", yes=True)
+        assert code is ExitCode.DONE, _said(around)
+        assert tree.read("/sys/block/sdb/queue/nr_requests") == f"{wanted}\n"
+        assert revert(where, ledger, ledger.owed(), operator="ben", yes=True) is ExitCode.DONE
+        assert tree.files() == before
+        assert ledger.owed() == {}
+    finally:
+        port.close()

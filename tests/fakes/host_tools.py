@@ -64,6 +64,10 @@ case $path in
       printf '%s%s' "$gap" "$each"; gap=' '
     done >"$path"; echo >>"$path" ;;
   *) printf '%s\\n' "$word" >"$path" ;;
+  esac
+  # A new scheduler begins with a queue of its own depth.
+  case $path in
+  */queue/scheduler) [ "$now" = "$(cat "$path")" ] || echo 128 >"${path%/*}/nr_requests" ;;
   esac ;;
 *)
   if [ -n "$append" ]; then printf '%s' "$data" >>"$path"; else printf '%s' "$data" >"$path"; fi ;;
