@@ -24,13 +24,13 @@ AS_ROOT: Final = {
     Sudo.OFF: r"""
 # Runs a command with $text as its standard input; what it complained of is left in $said.
 as_root() {
-    said=$(printf %s "$text" 2>/dev/null | "$@" 2>&1 >/dev/null)
+    said=$(printf %s "$text" 2>/dev/null | "$@" 2>&1 >/dev/null 9<&-)
 }
 """,
     Sudo.PASSWORDLESS: r"""
 # Runs a command with $text as its standard input; what it complained of is left in $said.
 as_root() {
-    said=$(printf %s "$text" 2>/dev/null | sudo -n "$@" 2>&1 >/dev/null)
+    said=$(printf %s "$text" 2>/dev/null | sudo -n "$@" 2>&1 >/dev/null 9<&-)
 }
 """,
     # Where a rule has NOPASSWD, sudo reads no password, and `tee` would write it into the file: so each
@@ -44,20 +44,20 @@ esac
 checked=
 # Runs a command with $text as its standard input; what it complained of is left in $said.
 as_root() {
-    said=$(printf %s "$text" 2>/dev/null | sudo -k -n "$@" 2>&1 >/dev/null) && return 0
+    said=$(printf %s "$text" 2>/dev/null | sudo -k -n "$@" 2>&1 >/dev/null 9<&-) && return 0
     case $said in
         *"password is required"*|*"authentication is required"*) ;;
         *) return 1 ;;
     esac
     if [ -z "$checked$barred" ]; then
-        said=$(printf '%s\n' "$password" | sudo -k -S -p '' -v 2>&1 >/dev/null) ||
+        said=$(printf '%s\n' "$password" | sudo -k -S -p '' -v 2>&1 >/dev/null 9<&-) ||
             barred=${said:-sudo refused}
         checked=yes
     fi
     said=$barred
     [ -z "$barred" ] || return 1
     said=$({ printf '%s\n' "$password"; printf %s "$text"; } 2>/dev/null |
-        sudo -k -S -p '' "$@" 2>&1 >/dev/null)
+        sudo -k -S -p '' "$@" 2>&1 >/dev/null 9<&-)
 }
 """,
 }
@@ -74,6 +74,31 @@ newline='
 '
 said='' text='' why='' value=''
 """
+
+TURN_SECONDS: Final = 60
+"""How long another program's changes of one tunable are waited for."""
+ALONE: Final = rf"""
+# Of two programs that change one host, one would read files that the other has half written. The lock
+# goes with this process, however that ends, and nothing that is started here is left with it.
+alone() {{
+    waited=0
+    if ! command -v flock >/dev/null || [ ! -r "$root/etc" ]; then return 0; fi
+    exec 9<"$root/etc"
+    while :; do
+        flock -n 9 9<&9 2>/dev/null
+        # Anything but "held by another" is a file system without locks.
+        [ $? -eq 1 ] || return 0
+        if [ "$waited" -ge {TURN_SECONDS} ]; then return 1; fi
+        sleep 1
+        waited=$((waited + 1))
+    done
+}}
+busy() {{
+    why="another program is tuning this host"
+    return {NOTHING}
+}}
+"""
+"""A turn of one's own on the host; without `flock` (util-linux and busybox have it) there is no waiting."""
 
 FUNCTIONS: Final = r"""
 # Each change returns 0: made and read back, 10: was so before, 1: not made and nothing altered,

@@ -45,6 +45,7 @@ change() {{
 }}
 
 if [ "$(id -u)" -ne 0 ]; then echo "to be run as root" >&2; exit 2; fi
+alone || {{ busy || echo "$why" >&2; exit 2; }}
 """
 _NOBODY: Final = """\
     *) printf 'no part for %s; name one: %s\\n' "$node" {known} >&2; exit 2 ;;
@@ -63,7 +64,7 @@ def script_of(states: Mapping[NodeName, HostTuning], *, root: str = "") -> str:
     lines = [
         f"{_TITLE}{change_shell.HEAD}root={shlex.quote(root)}",
         change_shell.AS_ROOT[Sudo.OFF].strip("\n"),
-        f"{change_shell.FUNCTIONS}{FILE_FUNCTIONS}{_RUNNER}",
+        f"{change_shell.ALONE}{change_shell.FUNCTIONS}{FILE_FUNCTIONS}{_RUNNER}",
         "node=${1:-$(uname -n)}",
         "case $node in",
     ]

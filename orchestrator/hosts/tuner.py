@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, TypeVar, assert_never
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import sudo
 from orchestrator.hosts.asked import defect
+from orchestrator.hosts.change_shell import TURN_SECONDS
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Unreachable
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
@@ -78,8 +79,9 @@ class Tuner:
             return Refused(reason=self._redact(f"{action.tunable}: {found.reason}"))
         settings, connection = found
         line, stdin = tuning_script(settings, action.changes), sudo.stdin(settings)
+        limit = max(settings.limits.command, TUNE_SECONDS) + TURN_SECONDS
         with self._turn(settings):
-            outcome = connection.run(line, timeout=max(settings.limits.command, TUNE_SECONDS), stdin=stdin)
+            outcome = connection.run(line, timeout=limit, stdin=stdin)
         match outcome:
             case Unreachable(reason=reason):
                 return Refused(reason=self._redact(f"{action.tunable}: {reason}"))

@@ -58,10 +58,12 @@ def tuning_script(settings: HostSettings, changes: Sequence[Change]) -> str:
                 f"root={shlex.quote(settings.root)}",
                 change_shell.AS_ROOT[settings.sudo],
                 "exec </dev/null",
+                change_shell.ALONE,
                 change_shell.FUNCTIONS,
                 FILE_FUNCTIONS,
                 _RUNNER,
                 _BEGUN,
+                "alone || change 1 busy",
                 *(f"change {number} {call(change)}" for number, change in enumerate(changes, 1)),
             )
         )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from orchestrator.hosts import change_shell
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.local import LocalConnection
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
@@ -715,3 +718,49 @@ def test_a_shell_without_a_printf_of_its_own_gets_no_password(tree: ChangingHost
     assert "which this shell would show to every user" in result.reason
     assert tree.says("leaks") == []
     assert tree.says("attempts") == []
+
+
+# -- two programs at once
+
+
+@pytest.fixture
+def held(tree: ChangingHost) -> Iterator[int]:
+    """A turn that another program has on the host."""
+    folder = os.open(tree.root / "etc", os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    yield folder
+    os.close(folder)
+
+
+def test_a_host_is_changed_by_one_program_at_a_time(tree: ChangingHost, shell: str, held: int) -> None:
+    """One that reads a file while the other has cut it short to write it would lose what others wrote."""
+    shared = tree.write("/etc/sysctl.conf", "")
+    rest = threading.Timer(1.5, lambda: (shared.write_text("a = 1\n"), fcntl.flock(held, fcntl.LOCK_UN)))
+    rest.start()
+    change = BlockChange(path="/etc/sysctl.conf", name="b", found=None, wanted="b = 2")
+    assert isinstance(tune(tree, shell, change), Done)
+    rest.join()
+    assert shared.read_text().startswith("a = 1\n# BEGIN orchestrate b\n")
+
+
+def test_a_host_that_another_program_keeps_is_left(
+    tree: ChangingHost, shell: str, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert held
+    assert f"-ge {change_shell.TURN_SECONDS} ]" in change_shell.ALONE
+    hurried = change_shell.ALONE.replace(f"-ge {change_shell.TURN_SECONDS} ]", "-ge 1 ]")
+    monkeypatch.setattr(change_shell, "ALONE", hurried)
+    tree.write(SWAPPINESS, "60\n")
+    result = tune(tree, shell, ValueChange(path=SWAPPINESS, found="60", wanted="1"))
+    assert isinstance(result, Refused)
+    assert "another program is tuning this host" in result.reason
+    assert tree.says("calls") == ["0"]
+
+
+def test_what_is_started_does_not_keep_the_turn(tree: ChangingHost, shell: str) -> None:
+    """A daemon of an init script inherits what its starter has open, and lives on."""
+    tree.write(SWAPPINESS, "60\n")
+    tee = tree.here / "bin" / "tee"
+    tee.write_text(tee.read_text().replace("\n", f"\nls -l /proc/self/fd >{tree.here}/open\n", 1))
+    assert isinstance(tune(tree, shell, ValueChange(path=SWAPPINESS, found="60", wanted="1")), Done)
+    assert str(tree.root / "etc") not in (tree.here / "open").read_text()
