@@ -735,7 +735,12 @@ def held(tree: ChangingHost) -> Iterator[int]:
 def test_a_host_is_changed_by_one_program_at_a_time(tree: ChangingHost, shell: str, held: int) -> None:
     """One that reads a file while the other has cut it short to write it would lose what others wrote."""
     shared = tree.write("/etc/sysctl.conf", "")
-    rest = threading.Timer(1.5, lambda: (shared.write_text("a = 1\n"), fcntl.flock(held, fcntl.LOCK_UN)))
+
+    def end() -> None:
+        shared.write_text("a = 1\n")
+        fcntl.flock(held, fcntl.LOCK_UN)
+
+    rest = threading.Timer(1.5, end)
     rest.start()
     change = BlockChange(path="/etc/sysctl.conf", name="b", found=None, wanted="b = 2")
     assert isinstance(tune(tree, shell, change), Done)
