@@ -20,7 +20,7 @@ from orchestrator.model.reading import Seconds
 
 KEPT_BYTES: Final = 64 * 1024
 """Kept of each output stream: enough for any message, small enough for the journal of a year of runs."""
-LEFT_OUT: Final = re.compile(r"\n… \d+ bytes left out …\n")
+LEFT_OUT: Final = re.compile(r"… \d+ bytes left out …")
 """Stands in an output in the place of what was not kept."""
 _MARGIN_SECONDS: Final = 5.0
 

@@ -326,6 +326,12 @@ def test_mountinfo_is_read_with_its_escapes_and_odd_lines() -> None:
     assert mount_of("/da", mounts) == mounts[1]
 
 
+def test_of_two_mounts_that_show_the_same_parent_the_later_counts() -> None:
+    """As in mountinfo of a container, where both lie on what is not in it."""
+    mounts = read_mounts("8 2 8:1 / /data rw - xfs /dev/sda1 rw\n9 2 8:2 / /data rw - xfs /dev/sda2 rw\n")
+    assert mount_of("/data/es", mounts) == mounts[1]
+
+
 def test_a_mount_below_one_that_cannot_be_seen_counts() -> None:
     """In a container: what the first mount lies on is not in its mountinfo."""
     mounts = read_mounts(
