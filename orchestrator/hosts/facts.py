@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.hosts import block_devices
 from orchestrator.hosts.block_tables import BlockTables, read_tables
 from orchestrator.hosts.facts_frames import CUT_OFF, Answer, Output, read_answer
-from orchestrator.hosts.facts_script import DEVICE, asked_files, asked_services, twin, unit_of
+from orchestrator.hosts.facts_script import BOOT_SCRIPTS, DEVICE, asked_files, asked_services, twin, unit_of
 from orchestrator.hosts.facts_system import read_system
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
@@ -67,12 +67,19 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> R
         virtualisation=system.virtualisation,
         command_line=system.command_line,
         files=_files(answer, asked_files(settings, reads)),
+        not_executable=_not_executable(answer),
         services={name: _service(answer, system.init, name, services) for name in services},
         tuned=_tuned(answer),
         devices=_devices(answer, settings),
         data_paths=settings.data_paths,
         unit=unit_of(settings),
     )
+
+
+def _not_executable(answer: Answer) -> frozenset[str]:
+    """Where that was not told, none of them counts as run."""
+    told = answer.lines("not-executable")
+    return frozenset(BOOT_SCRIPTS if isinstance(told, Unknown) else told)
 
 
 def _files(answer: Answer, patterns: Sequence[str]) -> Mapping[str, FileText]:

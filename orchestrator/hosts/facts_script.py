@@ -36,6 +36,8 @@ SYSTEM_FILES: Final = (
     *("/etc/debian_version", "/etc/inittab", "/etc/tune-profiles/active-profile", "/proc/cmdline"),
     *("/sys/devices/system/cpu/online", "/sys/devices/system/node/online"),
 )
+BOOT_SCRIPTS: Final = ("/etc/rc.d/rc.local", "/etc/rc.local")
+"""Those that count only while their file may be executed, by anybody."""
 HINTS: Final = ("/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name")
 """Where `systemd-detect-virt` is not to be had."""
 MARKERS: Final = (
@@ -184,6 +186,10 @@ def _system() -> str:
             'k=$(uname -r 2>&1); r=$?; piece "out kernel" "$k"; piece exit "$r"',
             files,
             f'h \'note markers-of-system\'; for m in {markers}; do [ -e "$R$m" ] && echo "$m"; done',
+            (
+                f"h 'note not-executable'; for m in {' '.join(BOOT_SCRIPTS)}; do"
+                ' l=$(ls -lLd "$R$m" 2>/dev/null); case ${l%% *} in ""|*[xst]*) ;; *) echo "$m" ;; esac; done'
+            ),
             f'out {FILE_BYTES} memory grep "^MemTotal:" "$R/proc/meminfo"',
             (
                 '[ -e "$R/sys/devices/system/cpu/online" ] ||'

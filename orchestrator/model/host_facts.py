@@ -73,6 +73,7 @@ class HostFacts:
         files: by path, as the tunables asked for them: a glob gives every path that it matches. A path that
             was asked for and is not in it does not exist. A glob whose folder could not be listed stands in
             it itself, as `Unknown`.
+        not_executable: scripts of the boot that nobody may execute, so that it passes them over.
         services: by name, as the tunables asked for them.
         tuned: the active profile of tuned or ktune; None = none, or no tuned.
         devices: the disks behind the data paths.
@@ -89,6 +90,7 @@ class HostFacts:
     virtualisation: str
     command_line: tuple[str, ...]
     files: Mapping[str, FileText] = field(default_factory=dict)
+    not_executable: frozenset[str] = frozenset()
     services: Mapping[str, Reading[ServiceFacts]] = field(default_factory=dict)
     tuned: Reading[str | None] = NOT_READ
     devices: Reading[tuple[BlockDevice, ...]] = NOT_READ

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -375,6 +375,86 @@ def test_what_changed_while_the_question_stood_there_is_not_touched(hosts: Value
     one = kept[ES1]
     assert isinstance(one, HostTuning)
     assert [state.tunable for state in one.drifted] == [ZONE, THP]
+
+
+class Answer(io.StringIO):
+    """Somebody who says yes, but not at once: meanwhile something happens."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__("y\n")
+        self.meanwhile = meanwhile
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1, /) -> str:
+        self.meanwhile()
+        return super().readline(-1 if size is None else size)
+
+
+def _change(hosts: ValuedHosts) -> None:
+    hosts.values[ES1][path_of(SWAP)] = "30"
+
+
+def test_an_answer_is_to_what_was_shown_and_not_to_what_has_come_since(
+    hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Answer(lambda: _change(hosts)))
+    where = scene_of(hosts)
+    assert apply(where, PROFILE, lambda: ledger, operator="anna", yes=False) is ExitCode.HELD
+    assert hosts.values[ES1] == WANTED | {path_of(SWAP): "30"}
+    assert hosts.values[ES2] == WANTED
+
+    def written_again() -> None:
+        hosts.values[ES2][path_of(SWAP)] = "60"
+        hosts.values[ES2][path_of(ZONE)] = "7"
+
+    monkeypatch.setattr("sys.stdin", Answer(written_again))
+    back = scene_of(hosts)
+    assert revert(back, ledger, ledger.owed(), operator="ben", yes=False) is ExitCode.HELD
+    assert hosts.values[ES1] == FOUND | {path_of(SWAP): "30"}
+    assert hosts.values[ES2] == FOUND | {path_of(ZONE): "7"}
+
+
+def test_our_value_that_was_not_there_when_it_was_asked_is_left_for_another_time(
+    hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(scene_of(hosts), ledger)
+    hosts.values[ES1][path_of(SWAP)] = "30"
+
+    def ours_again() -> None:
+        hosts.values[ES1][path_of(SWAP)] = "1"
+
+    monkeypatch.setattr("sys.stdin", Answer(ours_again))
+    where = scene_of(hosts)
+    assert revert(where, ledger, ledger.owed(), operator="ben", yes=False) is ExitCode.HELD
+    assert hosts.values[ES1] == FOUND | {path_of(SWAP): "1"}
+    assert "it changed while the question stood there" in said(where)
+
+
+def test_a_run_that_began_while_the_question_stood_there_goes_first(
+    hosts: ValuedHosts, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+
+    def check_free() -> None:
+        if runs:
+            raise LeaseError("another run holds the lease on prod")
+
+    def begun() -> None:
+        runs.append("a run")
+
+    where = scene_of(hosts, check_free=check_free)
+    monkeypatch.setattr("sys.stdin", Answer(begun))
+    with pytest.raises(LeaseError):
+        apply(where, PROFILE, lambda: ledger, operator="anna", yes=False)
+    assert hosts.performed == []
+    runs.clear()
+    made = len(hosts.performed) if tune(where, ledger) is ExitCode.DONE else 0
+    monkeypatch.setattr("sys.stdin", Answer(begun))
+    with pytest.raises(LeaseError):
+        revert(where, ledger, ledger.owed(), operator="ben", yes=False)
+    assert len(hosts.performed) == made
 
 
 def test_a_ledger_that_fails_in_the_middle_ends_it(hosts: ValuedHosts, ledger: Ledger) -> None:

@@ -148,6 +148,18 @@ def test_a_host_that_is_not_read_keeps_its_node_down_for_no_longer() -> None:
     assert lives(simulation.world) == {"es1": 2, "es2": 2, "es3": 2}
 
 
+def test_a_host_that_is_not_read_stops_a_run_that_must_not_miss_something() -> None:
+    """Nobody knows what of it is right: the strictest of its tunables counts, once the node is up."""
+    hooks = Hooks(while_stopped=(Hook(run="patch {node}"),))
+    cut = Mishap(what=mishaps.HostCutOff(node=ES2, seconds=8.0), verb="hook_while_stopped", target=ES2)
+    wanted = policy(tune=profile("vm.swappiness"), hooks=hooks)
+    simulation, state = run(detune(cluster(3)), plan=[cut], wanted=wanted)
+    assert state.outcome is Outcome.FAILED
+    assert "tuning on es2: its host could not be read" in state.message
+    assert _missed(simulation) == [("es2", "", OnFailure.STOP)]
+    assert all(node.joined for node in simulation.world.nodes.values())
+
+
 def test_a_rescue_does_not_wait_for_it() -> None:
     made = Mishap(what=mishaps.IndexMade(name="new", on=ES2, replicas=0), verb="stop", target=ES2)
     simulation, _ = run(detune(cluster(3)), plan=[made], wanted=policy(tune=profile()))

@@ -28,6 +28,8 @@ def at_boot(facts: HostFacts, path: str) -> AtBoot:
     text = None if file is None else facts.text(file)
     if isinstance(text, Unknown):
         return AtBoot(unsure=f"{file} could not be read: {text.reason}")
+    if file in facts.not_executable:
+        return AtBoot(unsure=f"{file} may not be executed: the boot passes it over")
     found = AtBoot()
     for line in (text or "").splitlines():
         if _EXIT.match(line):
