@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.hosts import block_devices
 from orchestrator.hosts.block_tables import BlockTables, read_tables
 from orchestrator.hosts.facts_frames import CUT_OFF, Answer, Output, read_answer
-from orchestrator.hosts.facts_script import BOOT_SCRIPTS, DEVICE, asked_files, asked_services, twin, unit_of
+from orchestrator.hosts.facts_script import DEVICE, asked_files, asked_services, twin, unit_of
 from orchestrator.hosts.facts_system import read_system
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.tunable import Reads
@@ -76,10 +76,13 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> R
     )
 
 
-def _not_executable(answer: Answer) -> frozenset[str]:
-    """Where that was not told, none of them counts as run."""
+def _not_executable(answer: Answer) -> Reading[frozenset[str]]:
     told = answer.lines("not-executable")
-    return frozenset(BOOT_SCRIPTS if isinstance(told, Unknown) else told)
+    return (
+        Unknown(reason=f"scripts of the boot: {told.reason}")
+        if isinstance(told, Unknown)
+        else frozenset(told)
+    )
 
 
 def _files(answer: Answer, patterns: Sequence[str]) -> Mapping[str, FileText]:

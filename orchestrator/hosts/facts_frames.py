@@ -118,7 +118,9 @@ def _pieces(output: str) -> list[_Piece]:
     made = []
     for head, after in zip_longest(heads, heads[1:]):
         body = text[head.end() : after.start() if after else len(text)]
-        whole = after is not None and _follows(head, after) and not LEFT_OUT.search(body)
+        # The line's ends on both sides of a hole may be those of a title and of the next head.
+        left_out = LEFT_OUT.search(f"\n{body}\n")
+        whole = after is not None and _follows(head, after) and not left_out
         made.append(_Piece(title=head[2], body=body, whole=whole))
     return made
 

@@ -90,7 +90,7 @@ class HostFacts:
     virtualisation: str
     command_line: tuple[str, ...]
     files: Mapping[str, FileText] = field(default_factory=dict)
-    not_executable: frozenset[str] = frozenset()
+    not_executable: Reading[frozenset[str]] = frozenset()
     services: Mapping[str, Reading[ServiceFacts]] = field(default_factory=dict)
     tuned: Reading[str | None] = NOT_READ
     devices: Reading[tuple[BlockDevice, ...]] = NOT_READ

@@ -387,9 +387,9 @@ class Answer(io.StringIO):
     def isatty(self) -> bool:
         return True
 
-    def readline(self, size: int | None = -1, /) -> str:
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # of IOBase, for StringIO alike
         self.meanwhile()
-        return super().readline(-1 if size is None else size)
+        return super().readline(size)
 
 
 def _change(hosts: ValuedHosts) -> None:

@@ -28,7 +28,10 @@ def at_boot(facts: HostFacts, path: str) -> AtBoot:
     text = None if file is None else facts.text(file)
     if isinstance(text, Unknown):
         return AtBoot(unsure=f"{file} could not be read: {text.reason}")
-    if file in facts.not_executable:
+    passed_over = facts.not_executable
+    if isinstance(passed_over, Unknown):
+        return AtBoot(unsure=f"whether {PATHS[0]} may be executed is not known: {passed_over.reason}")
+    if file in passed_over:
         return AtBoot(unsure=f"{file} may not be executed: the boot passes it over")
     found = AtBoot()
     for line in (text or "").splitlines():

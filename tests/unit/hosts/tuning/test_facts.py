@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -583,6 +584,18 @@ def test_an_answer_with_a_hole_is_never_wrong(tmp_path: Path, kind: str) -> None
     for begin in range(0, len(answer), 7):
         for size in (7, 60, 500, 3000):
             hole = f"{answer[:begin]}\n\u2026 {size} bytes left out \u2026\n{answer[begin + size :]}"
+            _never_wrong(read_facts(hole, settings, [EVERYTHING]), usual)
+
+
+def test_a_hole_beside_a_line_s_end_is_never_wrong(tmp_path: Path) -> None:
+    """There its own line's ends are taken for those of a title, or of the head that comes next."""
+    tree = rhel7(tmp_path)
+    answer, settings = answer_of(tree, [EVERYTHING]), tree.settings()
+    usual = read_facts(answer, settings, [EVERYTHING])
+    assert isinstance(usual, HostFacts)
+    for end in (found.end() for found in re.finditer("\n", answer)):
+        for begin, behind in ((end - 5, end), (end - 3, end + 4)):
+            hole = f"{answer[:begin]}\n\u2026 7 bytes left out \u2026\n{answer[behind:]}"
             _never_wrong(read_facts(hole, settings, [EVERYTHING]), usual)
 
 
