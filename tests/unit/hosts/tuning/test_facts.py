@@ -664,3 +664,16 @@ def test_distributions(tree: HostTree, files: dict[str, str], expected: tuple[st
         tree.write(path, text)
     facts = known_facts_of(tree)
     assert (facts.distribution, facts.distribution_version) == expected
+
+
+def test_no_program_of_the_real_machine_answers_for_a_tree_and_administrators_are_found_on_hosts(
+    tree: HostTree,
+) -> None:
+    """Over SSH without a terminal the path often lacks the folders of `tuned-adm` and `service`."""
+    tree.program("tuned-adm", 'echo "Current active profile: $PATH"\n')
+    assert known_facts_of(tree).tuned == tree.environment["PATH"]
+    real = tree.settings(root="")
+    assert (
+        known_facts_of(tree, settings=real).tuned
+        == f"{tree.environment['PATH']}:/usr/local/sbin:/usr/sbin:/sbin"
+    )
