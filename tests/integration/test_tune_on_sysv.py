@@ -47,7 +47,7 @@ def test_a_sysv_host_is_set_right_it_lasts_and_a_revert_undoes_it(
     assert applied.returncode == 0, applied.stdout + applied.stderr
     right = {path: value for path, value in values(cluster, HOST).items() if path in wrong}
     written = set(standing(cluster, HOST).files) - set(before.files)
-    touched = {line.split()[0] for line in written if line.startswith("/")}
+    touched = {word for line in written for word in line.split() if word.startswith("/etc/")}
     assert touched >= {"/etc/rc.local", "/etc/sysctl.conf"}, touched
     reboot(cluster, HOST)
     assert check(operator).returncode == 0
