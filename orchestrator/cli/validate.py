@@ -13,6 +13,7 @@ from orchestrator.cli.begin import require_cluster
 from orchestrator.cli.hosts import host_settings
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
+from orchestrator.config.policy import require_kind
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
@@ -48,11 +49,14 @@ def validate(
     """Check files, credentials, hosts, sudo and service. Changes nothing. Exits 3 if one is bad."""
     around = surroundings(output)
     file = around.cluster(cluster)
-    around.playbook(playbook or file.spec.playbook)
+    book = around.playbook(playbook or file.spec.playbook)
+    if book.spec.tune:
+        require_kind(file, around.tuning_profile(book.spec.tune))
+    files = f"{file.path} and its playbook{' and tuning profile' if book.spec.tune else ''} are sound"
     world = World(file, around)
     bad = 0
     try:
-        for check in _checks(world, around, reboot=reboot):
+        for check in _checks(world, around, files, reboot=reboot):
             bad += check.good is False
             _say(check, around)
     finally:
@@ -62,10 +66,8 @@ def validate(
     return int(around.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
 
 
-def _checks(world: World, around: Surroundings, *, reboot: bool) -> Iterator[Check]:
-    yield Check(
-        subject="config", point="files", good=True, message=f"{world.file.path} and its playbook are sound"
-    )
+def _checks(world: World, around: Surroundings, files: str, *, reboot: bool) -> Iterator[Check]:
+    yield Check(subject="config", point="files", good=True, message=files)
     read = world.cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
     view = require_cluster(read.cluster, world.file.spec.name, str(world.file.path))
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, master {view.master or 'none'}"

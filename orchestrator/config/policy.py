@@ -111,11 +111,8 @@ def build_policy(
         NotInThisVersion: a flag asks for what a later version brings.
     """
     spec = playbook.spec
-    if tuning is not None and tuning.applies_to != cluster.spec.kind.value:
-        raise UsageError(
-            f"the tuning profile {tuning.name} is for {tuning.applies_to}, and {cluster.spec.name} is "
-            f"{cluster.spec.kind.value}"
-        )
+    if tuning is not None:
+        require_kind(cluster, tuning)
     _check_reboot(cluster, overrides)
     strategy = _strategy(overrides.strategy) or spec.strategy
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
@@ -161,6 +158,19 @@ def profile_wanted(cluster: ClusterFile, playbook: Playbook, overrides: Override
     if overrides.tune is False:
         return None
     return playbook.spec.tune or (cluster.spec.kind.value if overrides.tune else None)
+
+
+def require_kind(cluster: ClusterFile, tuning: TuningProfile) -> None:
+    """Refuse a profile that was written for another kind of store.
+
+    Raises:
+        UsageError: it was.
+    """
+    if tuning.applies_to != cluster.spec.kind.value:
+        raise UsageError(
+            f"the tuning profile {tuning.name} is for {tuning.applies_to} (`applies_to`), and "
+            f"{cluster.spec.name} is {cluster.spec.kind.value}"
+        )
 
 
 def _usual_budget(strategy: Strategy, together: Together, overrides: Overrides) -> int | None:

@@ -269,7 +269,9 @@ def test_the_profile_is_the_playbooks_or_that_of_the_kind(
 
 def test_a_profile_for_another_store_is_refused() -> None:
     tuning = TuningProfile(name="ring", applies_to="riak", settings=())
-    with pytest.raises(UsageError, match="the tuning profile ring is for riak, and prod is elasticsearch"):
+    with pytest.raises(
+        UsageError, match=r"the tuning profile ring is for riak \(`applies_to`\), and prod is elasticsearch"
+    ):
         _policy(Overrides(), tuning=tuning)
     ours = TuningProfile(name="es", applies_to="elasticsearch", settings=())
     assert _policy(Overrides(), tuning=ours).tune == ours

@@ -1,0 +1,41 @@
+"""`validate` reads every file that a restart by the same playbook would read."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.cli.main import run
+from orchestrator.errors import ExitCode
+from tests.cli.console import Console
+from tests.cli.small_cluster import SmallCluster
+
+HEAD = "applies_to: elasticsearch\nsettings: {vm.swappiness: 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("profile", "code", "says"),
+    [
+        (HEAD, ExitCode.DONE, "its playbook and tuning profile are sound"),
+        (HEAD + "persits: false\n", ExitCode.USAGE, "profile.yml:3: persits: unknown key"),
+        (HEAD.replace("elasticsearch", "riak"), ExitCode.USAGE, "is for riak (`applies_to`), and"),
+        (None, ExitCode.USAGE, "profile.yml: there is no such tuning profile file"),
+    ],
+)
+def test_it_reads_the_tuning_profile_of_the_playbook(
+    console: Console, capsys: pytest.CaptureFixture[str], profile: str | None, code: ExitCode, says: str
+) -> None:
+    path = console.folder / "profile.yml"
+    if profile is not None:
+        path.write_text(profile)
+    book = console.folder / "book.yml"
+    book.write_text(f"kind: elasticsearch\ntune: {path}\n")
+    with SmallCluster() as server:
+        file = server.write_file(console.folder)
+        assert run(["validate", "--cluster", file, "--playbook", str(book)]) == code
+    assert says in "".join(capsys.readouterr())
+
+
+def test_without_one_it_speaks_of_none(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    with SmallCluster() as server:
+        assert run(["validate", "--cluster", server.write_file(console.folder)]) == ExitCode.DONE
+    assert "and its playbook are sound" in capsys.readouterr().out
