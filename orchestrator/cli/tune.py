@@ -56,13 +56,18 @@ CheckOutputMode = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
-        no_args_is_help=True, help="Check, apply and undo the tuning of hosts, without a restart."
-    )
+    group = typer.Typer(help="Check, apply and undo the tuning of hosts, without a restart.")
+    group.callback(invoke_without_command=True)(_bare)
     group.command("check")(check)
     group.command("apply")(apply)
     group.command("revert")(revert)
     app.add_typer(group, name="tune")
+
+
+def _bare(context: typer.Context) -> None:
+    """Show the help, as the bare program does, where no command of the group is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def check(

@@ -223,4 +223,6 @@ def test_the_group_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["tune", "--help"]) == ExitCode.DONE
     said = capsys.readouterr().out
     assert all(verb in said for verb in ("check", "apply", "revert"))
+    assert run(["tune"]) == ExitCode.DONE
+    assert capsys.readouterr() == (said, "")
     assert run(["tune", "mend"]) == ExitCode.USAGE
