@@ -96,7 +96,7 @@ def _comment(state: TunableState) -> str:
         case Verdict.NOT_APPLICABLE:
             text = f"not on this host: {state.detail}"
         case Verdict.UNKNOWN:
-            text = f"COULD NOT BE READ: {state.detail}"
+            text = f"NOT IN THIS SCRIPT: {state.detail}"
         case _:
             assert_never(state.verdict)
     detail = f"; {state.detail}" if state.verdict is Verdict.DRIFT and state.detail else ""

@@ -158,7 +158,7 @@ def test_what_a_host_said_is_a_comment_and_never_a_command() -> None:
     lines = text.splitlines()
     assert not [line for line in lines if "reboot`" in line and not line.lstrip().startswith("#")]
     assert [line for line in lines if "rm -rf" in line and not line.lstrip().startswith("#")] == []
-    assert any("COULD NOT BE READ: no right" in line for line in lines)
+    assert any("NOT IN THIS SCRIPT: no right" in line for line in lines)
     assert any("found always (at boot: always $(reboot)), wanted never" in line for line in lines)
 
 
