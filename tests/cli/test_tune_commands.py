@@ -226,3 +226,12 @@ def test_the_group_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["tune"]) == ExitCode.DONE
     assert capsys.readouterr() == (said, "")
     assert run(["tune", "mend"]) == ExitCode.USAGE
+
+
+def test_a_profile_for_another_store_is_refused(
+    console: Console, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = console.folder / "ring.yml"
+    path.write_text(json.dumps({"applies_to": "riak", "settings": {"vm.swappiness": "0"}}))
+    assert run(["tune", "check", "--cluster", file, "--profile", str(path)]) == ExitCode.USAGE
+    assert "ring is for riak" in capsys.readouterr().err
