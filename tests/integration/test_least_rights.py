@@ -71,6 +71,7 @@ READS: Mapping[str, Request] = {
     "recoveries": calls.recoveries(active_only=True),
     "tasks": calls.tasks(),
     "disks": calls.disks(),
+    "data_paths": calls.data_paths(),
     "leases": calls.leases(DIALECT, PREFIX, 10.0),
 }
 VERBS: tuple[ClusterAction, ...] = (
