@@ -1,0 +1,202 @@
+"""A restart that is killed between any two tunables, on a host made of files: resumed, and undone.
+
+The cluster is simulated; what reads and changes the host, and the ledger, are those of a real run.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.options import Output
+from orchestrator.cli.surroundings import Surroundings
+from orchestrator.cli.tune_revert import revert
+from orchestrator.cli.tune_scene import Scene
+from orchestrator.errors import ExitCode
+from orchestrator.hosts.port import Hosts
+from orchestrator.model.action import ActionResult, HostAction, TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, Record
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Policy, Selection
+from orchestrator.model.reading import Instant, Reading, Unknown
+from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.journal import SqlJournal
+from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.store import RunEntry, StateStore, open_store
+from orchestrator.simulation.hosts import SimulatedHosts
+from orchestrator.simulation.mishaps import Crash
+from orchestrator.simulation.records import MemoryJournal
+from orchestrator.simulation.run import Simulation
+from tests.fakes import host_kinds
+from tests.fakes.host_tree import HostTree
+from tests.simulation.play import cluster, play, policy
+
+ES2 = NodeName("es2")
+KINDS: Mapping[str, Callable[[Path], HostTree]] = {
+    "RHEL 6": host_kinds.rhel6,
+    "RHEL 7": host_kinds.rhel7,
+    "Debian": host_kinds.debian,
+}
+RUN = "20261122-0300-k1l1"
+
+
+@dataclass(slots=True, kw_only=True)
+class HostsOfFiles(SimulatedHosts):
+    """Simulated machines, of which tuning finds real files and changes them."""
+
+    real: Hosts
+
+    def tuning(
+        self, nodes: Collection[NodeName], profile: TuningProfile
+    ) -> Mapping[NodeName, Reading[HostTuning]]:
+        return self.real.tuning(nodes, profile)
+
+    def perform(self, action: HostAction) -> ActionResult:
+        if not isinstance(action, TuneHost):
+            return SimulatedHosts.perform(self, action)
+        result = self.real.perform(action)
+        self.seams.point(f"after tune of {action.tunable}")
+        return result
+
+
+@dataclass(slots=True, kw_only=True)
+class DurableJournal(MemoryJournal):
+    """What is committed is in the state database too, whenever the program is killed."""
+
+    sql: SqlJournal
+
+    def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
+        known = len(self.records)
+        try:
+            return MemoryJournal.append(self, events, at)
+        finally:
+            if len(self.records) > known:
+                self.sql.append([record.event for record in self.records[known:]], at)
+
+
+class Life:
+    """A host, a run on its node, and an operator."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.tree = KINDS[kind](folder / "host")
+        self.tree.folder("/etc/security/limits.d")
+        self.before = self.tree.files()
+        self.around = Surroundings(
+            environment={},
+            home=folder,
+            clock=SystemClock(),
+            output=Output.TEXT,
+            out=io.StringIO(),
+            err=io.StringIO(),
+        )
+        self.port = Hosts({ES2: self.tree.settings(node=ES2)})
+        self.store: StateStore = open_store(f"sqlite:///{folder}/state.db", {}, access=Access.WRITE)
+        self.simulation = Simulation(cluster(3))
+        entry = RunEntry(
+            run=RUN,
+            cluster="prod",
+            cluster_uuid="",
+            kind="elasticsearch",
+            started=1.0,
+            host="bastion",
+            operator="ann",
+            process="boot/1/2/3",
+        )
+        simulation = self.simulation
+        simulation.run = RUN
+        simulation.journal = DurableJournal(
+            run=RUN,
+            world=simulation.world,
+            fate=simulation.fate,
+            seams=simulation.seams,
+            sql=self.store.create_run(entry),
+        )
+        simulation.hosts = HostsOfFiles(
+            world=simulation.world, fate=simulation.fate, seams=simulation.seams, real=self.port
+        )
+        simulation.listener.hosts = simulation.hosts
+        self.wanted: Policy = policy(
+            tune=self.around.tuning_profile("elasticsearch"), selection=Selection(only=(ES2,))
+        )
+
+    def close(self) -> None:
+        self.port.close()
+        self.store.close()
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.store.ledger("prod")
+
+    def killed(self, point: int) -> None:
+        """Up to that point of the run, where the program dies."""
+        state = self.simulation.begin(self.wanted)
+        self.simulation.seams.crash_at = point
+        with pytest.raises(Crash):
+            play(self.simulation, state)
+        self.simulation.seams.crash_at = None
+
+    def undo(self) -> None:
+        """By `tune revert`, and all is as it was found, file by file."""
+        where = Scene(
+            around=self.around,
+            cluster="prod",
+            port=self.port,
+            nodes=(ES2,),
+            addresses={ES2: "10.0.0.2"},
+            machines={},
+        )
+        code = revert(where, self.ledger, self.ledger.owed(), operator="ben", yes=True)
+        assert isinstance(self.around.out, io.StringIO)
+        assert code is ExitCode.DONE, self.around.out.getvalue()
+        assert self.tree.files() == self.before
+        assert self.ledger.owed() == {}
+
+
+def _points(kind: str, folder: Path) -> list[int]:
+    """Where a run that nobody kills has just made a change, or is about to send them all."""
+    life = Life(kind, folder)
+    try:
+        state = play(life.simulation, life.simulation.begin(life.wanted))
+        assert state.outcome is Outcome.DONE, state.message
+        passed = life.simulation.seams.passed
+    finally:
+        life.close()
+    sent = next(n for n, point in enumerate(passed, 1) if point.startswith("after tune of ")) - 1
+    return [sent, *(n for n, point in enumerate(passed, 1) if point.startswith("after tune of "))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "every"),
+    [("RHEL 7", 4), *(pytest.param(kind, 1, marks=pytest.mark.exhaustive) for kind in KINDS)],
+)
+@pytest.mark.parametrize("resumed", [True, False], ids=["resumed and undone", "undone at once"])
+def test_killed_between_any_two_tunables_nothing_is_lost(
+    kind: str,
+    every: int,
+    resumed: bool,  # noqa: FBT001  (a case of the table)
+    tmp_path: Path,
+) -> None:
+    points = _points(kind, tmp_path / "first")
+    assert len(points) > 8, "a host on which nearly everything is wrong"
+    for point in points[::every]:
+        life = Life(kind, tmp_path / str(point))
+        try:
+            life.killed(point)
+            assert life.ledger.owed(), "written down before the first change"
+            if resumed:
+                state = play(life.simulation, life.simulation.resume())
+                assert state.outcome is Outcome.DONE, state.message
+                found = life.port.tuning((ES2,), life.around.tuning_profile("elasticsearch"))[ES2]
+                assert not isinstance(found, Unknown)
+                assert found.drifted == ()
+                assert found.unread == ()
+            life.undo()
+        finally:
+            life.close()
