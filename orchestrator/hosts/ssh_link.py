@@ -142,9 +142,11 @@ class Link:
                 self._drop()
 
     def _drop(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
+        gone, self._transport = self._transport, None
+        if gone is not None:
+            # One that runs through another, dead by now, says so even when it is closed: it is closed then.
+            with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+                gone.close()
 
     def _ensure(self) -> paramiko.Transport:
         """The connection, made if need be; bounded attempts where another one can help."""
