@@ -16,6 +16,7 @@ from orchestrator.model.action import ActionResult, ClusterAction, HostAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import (
     Activity,
     ClusterView,
@@ -62,6 +63,13 @@ class ClusterPort(Protocol):
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the parts asked for, in as few calls as will do."""
+        ...
+
+    def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
+        """Read segments, writes, merges and settings of these indices, whatever the others are.
+
+        An index that is gone is left out; a copy that is started and could not be read makes it `Unknown`.
+        """
         ...
 
     def perform(self, action: ClusterAction) -> ActionResult:

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from orchestrator.engine.hooks import hook_doubted, hook_ran
+from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_node_step, check_run_step
 from orchestrator.engine.resumption import restoring, resumed
 from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState, with_node
 from orchestrator.model import event as ev
 from orchestrator.model.action import (
     Action,
+    ForceMerge,
     ProbeSettings,
     Purpose,
     RebootHost,
@@ -22,6 +24,7 @@ from orchestrator.model.action import (
     StopNode,
 )
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant
@@ -104,6 +107,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, second_failure=what)
         case ev.NodeRecovered() | TuningApplied() | TuningMissed():
             return state
+        case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
+            return replace(state, merging=evolve_merging(state.merging, event, at))
         case ev.WaveFinished(number=number):
             return _wave_finished(state, number)
         case ev.Requested(request=request, by=by):
@@ -141,6 +146,7 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
         addresses=event.addresses,
         planned=event.planned,
         data_paths=event.data_paths,
+        merging=merging_of(event.indices),
     )
 
 
@@ -217,6 +223,8 @@ def _wait_again(state: RunState) -> RunState:
 def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
     new = Phase(event.to)
     check_run_step(state.phase, new)
+    if state.phase is Phase.MERGED and new is not Phase.STANDING_DOWN:
+        state = replace(state, merging=replace(state.merging, settled=True))
     called_off = new is Phase.GATED and state.wave is not None
     if state.phase is Phase.GATED and new is Phase.REASSIGNED and state.recovering:
         state = _wait_again(state)
@@ -273,6 +281,9 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return _of_machine(state, action, asked_at=at, rebooted=True)
         case RetryFailed():
             return replace(state, retries=state.retries + 1, retried_at=at)
+        case ForceMerge(index_uuid=uuid) if uuid in state.merging.indices:
+            asked = state.merging.indices[uuid].asked + 1
+            return replace(state, merging=with_index(state.merging, uuid, asked=asked, asked_at=at))
         case _:
             return state
 

@@ -15,10 +15,13 @@ from orchestrator.model.action import (
     ClearVotingExclusions,
     ExcludeFromVoting,
     Flush,
+    ForceMerge,
     ProbeSettings,
     RebootHost,
+    RefreshIndex,
     RetryFailed,
     RunHook,
+    SetIndexSettings,
     SetReplicas,
     StartNode,
     StopNode,
@@ -26,6 +29,7 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import CopyState, Incarnation, Node, NodeName, ShardCopy
+from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import (
     ClusterView,
     HostView,
@@ -78,7 +82,9 @@ class OptimisticWorld:
                 return self._with(view, master=master, voting_exclusions=(*view.voting_exclusions, name))
             case ClearVotingExclusions():
                 return self._with(view, voting_exclusions=())
-            case ProbeSettings() | Flush() | RetryFailed() | RunHook() | TuneHost():
+            case ForceMerge() | SetIndexSettings():
+                return self._bulk(action)
+            case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex() | RunHook() | TuneHost():
                 return self
             case _:
                 assert_never(action)
@@ -168,6 +174,40 @@ class OptimisticWorld:
         others = tuple(c for c in view.copies if c.shard.index_uuid != action.index_uuid or c.primary)
         added = tuple(copy for primary in primaries for copy in _replica_of(view, primary, action.wanted))
         return self._with(view, indices=indices, copies=(*others, *added))
+
+    def _bulk(self, action: ForceMerge | SetIndexSettings) -> OptimisticWorld:
+        """The world in which the index is merged, or has the settings of after its load."""
+        bulk = self.seen.bulk
+        found = None if isinstance(bulk, Unknown) else bulk.indices.get(action.index_uuid)
+        if found is None or isinstance(bulk, Unknown):
+            return self
+        if isinstance(action, ForceMerge):
+            changed = merged(found, action.max_segments)
+        else:
+            changed = put_right(found, action.wanted)
+        world = replace(bulk, indices={**bulk.indices, action.index_uuid: changed})
+        after = replace(self, seen=replace(self.seen, bulk=world))
+        if changed.replicas == found.replicas:
+            return after
+        uuid, found_so, wanted = action.index_uuid, found.replicas, changed.replicas
+        return after.after(SetReplicas(index=action.index, index_uuid=uuid, found=found_so, wanted=wanted))
+
+
+def merged(index: BulkIndex, max_segments: int) -> BulkIndex:
+    """The index with no copy of more segments than that."""
+    copies = tuple(replace(copy, segments=min(copy.segments, max_segments)) for copy in index.copies)
+    return replace(index, copies=copies)
+
+
+def put_right(index: BulkIndex, wanted: Mapping[str, str | None]) -> BulkIndex:
+    """The index with these settings."""
+    replicas = wanted.get("index.number_of_replicas")
+    return replace(
+        index,
+        replicas=index.replicas if replicas is None else int(replicas),
+        refresh_interval=wanted.get("index.refresh_interval", index.refresh_interval),
+        translog_durability=wanted.get("index.translog.durability", index.translog_durability),
+    )
 
 
 def _replica_of(view: ClusterView, primary: ShardCopy, count: int) -> tuple[ShardCopy, ...]:

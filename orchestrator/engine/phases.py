@@ -15,7 +15,10 @@ from orchestrator.errors import SafetyViolation
 from orchestrator.model.phase import NodePhase, Phase
 
 RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
-    Phase.PREPARING: frozenset({Phase.GATED, Phase.STANDING_DOWN}),
+    Phase.PREPARING: frozenset({Phase.MERGING, Phase.GATED, Phase.STANDING_DOWN}),
+    Phase.MERGING: frozenset({Phase.MERGED, Phase.STANDING_DOWN}),
+    # FINISHING: no node is to be restarted.
+    Phase.MERGED: frozenset({Phase.GATED, Phase.FINISHING, Phase.STANDING_DOWN}),
     # REASSIGNED: a wave that made room (`overlap_recovery`) is waited for again.
     Phase.GATED: frozenset({Phase.WITHHELD, Phase.REASSIGNED, Phase.FINISHING, Phase.STANDING_DOWN}),
     # REASSIGNED: the last reading before the stop held, so allocation goes back before anyone waits.

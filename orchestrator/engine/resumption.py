@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.engine.hooks import hook_doubted
+from orchestrator.engine.merge_state import doubted
 from orchestrator.engine.phases import FINAL_NODE_PHASES
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import RebootHost, StopNode
@@ -44,6 +45,7 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
         called_off_since=None,
         holds=(),
         nodes=nodes,
+        merging=doubted(state.merging),
         in_flight=(),
         confirmed=(),
         failed=(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.engine.merge_state import Merging
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
@@ -81,6 +82,7 @@ class RunState:
         phase_since: when the phase was entered; every deadline counts from such a moment.
         holding_since: when the run began to hold, None while nothing holds.
         called_off_since: since when every wave was called off at its last reading; None once one stops.
+        merging: the indices that are merged before the first wave.
         nodes: every selected node, in the order of the run.
         addresses: of the nodes' hosts, as they were when the run began.
         data_paths: of the nodes, as they were when the run began.
@@ -119,6 +121,7 @@ class RunState:
     called_off_since: Instant | None = None
     holds: tuple[Hold, ...] = ()
     baseline: BaselineRecorded | None = None
+    merging: Merging = field(default_factory=Merging)
     nodes: Mapping[NodeName, NodeProgress] = field(default_factory=dict)
     addresses: Mapping[NodeName, str] = field(default_factory=dict)
     data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)

@@ -6,9 +6,10 @@ the cluster. Sending a verb twice is harmless, but a stop is sent again only thr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
@@ -78,6 +79,39 @@ class SetReplicas:
     index_uuid: str
     found: int
     wanted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForceMerge:
+    """Have every copy of an index merged to at most so many segments. Asked for, not waited for.
+
+    One that runs already is not asked for again.
+    """
+
+    index: str
+    index_uuid: str
+    max_segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshIndex:
+    """Let searches see the index as it is now, its merged segments instead of those they were made of."""
+
+    index: str
+    index_uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetIndexSettings:
+    """Set settings of an index for good, by their full names (`index.…`); None takes one away.
+
+    What was found is for the record: it is not put back, since a bulk loader left it behind.
+    """
+
+    index: str
+    index_uuid: str
+    found: Mapping[str, str | None]
+    wanted: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +191,9 @@ ClusterAction: TypeAlias = (
     | Flush
     | RetryFailed
     | SetReplicas
+    | ForceMerge
+    | RefreshIndex
+    | SetIndexSettings
     | ExcludeFromVoting
     | ClearVotingExclusions
 )
@@ -164,33 +201,33 @@ HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook | TuneHost
 Action: TypeAlias = ClusterAction | HostAction
 
 
+_NAMES: Final[Mapping[type[Action], str]] = {
+    ProbeSettings: "probe_settings",
+    Flush: "flush",
+    RetryFailed: "retry_failed",
+    SetReplicas: "set_replicas",
+    ForceMerge: "force_merge",
+    RefreshIndex: "refresh",
+    SetIndexSettings: "set_index_settings",
+    ExcludeFromVoting: "exclude_from_voting",
+    ClearVotingExclusions: "clear_voting_exclusions",
+    StopNode: "stop",
+    StartNode: "start",
+    RebootHost: "reboot",
+    TuneHost: "tune",
+}
+"""Of the verbs that have one name whatever they carry."""
+
+
 def action_name(action: Action) -> str:
     """The public name of a verb, as the plan, the journal and the views show it."""
     match action:
         case WriteSettings(purpose=purpose):
             return purpose.value
-        case ProbeSettings():
-            return "probe_settings"
-        case Flush():
-            return "flush"
-        case RetryFailed():
-            return "retry_failed"
-        case SetReplicas():
-            return "set_replicas"
-        case ExcludeFromVoting():
-            return "exclude_from_voting"
-        case ClearVotingExclusions():
-            return "clear_voting_exclusions"
-        case StopNode():
-            return "stop"
-        case StartNode():
-            return "start"
-        case RebootHost():
-            return "reboot"
         case RunHook(moment=moment):
             return f"hook_{moment.value}"
-        case TuneHost():
-            return "tune"
+        case _:
+            return _NAMES[type(action)]
 
 
 def action_target(action: Action) -> str:
@@ -204,7 +241,12 @@ def action_target(action: Action) -> str:
             | TuneHost(node=node)
         ):
             return node
-        case SetReplicas(index=index):
+        case (
+            SetReplicas(index=index)
+            | ForceMerge(index=index)
+            | RefreshIndex(index=index)
+            | SetIndexSettings(index=index)
+        ):
             return f"index {index}"
         case _:
             return "cluster"

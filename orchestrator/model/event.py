@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.merge_event import MergeEvent
+from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, MissingCopy, SettingValue
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
@@ -36,6 +38,7 @@ class RunStarted:
         data_paths: of the nodes, where the cluster or its file told them: a node that is down tells nobody.
         planned: the waves of the plan that was shown or saved; a wave may be a part of one of them, no more.
             Empty when there was none.
+        indices: those that are merged first, in their order; empty for a restart alone.
     """
 
     cluster: str
@@ -51,6 +54,7 @@ class RunStarted:
     repairs: str | None = None
     planned: tuple[tuple[NodeName, ...], ...] = ()
     data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
+    indices: tuple[MergeTarget, ...] = ()
     event: Literal["run_started"] = "run_started"
 
 
@@ -362,6 +366,7 @@ Event: TypeAlias = (
     | Rescued
     | SecondFailure
     | TuningEvent
+    | MergeEvent
     | NodeRecovered
     | WaveFinished
     | Requested

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from orchestrator.model.cluster import CopyState, Health, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.merging import BulkView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning
 
@@ -198,11 +199,14 @@ class Disk:
         used_share: of the fullest path, 0 to 1.
         over_low: past the low watermark: no copy is allocated there any more.
         over_high: past the high watermark: copies are moved away.
+        room_bytes: what may still be written before the fullest path passes its high watermark (what is free,
+            where none applies); 0 past it. None when it was not read.
     """
 
     used_share: float
     over_low: bool
     over_high: bool
+    room_bytes: int | None = None
 
 
 class ServiceState(Enum):
@@ -254,7 +258,7 @@ class Look(Enum):
 
     GATE is everything; LAST is what the last reading before a stop needs, in as few calls as will do;
     DOWN is what matters while a node is down; RECOVERY is what tells how recovery goes;
-    HOSTS_FULL asks each selected host for its rights too.
+    HOSTS_FULL asks each selected host for its rights too. BULK reads the indices that a run merges.
     """
 
     CLUSTER = auto()
@@ -265,9 +269,11 @@ class Look(Enum):
     DISKS = auto()
     HOSTS = auto()
     HOST_RIGHTS = auto()
+    BULK = auto()
 
 
-EVERYTHING = frozenset(Look)
+EVERYTHING = frozenset(Look) - {Look.BULK}
+"""What a run looks at before a stop. The indices that it merges are read by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +283,7 @@ class Observation:
     Attributes:
         at: when the reading *began*; what happened later may not be in it.
         hosts: of the nodes that were asked; a host not in it was not asked.
+        bulk: the indices that the run merges.
         tuning: how the hosts of the nodes that were asked stand to the profile.
     """
 
@@ -289,6 +296,7 @@ class Observation:
     disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
     hosts: Mapping[NodeName, Reading[HostView]] = field(default_factory=dict)
     tuning: Mapping[NodeName, Reading[HostTuning]] = field(default_factory=dict)
+    bulk: Reading[BulkView] = NOT_READ
     lease: Reading[LeaseView] = NOT_READ
 
     def host(self, name: NodeName) -> Reading[HostView]:

@@ -6,9 +6,14 @@ from enum import Enum, IntEnum
 
 
 class Phase(Enum):
-    """Where a run is: a wave in hand goes from GATED to SETTLED."""
+    """Where a run is: a wave in hand goes from GATED to SETTLED.
+
+    A run after a bulk load merges its indices before its first wave, and lets their copies settle (MERGED).
+    """
 
     PREPARING = "preparing"
+    MERGING = "merging"
+    MERGED = "merged"
     GATED = "gated"
     WITHHELD = "withheld"
     DOWN = "down"

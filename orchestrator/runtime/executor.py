@@ -13,12 +13,15 @@ from orchestrator.model.action import (
     Done,
     ExcludeFromVoting,
     Flush,
+    ForceMerge,
     InDoubt,
     ProbeSettings,
     RebootHost,
+    RefreshIndex,
     Refused,
     RetryFailed,
     RunHook,
+    SetIndexSettings,
     SetReplicas,
     StartNode,
     StopNode,
@@ -72,6 +75,9 @@ class Executor:
                 | Flush()
                 | RetryFailed()
                 | SetReplicas()
+                | ForceMerge()
+                | RefreshIndex()
+                | SetIndexSettings()
                 | ExcludeFromVoting()
                 | ClearVotingExclusions()
             ):

@@ -16,7 +16,7 @@ from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, Look, Observation
-from orchestrator.model.reading import Reading
+from orchestrator.model.reading import NOT_READ, Reading
 from orchestrator.model.tuning import HostTuning
 from orchestrator.ports import Clock, ClusterPort, ClusterReadings, HostPort, LeaseKeeper
 
@@ -53,7 +53,7 @@ class Lookout:
         at = self._clock.now()
         look, nodes = needed(state)
         self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in IN_HAND))
-        read, hosts = self._read(look, nodes)
+        read, hosts = self._read(look - {Look.BULK}, nodes)
         return Observation(
             at=at,
             cluster=read.cluster,
@@ -63,6 +63,7 @@ class Lookout:
             activity=read.activity,
             disks=read.disks,
             hosts=hosts,
+            bulk=self._cluster.bulk(tuple(state.merging.indices)) if Look.BULK in look else NOT_READ,
             tuning=self._tuning(state),
             lease=self._lease.view(),
         )

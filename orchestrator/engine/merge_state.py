@@ -1,0 +1,106 @@
+"""How far the merges of a run have come: the part of its state that the events of merging fold into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeEvent, MergeWarned, WritesRead
+from orchestrator.model.merging import MergeTarget, Writes
+from orchestrator.model.reading import Instant
+from orchestrator.model.replacing import replace
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class MergeProgress:
+    """One index of the run.
+
+    Attributes:
+        target: as it was found when the run began.
+        begun: when its merge was begun; None before.
+        asked: how often it was asked for, in all attempts at the run.
+        asked_at: when it was last asked for by this process; None when it was not.
+        ended: every copy has few enough segments, or the index is gone.
+        warned: something that the operator has to know of it was said.
+    """
+
+    target: MergeTarget
+    begun: Instant | None = None
+    asked: int = 0
+    asked_at: Instant | None = None
+    ended: bool = False
+    warned: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether its merge is still to be begun."""
+        return self.target.due and self.begun is None and not self.ended
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether its merge was begun and has not been seen to its end."""
+        return self.begun is not None and not self.ended
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class Merging:
+    """The merges of a run.
+
+    Attributes:
+        indices: by uuid, in the order of the run.
+        writes: the counters as they were first read; None before.
+        writes_at: when.
+        settled: the copies have settled after the merges; what is left is the restart.
+    """
+
+    indices: Mapping[str, MergeProgress] = field(default_factory=dict)
+    writes: Mapping[str, Writes] | None = None
+    writes_at: Instant = 0.0
+    settled: bool = False
+
+    @property
+    def in_hand(self) -> tuple[MergeProgress, ...]:
+        """Merges under way, or to be seen to their end."""
+        return tuple(one for one in self.indices.values() if one.in_hand)
+
+    @property
+    def pending(self) -> tuple[MergeProgress, ...]:
+        """Those to be begun, in order."""
+        return tuple(one for one in self.indices.values() if one.pending)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the cluster was asked for any merge."""
+        return any(one.begun is not None for one in self.indices.values())
+
+
+def merging_of(targets: tuple[MergeTarget, ...]) -> Merging:
+    """The beginning: nothing merged."""
+    return Merging(indices={target.index_uuid: MergeProgress(target=target) for target in targets})
+
+
+def evolve_merging(merging: Merging, event: MergeEvent, at: Instant) -> Merging:
+    """The merges after one more event of theirs."""
+    match event:
+        case WritesRead(counters=counters):
+            return replace(merging, writes=counters, writes_at=at)
+        case MergeWarned(index_uuid=uuid):
+            return with_index(merging, uuid, warned=True)
+        case MergeBegun(index_uuid=uuid):
+            return with_index(merging, uuid, begun=at)
+        case IndexMerged(index_uuid=uuid):
+            return with_index(merging, uuid, ended=True)
+
+
+def with_index(merging: Merging, uuid: str, **changes: object) -> Merging:
+    """The merges with these fields of one index changed; the same for an index that is none of the run's."""
+    if uuid not in merging.indices:
+        return merging
+    index: MergeProgress = replace(merging.indices[uuid], **changes)  # type: ignore[arg-type]  # by keyword
+    return replace(merging, indices={**merging.indices, uuid: index})
+
+
+def doubted(merging: Merging) -> Merging:
+    """The merges as a new process takes them up: it has asked for nothing yet, and looks at writes anew."""
+    indices = {uuid: replace(one, asked_at=None) for uuid, one in merging.indices.items()}
+    return replace(merging, indices=indices, writes=None, writes_at=0.0)
