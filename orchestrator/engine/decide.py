@@ -6,9 +6,13 @@ stop, a request before the phase in hand. Only stops are gated; no rule here bar
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 from orchestrator.engine import down, gates, settle, standdown
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.merging import merging, settling
 from orchestrator.engine.phases import FINAL_NODE_PHASES
 from orchestrator.engine.state import RunState
 from orchestrator.engine.steps import Situation, stand_down
@@ -26,7 +30,7 @@ _RED_PATIENCE_SECONDS = 60.0
 
 _PAST_DOWN = (Phase.REJOINED, Phase.REASSIGNED, Phase.SETTLED, Phase.GATED)
 
-_NOTHING_IN_HAND = (Phase.PREPARING, Phase.GATED)
+_NOTHING_IN_HAND = (Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.GATED)
 """A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
 
 
@@ -49,25 +53,23 @@ def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
     urgent = None if state.phase is Phase.STANDING_DOWN else _urgent(situation)
     if urgent is not None:
         return urgent
-    match state.phase:
-        case Phase.PREPARING:
-            return gates.preparing(situation)
-        case Phase.GATED:
-            return gates.gated(situation)
-        case Phase.WITHHELD:
-            return gates.withheld(situation)
-        case Phase.DOWN:
-            return down.down(situation)
-        case Phase.REJOINED:
-            return down.rejoined(situation)
-        case Phase.REASSIGNED:
-            return settle.reassigned(situation)
-        case Phase.SETTLED:
-            return settle.settled(situation)
-        case Phase.FINISHING:
-            return settle.finishing(situation)
-        case Phase.STANDING_DOWN:
-            return standdown.standing_down(situation)
+    return _STEPS[state.phase](situation)
+
+
+_STEPS: Final[Mapping[Phase, Callable[[Situation], Decision]]] = {
+    Phase.PREPARING: gates.preparing,
+    Phase.MERGING: merging.merging,
+    Phase.MERGED: settling.settling,
+    Phase.GATED: gates.gated,
+    Phase.WITHHELD: gates.withheld,
+    Phase.DOWN: down.down,
+    Phase.REJOINED: down.rejoined,
+    Phase.REASSIGNED: settle.reassigned,
+    Phase.SETTLED: settle.settled,
+    Phase.FINISHING: settle.finishing,
+    Phase.STANDING_DOWN: standdown.standing_down,
+}
+"""What is next in each phase; a run that has ended has nothing next."""
 
 
 def _urgent(situation: Situation) -> Decision | None:
@@ -84,9 +86,11 @@ def _urgent(situation: Situation) -> Decision | None:
         # All is restarted; what is left is what a stand-down would do as well.
         return None
     if state.request in (Request.STOP, Request.INTERRUPT):
-        return stand_down(state, f"asked to stop by {state.requested_by}", Outcome.INTERRUPTED)
+        reason = f"asked to stop by {state.requested_by}{merging.going_on(state)}"
+        return stand_down(state, reason, Outcome.INTERRUPTED)
     if policy.timeout is not None and now - state.started > policy.timeout:
-        return stand_down(state, f"--timeout of {policy.timeout:.0f} s ran out", Outcome.HELD)
+        reason = f"--timeout of {policy.timeout:.0f} s ran out{merging.going_on(state)}"
+        return stand_down(state, reason, Outcome.HELD)
     if state.withheld_since is not None and now - state.withheld_since > policy.deadlines.withheld:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
         reason = (
@@ -94,8 +98,8 @@ def _urgent(situation: Situation) -> Decision | None:
             f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
         )
         return stand_down(state, reason, Outcome.FAILED)
-    if state.recovering:
-        return None  # the gates wait for what recovers before they pause
+    if state.recovering or state.merging.in_hand:
+        return None  # what recovers, or is being merged, is waited for before a pause
     if state.phase in _NOTHING_IN_HAND or (state.phase is Phase.SETTLED and not state.wave):
         return _pause(situation)
     return None
@@ -103,8 +107,8 @@ def _urgent(situation: Situation) -> Decision | None:
 
 def _pause(situation: Situation) -> Decision | None:
     state, policy = situation.state, situation.policy
-    left = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
-    if not left:
+    left = any(node.phase is NodePhase.PENDING for node in state.nodes.values())
+    if not left and not state.merging.pending:
         return None
     if state.request is Request.PAUSE:
         return stand_down(state, f"asked to pause by {state.requested_by}", Outcome.PAUSED)
@@ -173,6 +177,12 @@ def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
         case Phase.PREPARING | Phase.GATED:
             hosts = pending if not state.waves_begun else wave or pending
             return EVERYTHING, hosts
+        case Phase.MERGING if state.merging.begun or not pending:
+            return EVERYTHING - {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS} | {Look.BULK}, frozenset()
+        case Phase.MERGING:
+            return EVERYTHING | {Look.BULK}, pending
+        case Phase.MERGED:
+            return frozenset({Look.CLUSTER, Look.BULK}), frozenset()
         case Phase.WITHHELD:
             return EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}, wave
         case Phase.DOWN:

@@ -17,6 +17,7 @@ from orchestrator.model.action import (
     ProbeSettings,
     Purpose,
     RebootHost,
+    RefreshIndex,
     RetryFailed,
     RunHook,
     SettingChange,
@@ -283,7 +284,8 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return replace(state, retries=state.retries + 1, retried_at=at)
         case ForceMerge(index_uuid=uuid) if uuid in state.merging.indices:
             asked = state.merging.indices[uuid].asked + 1
-            return replace(state, merging=with_index(state.merging, uuid, asked=asked, asked_at=at))
+            merging = with_index(state.merging, uuid, asked=asked, asked_at=at, refreshed=False)
+            return replace(state, merging=merging)
         case _:
             return state
 
@@ -317,6 +319,8 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
             return _of_machine(state, action, reboot_doubt_since=None)
         case RunHook():
             return hook_ran(state, action)
+        case RefreshIndex(index_uuid=uuid):
+            return replace(state, merging=with_index(state.merging, uuid, refreshed=True))
         case ProbeSettings():
             return replace(state, probed=True)
         case _:

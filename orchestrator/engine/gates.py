@@ -72,7 +72,8 @@ def preparing(situation: Situation) -> Decision:
     wave = next_wave_of(situation)
     pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
     if situation.view and wave is None:
-        return note(run_phase(state.phase, Phase.GATED))
+        baseline = () if state.baseline else (situation.kind.baseline(situation.view, {}),)
+        return note(*baseline, run_phase(state.phase, _after_preparing(situation)))
     wave = wave or Wave(number=state.waves_finished + 1, nodes=pending[:1])
     fundamental = tuple(rule for rule in situation.kind.predicates if not rule.may_be_disabled)
     refused = refusals(situation, fundamental, wave)
@@ -84,7 +85,13 @@ def preparing(situation: Situation) -> Decision:
         return note(replace(situation.kind.baseline(situation.view, boots), machines=machines))
     if state.probed is None:
         return act(ProbeSettings())
-    return note(run_phase(state.phase, Phase.GATED))
+    return note(run_phase(state.phase, _after_preparing(situation)))
+
+
+def _after_preparing(situation: Situation) -> Phase:
+    """The merges come before the first wave, once in a run."""
+    merges = situation.policy.merge is not None and not situation.state.merging.settled
+    return Phase.MERGING if merges else Phase.GATED
 
 
 def gated(situation: Situation) -> Decision:

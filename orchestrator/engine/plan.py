@@ -13,6 +13,7 @@ from orchestrator.engine.decision import Decision
 from orchestrator.engine.estimate import NodeTimes, predict_wave, total, total_overlapped
 from orchestrator.engine.evolve import evolve
 from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.merging.rules import OWN_RULES
 from orchestrator.engine.optimism import OptimisticWorld
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, action_name, action_target
@@ -66,7 +67,7 @@ def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, tim
     draft, state, now = _Draft(), RunState(run="plan"), seen.at
     world, sequence = OptimisticWorld(seen=seen), 0
     state = evolve(state, Record(run="plan", sequence=sequence, at=now, event=started))
-    for _ in range(_TURNS_A_NODE * (len(started.nodes) + 1)):
+    for _ in range(_TURNS_A_NODE * (len(started.nodes) + len(started.indices) + 1)):
         if state.phase is Phase.ENDED:
             break
         now += 1.0
@@ -122,7 +123,8 @@ def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> Ru
         return None
     known = {(hold.predicate, hold.subject) for hold in draft.holds}
     draft.holds += [hold for hold in refusals if (hold.predicate, hold.subject) not in known]
-    optional = {rule.name for rule in kind_of(policy.kind).predicates if rule.may_be_disabled}
+    rules = (*kind_of(policy.kind).predicates, *OWN_RULES)
+    optional = {rule.name for rule in rules if rule.may_be_disabled}
     if any(hold.predicate not in optional for hold in refusals):
         return None
     off = tuple(DisabledPredicate(name=hold.predicate, subject=hold.subject) for hold in refusals)

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Hold
+from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import Observation
 from orchestrator.model.policy import Policy, Wave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """May this wave be stopped, by this reading?
+    """May this wave be stopped, or this index be merged, by this reading?
 
     Attributes:
+        index: the index that is to be merged; None where it is about the wave.
         first_stop: nothing was stopped yet, so every selected host must be ready, not only the wave's.
     """
 
@@ -28,6 +30,7 @@ class Question:
     observation: Observation
     wave: Wave
     first_stop: bool
+    index: BulkIndex | None = None
 
 
 Finding = tuple[str, str]

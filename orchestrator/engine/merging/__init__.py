@@ -1,0 +1,1 @@
+"""Merging indices after a bulk load, before the first wave."""

@@ -1,0 +1,317 @@
+"""The phase in which indices are merged: begun within limits, seen to their end, counted on every copy.
+
+A merge is asked for once and then only looked at. It goes on in the cluster whatever becomes of this program,
+so a new process looks first: what runs is taken for its own, what has ended is counted, and only what neither
+runs nor has ended is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.kinds.predicates import Question, holds
+from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.merging.amounts import progress, size
+from orchestrator.engine.merging.rules import MERGE_RULES, written
+from orchestrator.engine.state import RunState
+from orchestrator.engine.steps import (
+    GRACE_SECONDS,
+    LOOK_AGAIN,
+    POLL_SECONDS,
+    RETRY_SECONDS,
+    Situation,
+    act,
+    note,
+    stand_down,
+    wait,
+)
+from orchestrator.model.action import Action, ForceMerge, RefreshIndex
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, Hold, HoldsCleared, run_phase
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
+from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Seconds, Unknown
+
+WRITES_SECONDS: Final[Seconds] = 5.0
+"""Between the two readings that tell whether an index is written: a load that is on writes within it."""
+
+_TIMES: Final = 3
+"""A merge that ended without having merged is asked for so often; then a copy cannot be merged."""
+
+_HOLD_POLL_SECONDS: Final[Seconds] = 5.0
+
+_SLOWEST_POLL_SECONDS: Final[Seconds] = 15.0
+"""Segments are read of every copy: a merge of hours is not looked at every other second."""
+
+_READY: Final = ("settings_are_writable", "no_other_maintenance", "selected_hosts_ready")
+"""Of the rules before a stop, those that a restart would fail by after hours of merging, and that no merge
+changes: asked before the first one."""
+
+
+def merging(situation: Situation) -> Decision:
+    """Begin what may begin, see to its end what runs; on to the copies when all is merged."""
+    state, policy, bulk = situation.state, situation.policy.merge, situation.seen.bulk
+    if policy is None:
+        return note(run_phase(state.phase, Phase.MERGED))
+    if not situation.fresh:
+        return LOOK_AGAIN
+    if isinstance(bulk, Unknown):
+        return _held(
+            situation, (Hold(predicate="indices_are_read", subject="indices", evidence=bulk.reason),)
+        )
+    if state.merging.writes is None:
+        counters = {uuid: index.writes for uuid, index in sorted(bulk.indices.items())}
+        return note(WritesRead(counters=counters))
+    ended = tuple(_ended(situation, bulk))
+    if ended:
+        return note(*ended)
+    seeing = _see_to_the_end(situation, bulk, policy)
+    if seeing is not None:
+        return seeing
+    if not state.merging.pending and not state.merging.in_hand:
+        return note(*_cleared(situation), run_phase(state.phase, Phase.MERGED))
+    return _begin(situation, bulk, policy)
+
+
+def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
+    """Merges that are over, each counted on every copy; and indices that are gone."""
+    state, policy = situation.state, situation.policy.merge
+    most = policy.max_segments if policy else 0
+    for uuid, one in state.merging.indices.items():
+        if one.ended or not one.target.due:
+            continue
+        index = bulk.indices.get(uuid)
+        if index is None:
+            yield _merged(situation, one, None, why="it is gone, or closed")
+        elif index.under_way or (one.begun is not None and not one.refreshed):
+            continue
+        elif index.copies and index.segments <= most:
+            yield _merged(situation, one, index)
+        elif one.begun is not None and _written_meanwhile(situation, index):
+            yield _merged(situation, one, index, why="it is written, and has new segments already")
+
+
+def _merged(
+    situation: Situation, one: MergeProgress, index: BulkIndex | None, *, why: str = ""
+) -> IndexMerged:
+    lives = {node.name: node.incarnation for node in situation.view.nodes} if situation.view else {}
+    return IndexMerged(
+        index=one.target.index,
+        index_uuid=one.target.index_uuid,
+        segments=index.segments if index else 0,
+        bytes=index.bytes if index else 0,
+        seconds=situation.now - one.begun if one.begun is not None else 0.0,
+        incarnations=lives,
+        why=why,
+    )
+
+
+def _written_meanwhile(situation: Situation, index: BulkIndex) -> bool:
+    first = (situation.state.merging.writes or {}).get(index.uuid)
+    allowed = situation.policy.merge is not None and situation.policy.merge.allow_writes
+    return allowed and written(first, index.writes) is not None
+
+
+def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision | None:
+    """Refresh what has ended, ask again for what was lost, give up on what never ends; None = no such."""
+    state, now = situation.state, situation.now
+    actions: list[Action] = []
+    for one in state.merging.in_hand:
+        index = bulk.indices[one.target.index_uuid]
+        if now - max(one.begun or 0.0, state.started) > policy.deadline:
+            why = f"the merge of {index.name} has not ended within {policy.deadline:.0f} s"
+            return stand_down(state, why + going_on(state), Outcome.FAILED)
+        if index.under_way or (index.merging and index.segments > policy.max_segments):
+            continue  # a task may be lost with the node that held it; the merges of its shards are not
+        if one.refreshed and one.asked_at is not None and one.asked >= _TIMES:
+            return stand_down(state, _cannot_be_merged(situation, index, one), Outcome.FAILED)
+        action = _next_for(index, one, policy)
+        if _may_be_sent(situation, action, one):
+            actions.append(action)
+    return act(*actions) if actions else None
+
+
+def _next_for(index: BulkIndex, one: MergeProgress, policy: MergePolicy) -> RefreshIndex | ForceMerge:
+    """Searches first see what was merged: only then are segments counted, and is it asked for again."""
+    if not one.refreshed:
+        return RefreshIndex(index=index.name, index_uuid=index.uuid)
+    return ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
+
+
+def _may_be_sent(situation: Situation, action: Action, one: MergeProgress) -> bool:
+    """Not at once after it failed, nor before what a dead process sent last can have arrived.
+
+    What was asked for is seen to its end without the lease too; asking anew is for its holder alone.
+    """
+    state, now = situation.state, situation.now
+    if isinstance(action, ForceMerge) and state.lease_lost is not None:
+        return False
+    if state.failure_of(action) is not None:
+        return now - state.acted_at >= RETRY_SECONDS
+    if isinstance(action, ForceMerge) and one.asked_at is None:
+        return situation.seen.at - state.started >= GRACE_SECONDS
+    return True
+
+
+def _cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress) -> str:
+    refused = next(
+        (
+            f
+            for f in reversed(situation.state.failed)
+            if isinstance(f.action, ForceMerge) and f.action.index_uuid == index.uuid
+        ),
+        None,
+    )
+    if refused is not None:
+        return f"index {index.name} could not be merged: {refused.reason}"
+    worst = max(index.copies, key=lambda copy: copy.segments, default=None)
+    if worst is None:
+        return f"index {index.name} has no started copy any more, so that its merge cannot be counted"
+    return (
+        f"index {index.name}: the copy of shard {worst.shard.number} on {worst.node} has {worst.segments} "
+        f"segments after {one.asked} merges: see the log of {worst.node}, then `orchestrate resume`"
+    )
+
+
+def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision:
+    """Ask for the next merges that the limits and the rules allow."""
+    state, now = situation.state, situation.now
+    if state.request is Request.PAUSE:
+        return _waiting(situation, bulk, "before it pauses, ")
+    looked = situation.seen.at - state.merging.writes_at
+    if state.merging.pending and looked < WRITES_SECONDS:
+        return wait(now, "a second reading of what is written", seconds=WRITES_SECONDS - looked)
+    pending = [bulk.indices[one.target.index_uuid] for one in state.merging.pending]
+    if not state.merging.begun:
+        # All are asked before the first: a step that is going to hold holds before it has changed anything.
+        against = [hold for index in pending for hold in _against(situation, index)]
+        refused = tuple(dict.fromkeys((*_not_ready(situation), *against)))
+        if refused:
+            return _held(situation, refused)
+    refusals: list[Hold] = []
+    chosen: list[BulkIndex] = []
+    under_way = tuple(bulk.indices[one.target.index_uuid] for one in state.merging.in_hand)
+    for index in pending:
+        if not _room_for_another((*under_way, *chosen), index, policy):
+            continue
+        against = [*_against(situation, index)]
+        refusals += against
+        chosen += [] if against else [index]
+    if chosen:
+        return _ask_for(situation, chosen, policy)
+    return _held(situation, tuple(dict.fromkeys(refusals))) if refusals else _waiting(situation, bulk)
+
+
+def _ask_for(situation: Situation, chosen: list[BulkIndex], policy: MergePolicy) -> Decision:
+    events: list[Event] = [*_cleared(situation)]
+    actions: list[Action] = []
+    for index in chosen:
+        events += _warnings(situation, index)
+        events.append(
+            MergeBegun(
+                index=index.name,
+                index_uuid=index.uuid,
+                segments=index.segments,
+                bytes=index.bytes,
+                found=index.under_way,
+            )
+        )
+        if not index.under_way:
+            action = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
+            actions.append(action)
+    return act(*actions, events=events)
+
+
+def _room_for_another(others: tuple[BulkIndex, ...], index: BulkIndex, policy: MergePolicy) -> bool:
+    """Whether one more index may be merged beside these: so many in all, and so many on each node."""
+    if len(others) >= policy.at_once:
+        return False
+    on_node = Counter[NodeName]()
+    for other in others:
+        on_node.update({copy.node for copy in other.copies})
+    return all(on_node[node] < policy.per_node for node in {copy.node for copy in index.copies})
+
+
+def _against(situation: Situation, index: BulkIndex) -> tuple[Hold, ...]:
+    """What the rules say against merging an index by this reading."""
+    return holds(MERGE_RULES, _question(situation, Wave(number=0, nodes=()), index))
+
+
+def _not_ready(situation: Situation) -> tuple[Hold, ...]:
+    """What would hold the restart for good, by the rules that merging changes nothing about."""
+    pending = tuple(node.name for node in situation.state.nodes.values() if node.phase is NodePhase.PENDING)
+    rules = tuple(rule for rule in situation.kind.predicates if rule.name in _READY and pending)
+    return holds(rules, _question(situation, Wave(number=1, nodes=pending), None))
+
+
+def _question(situation: Situation, wave: Wave, index: BulkIndex | None) -> Question:
+    return Question(
+        state=situation.state,
+        policy=situation.policy,
+        observation=situation.seen,
+        wave=wave,
+        first_stop=index is None,
+        index=index,
+    )
+
+
+def _warnings(situation: Situation, index: BulkIndex) -> Iterator[MergeWarned]:
+    """What `--allow-writes` means for an index that is written."""
+    merging, policy = situation.state.merging, situation.policy.merge
+    what = written((merging.writes or {}).get(index.uuid), index.writes)
+    if what is None or policy is None:
+        return
+    said = "what is written from now on makes new segments, so that it may have more than that again soon"
+    largest = max((copy.bytes for copy in index.copies), default=0)
+    if largest > LARGEST_NATURAL_SEGMENT_BYTES:
+        said += (
+            f"; a copy of it has {size(largest)}: a segment above {size(LARGEST_NATURAL_SEGMENT_BYTES)} is "
+            "not merged again by itself until most of it is deleted, and keeps what is deleted until then"
+        )
+    yield MergeWarned(index=index.name, index_uuid=index.uuid, what=f"it is still written ({what}): {said}")
+
+
+def _cleared(situation: Situation) -> tuple[Event, ...]:
+    return (HoldsCleared(),) if situation.state.holds else ()
+
+
+def _waiting(situation: Situation, bulk: BulkView, before: str = "") -> Decision:
+    state = situation.state
+    begun = [one.begun for one in state.merging.in_hand if one.begun is not None]
+    spent = situation.now - max(begun, default=situation.now)
+    seconds = min(max(POLL_SECONDS, spent / 30), _SLOWEST_POLL_SECONDS)
+    return wait(situation.now, f"{before}merging {progress(situation, bulk)}", seconds=seconds)
+
+
+def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
+    """Wait for what holds, at most so long; at once back when only the operator can mend it.
+
+    What runs is seen to its end first: nothing new is begun meanwhile.
+    """
+    state, policy, now = situation.state, situation.policy, situation.now
+    said = {(hold.predicate, hold.subject) for hold in state.holds}
+    news = tuple(hold for hold in refused if (hold.predicate, hold.subject) not in said)
+    first = f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}"
+    rules = (*MERGE_RULES, *situation.kind.predicates)
+    lasting = {rule.name for rule in rules if not rule.passes_with_time}
+    if not state.merging.in_hand:
+        if any(hold.predicate in lasting for hold in refused):
+            return stand_down(state, f"held by {first}", Outcome.HELD, *news)
+        if state.holding_since is not None and now - state.holding_since > policy.deadlines.hold:
+            return stand_down(
+                state, f"held for {policy.deadlines.hold:.0f} s by {first}", Outcome.HELD, *news
+            )
+    return wait(now, f"what holds the merge: {first}", seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
+
+
+def going_on(state: RunState) -> str:
+    """What is to be said of merges that this program leaves behind: nobody can stop them."""
+    names = [one.target.index for one in state.merging.in_hand]
+    if not names:
+        return ""
+    return f"; the merge of {', '.join(names)} goes on in the cluster, and `orchestrate resume` looks for it"

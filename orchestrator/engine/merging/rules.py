@@ -1,0 +1,140 @@
+"""The rules that are asked before an index is merged, each time, on the reading of that moment.
+
+Those that every decision rests on, and the gates, are the same as before a stop. What is particular to a
+merge: it is for an index that is no longer written, it needs room beside the segments that it replaces, and a
+copy that is on its way would arrive with the segments of before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
+from orchestrator.engine.merging.amounts import size
+from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.merging import BulkIndex, Writes
+from orchestrator.model.reading import Unknown
+
+_SHARED: Final = ("observation_is_fresh", "cluster_is_the_one_named", "lease_is_held", "gates_open")
+"""Of the rules before a stop, those that a merge has to pass as well."""
+
+
+def written(first: Writes | None, now: Writes) -> str | None:
+    """What shows that an index was written between two readings; None when nothing does.
+
+    The count of operations begins anew with each node, so that a lower one says nothing.
+    """
+    if first is None:
+        return None
+    if first.sequence is not None and now.sequence is not None and now.sequence > first.sequence:
+        return f"sequence numbers went from {first.sequence} to {now.sequence}"
+    if now.operations > first.operations:
+        return f"{now.operations - first.operations} documents were indexed or deleted"
+    return None
+
+
+def index_is_not_written(question: Question) -> Iterator[Finding]:
+    """No document came in since the run looked first. `--allow-writes` takes such an index all the same."""
+    merging, index, policy = question.state.merging, question.index, question.policy
+    if index is None or (policy.merge is not None and policy.merge.allow_writes):
+        return
+    first = (merging.writes or {}).get(index.uuid)
+    if first is None:
+        yield f"index {index.name}", "whether it is written is not known: it was not there at the first look"
+        return
+    what = written(first, index.writes)
+    if what is not None:
+        seconds = question.observation.at - merging.writes_at
+        evidence = (
+            f"is still written: {what} in {seconds:.0f} s; a merge is for "
+            "an index that is written no more: end the load first, or take it with `--allow-writes`"
+        )
+        yield f"index {index.name}", evidence
+
+
+def no_copy_on_its_way(question: Question) -> Iterator[Finding]:
+    """Every copy that the index has is where it stays, and there is one at least."""
+    view, index = question.observation.cluster, question.index
+    if index is None or isinstance(view, Unknown):
+        return
+    if not index.copies:
+        yield f"index {index.name}", "no copy of it is started: a red index needs repair, not a merge"
+    on_its_way = (CopyState.INITIALIZING, CopyState.RELOCATING)
+    moving = [c for c in view.copies if c.shard.index_uuid == index.uuid and c.state in on_its_way]
+    if moving:
+        first = moving[0]
+        where = f"{first.shard} is {first.state.value} on {first.node}"
+        yield f"index {index.name}", where + (f", and {len(moving) - 1} more" if len(moving) > 1 else "")
+
+
+def disk_has_room(question: Question) -> Iterator[Finding]:
+    """Each node can hold the merged segments beside those that they replace, below its high watermark.
+
+    The old ones go only when no search looks at them any more, which on an index that is not refreshed is
+    after the whole merge: so every copy on the node counts, and not only the one that is merged just now. What
+    the indices that are being merged may still take is counted as well.
+    """
+    disks, index, bulk = question.observation.disks, question.index, question.observation.bulk
+    if index is None or isinstance(disks, Unknown) or isinstance(bulk, Unknown):
+        return
+    others = [
+        bulk.indices[one.target.index_uuid]
+        for one in question.state.merging.in_hand
+        if one.target.index_uuid in bulk.indices and one.target.index_uuid != index.uuid
+    ]
+    beside = Counter[NodeName]()
+    for other in others:
+        beside.update(bytes_by_node(other))
+    for node, need in sorted(bytes_by_node(index).items()):
+        disk = disks.get(node)
+        room = None if disk is None else disk.room_bytes
+        if room is None:
+            yield f"index {index.name}", f"the room on {node}'s disk is not known"
+            continue
+        if need + beside[node] > room:
+            taken = f" and the merges under way {size(beside[node])}" if beside[node] else ""
+            evidence = (
+                f"merging its copies on {node} may take {size(need)} more for a while (as much as they have)"
+                f"{taken}, and {node} has room for {size(room)} below its high watermark: "
+                f"{size(need + beside[node] - room)} too little"
+            )
+            yield f"index {index.name}", evidence
+
+
+def bytes_by_node(index: BulkIndex) -> Counter[NodeName]:
+    """Bytes of the index's copies on each node."""
+    found = Counter[NodeName]()
+    for copy in index.copies:
+        found[copy.node] += copy.bytes
+    return found
+
+
+OWN_RULES: Final[tuple[Predicate, ...]] = (
+    Predicate(
+        name="index_is_not_written",
+        why="What is written after a merge makes new segments, and a segment above 5 GB is not merged again.",
+        check=index_is_not_written,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="no_copy_on_its_way",
+        why="A copy that recovers while its primary is merged arrives with the segments of before.",
+        check=no_copy_on_its_way,
+    ),
+    Predicate(
+        name="disk_has_room",
+        why="A merge writes the new segments before it deletes the old: a full disk makes indices read-only.",
+        check=disk_has_room,
+        passes_with_time=False,
+    ),
+)
+
+MERGE_RULES: Final[tuple[Predicate, ...]] = (
+    *(rule for rule in PREDICATES if rule.name in _SHARED and not rule.may_be_disabled),
+    *OWN_RULES,
+    *(rule for rule in PREDICATES if rule.name in _SHARED and rule.may_be_disabled),
+)
+"""In the order in which they are asked."""

@@ -1,0 +1,123 @@
+"""After the merges: what the loader left behind is put right, the copies settle; a refresh and a flush."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.steps import LOOK_AGAIN, RETRY_SECONDS, Situation, act, note, stand_down, wait
+from orchestrator.model.action import Action, Flush, RefreshIndex, SetIndexSettings, action_target
+from orchestrator.model.event import run_phase
+from orchestrator.model.merging import BulkIndex, BulkView, LoaderSettings
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.reading import Unknown
+from orchestrator.model.watch import CopiesActive
+
+REPLICAS, REFRESH, DURABILITY = (
+    "index.number_of_replicas",
+    "index.refresh_interval",
+    "index.translog.durability",
+)
+
+
+def settling(situation: Situation) -> Decision:
+    """Put the settings right, wait for every copy, refresh, flush; then the first wave, or the end.
+
+    Replicas come after the merge: a new copy is then a copy of merged segments, made once, and the same.
+    """
+    state, view, bulk, now = situation.state, situation.view, situation.seen.bulk, situation.now
+    if not situation.fresh:
+        return LOOK_AGAIN
+    over = now - state.phase_since > situation.policy.deadlines.recover
+    if isinstance(bulk, Unknown) or view is None:
+        why = bulk.reason if isinstance(bulk, Unknown) else "the cluster has no master, or it is not known"
+        if over:
+            return stand_down(state, f"the merged indices could not be read: {why}", Outcome.FAILED)
+        return wait(now, f"a reading of the merged indices: {why}")
+    right = tuple(_put_right(situation, view, bulk))
+    failed = next((failure for action in right if (failure := state.failure_of(action))), None)
+    if failed is not None and (over or not failed.in_doubt):
+        what = f"the settings of {action_target(failed.action)} could not be put right: {failed.reason}"
+        return stand_down(state, what, Outcome.FAILED)
+    if right and failed is not None and now - state.acted_at < RETRY_SECONDS:
+        return wait(now, "settings of the loaded indices to be put right", seconds=RETRY_SECONDS)
+    if right:
+        return act(*right)
+    missing = [c for c in situation.kind.missing(state, view) if c.shard.index_uuid in bulk.indices]
+    if missing:
+        what = f"{len(missing)} copies of the loaded indices to start, {missing[0].shard} first"
+        if over:
+            return stand_down(state, f"the copies did not settle: {what}", Outcome.FAILED)
+        started = sum(copy.started for copy in view.copies)
+        return wait(now, what, cluster=CopiesActive(count=started + len(missing)))
+    tried = (*state.confirmed, *(failure.action for failure in state.failed))
+    # A refresh or a flush that fails costs recovery time and nothing else: it is in the journal.
+    refreshes = [RefreshIndex(index=index.name, index_uuid=index.uuid) for index in bulk.indices.values()]
+    ends: tuple[Action, ...] = (*refreshes, Flush())
+    todo = [action for action in ends if action not in tried]
+    if todo:
+        return act(*todo)
+    pending = any(node.phase is NodePhase.PENDING for node in state.nodes.values())
+    return note(run_phase(state.phase, Phase.GATED if pending else Phase.FINISHING))
+
+
+def _put_right(situation: Situation, view: ClusterView, bulk: BulkView) -> Iterator[SetIndexSettings]:
+    """What is not yet as the playbook wants loaded indices to be."""
+    policy = situation.policy.merge
+    if policy is None:
+        return
+    for index in bulk.indices.values():
+        meta = view.metadata.get(index.uuid)
+        wanted = changes(index, policy.put_right, expands=meta is not None and meta.auto_expand is not None)
+        if not wanted:
+            continue
+        action = SetIndexSettings(
+            index=index.name,
+            index_uuid=index.uuid,
+            found={key: found_of(index)[key] for key in wanted},
+            wanted=wanted,
+        )
+        # Accepted, and read back in other words (`1000ms` for `1s`): it is not sent for ever.
+        if action not in situation.state.confirmed:
+            yield action
+
+
+def found_of(index: BulkIndex) -> dict[str, str | None]:
+    """The settings that bulk loaders change, as they are."""
+    return {
+        REPLICAS: str(index.replicas),
+        REFRESH: index.refresh_interval,
+        DURABILITY: index.translog_durability,
+    }
+
+
+def changes(index: BulkIndex, right: LoaderSettings, *, expands: bool) -> dict[str, str | None]:
+    """What is to be set on an index; empty when it is right. None takes a setting away.
+
+    Args:
+        index: as it was read.
+        right: as it is to be.
+        expands: `auto_expand_replicas` decides on the number of its replicas, so that setting one is idle.
+    """
+    wanted: dict[str, str | None] = {}
+    if right.number_of_replicas is not None and not expands:
+        wanted[REPLICAS] = str(right.number_of_replicas)
+    if right.refresh_interval is not None:
+        wanted[REFRESH] = right.refresh_interval or None
+    if right.translog_durability is not None:
+        wanted[DURABILITY] = right.translog_durability
+    found = found_of(index)
+    return {key: value for key, value in wanted.items() if found[key] != value}
+
+
+def left_behind(index: BulkIndex) -> tuple[tuple[str, str], ...]:
+    """What a bulk loader seems to have left: settings and values that nobody wants for good."""
+    found = []
+    if index.replicas == 0:
+        found.append((REPLICAS, "0"))
+    if index.refresh_interval is not None and index.refresh_interval.startswith("-1"):
+        found.append((REFRESH, index.refresh_interval))
+    if index.translog_durability == "async":
+        found.append((DURABILITY, "async"))
+    return tuple(found)
