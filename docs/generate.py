@@ -105,6 +105,8 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
 
 _LIMITS: Final[Mapping[Phase, str]] = {
     Phase.PREPARING: "`hold`",
+    Phase.MERGING: "`hold` before a merge, `force_merge.deadline` for each index",
+    Phase.MERGED: "`recover`",
     Phase.GATED: "`hold`",
     Phase.WITHHELD: "never waits",
     Phase.DOWN: "`stop`, `start` or `reboot`, of each node",

@@ -19,6 +19,7 @@ from pydantic import (
 
 from orchestrator.config.cluster import ClusterKind
 from orchestrator.config.faults import validate
+from orchestrator.config.merging import ForceMergeSpec
 from orchestrator.config.spec import (
     MAPPING,
     NOT_EMPTY,
@@ -202,7 +203,10 @@ class PlaybookSpec(Spec):
     deadlines: DeadlinesSpec = Field(default_factory=DeadlinesSpec, description="Limits of every wait.")
     on_failure: Literal["stand_down"] = Field(default="stand_down", description="What a failure leads to.")
     hooks: HooksSpec = Field(default_factory=HooksSpec, description="Commands of yours around each restart.")
-    force_merge: Later = Field(default=None, description="For `post-bulk-index`.")
+    force_merge: ForceMergeSpec = Field(
+        default_factory=ForceMergeSpec,
+        description="How `post-bulk-index` and `force-merge` merge; no other command does.",
+    )
     tune: Unset[Name] = Field(
         default=None,
         description="A tuning profile, by name or path: hosts are set right while their nodes are down.",

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.faults import near
 from orchestrator.config.hosts import Connect
+from orchestrator.config.merging import MergeFlags, merge_policy
 from orchestrator.config.playbook import (
     LATER_STRATEGIES,
     DeadlinesSpec,
@@ -56,6 +57,7 @@ class Overrides:
         tune: None when neither `--tune` nor `--no-tune` was given.
         disable_predicate: `NAME` or `NAME=SUBJECT`, each.
         timeout: an age.
+        merge: flags of the commands that merge; None for a restart alone.
     """
 
     strategy: str | None = None
@@ -70,6 +72,7 @@ class Overrides:
     disable_predicate: tuple[str, ...] = ()
     reason: str | None = None
     timeout: str | None = None
+    merge: MergeFlags | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,7 @@ def build_policy(
         deadlines=_deadlines(spec.deadlines, overrides),
         hooks=_hooks(spec),
         tune=tuning,
+        merge=merge_policy(spec.force_merge, overrides.merge) if overrides.merge else None,
         zone_attribute=cluster.spec.zone_attribute,
         expect_nodes=cluster.spec.expect.nodes,
         together=together,

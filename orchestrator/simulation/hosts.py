@@ -25,7 +25,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.simulation import machines, tuning, views
+from orchestrator.simulation import judge, machines, tuning, views
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
 from orchestrator.simulation.parts import SimNode
@@ -124,17 +124,17 @@ class SimulatedHosts:
     def _judge(self, action: HostAction, node: SimNode) -> None:
         match action:
             case StopNode():
-                self.world.judge_stop(node)
+                judge.stop(self.world, node)
             case StartNode():
-                self.world.judge_start(node)
+                judge.start(self.world, node)
             case RebootHost():
                 for each in machines.of_one(self.world, node):
-                    self.world.judge_delay(each, "a reboot")
-                    self.world.judge_start(each)
-                    self.world.judge_reboot(each, node)
+                    judge.delay(self.world, each, "a reboot")
+                    judge.start(self.world, each)
+                    judge.reboot(self.world, each, node)
             case RunHook(moment=moment):
                 if moment is Moment.WHILE_STOPPED:
-                    self.world.judge_delay(node, "a hook")
+                    judge.delay(self.world, node, "a hook")
             case TuneHost():
                 tuning.judge(self.world, node)
             case _:
@@ -142,7 +142,7 @@ class SimulatedHosts:
 
     def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant) -> None:
         if isinstance(action, StopNode):
-            self.world.judge_late_stop(node, sent, read)
+            judge.late_stop(self.world, node, sent, read)
         if not isinstance(action, RunHook):  # one that runs so late is no part of `hooks`: nobody can undo it
             self._do(action, node)
 

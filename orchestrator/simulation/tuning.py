@@ -18,6 +18,7 @@ from orchestrator.model.tuning import (
     ValueChange,
     Verdict,
 )
+from orchestrator.simulation.judge import delay
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
 
@@ -66,7 +67,7 @@ def tune(node: SimNode, action: TuneHost) -> ActionResult:
 
 def judge(world: World, node: SimNode) -> None:
     """Write down that a host is tuned under a node that runs, or while its shards wait for the start."""
-    world.judge_delay(node, "tuning")
+    delay(world, node, "tuning")
     seen = node.began + node.join_seconds < world.last_read
     if node.process and not node.stopped_by_us and seen:
-        world.violations.append(f"{node.name} is tuned while it runs")
+        world.violated(f"{node.name} is tuned while it runs")

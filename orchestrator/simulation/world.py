@@ -1,13 +1,13 @@
-"""The ground truth of one simulated cluster, and the judge of what the program does to it.
+"""The ground truth of one simulated cluster.
 
-What the program may see is made in `views.py`; what it may do comes through the ports. Nobody but tests and
-faults looks in here.
+What the program may see is made in `views.py`; what it may do comes through the ports, and `judge.py` writes
+down what is wrong with it. Nobody but tests and faults looks in here.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from random import Random
 
@@ -29,12 +29,6 @@ DEFAULTS: dict[str, SettingValue] = {
     "indices.recovery.max_bytes_per_sec": "40mb",
 }
 """Built-in defaults of the settings that a run asks for."""
-
-_IN_DOUBT: Seconds = 30.0
-"""A host that is reached at all does within it what it was asked."""
-
-_LEFT_DOWN: Seconds = 300.0
-"""Far longer than hooks take: a node whose host answers is started before, whatever else is waited for."""
 
 
 class World:
@@ -254,146 +248,19 @@ class World:
         waiting = [c for _, shard in shards_of(self) for c in shard.copies if c.state is CopyState.UNASSIGNED]
         return Counter(copy.shard for copy in waiting)
 
-    # The judge -----------------------------------------------------------------------------------------
-
-    def judge_stop(self, node: SimNode) -> None:
-        """Write down what is wrong with stopping this node at this moment.
-
-        What happened after the program's last reading is no fault of it: no reading can be newer than itself.
-        """
-        name = node.name
-        if not node.process:
-            node.stopped_by_us = True  # it has just died of itself: whoever asks for its stop owes its start
-            return
-        node.restarts_by_us += 1
-        if self.stale_read:
-            self._violated(f"{name} is stopped on a reading that says it may be old")
-        others = [n for n in self.nodes.values() if n.stopped_by_us and n.name != name]
-        down = [n.name for n in others]
-        elsewhere = [n for n in others if n.machine != node.machine]
-        if len(down) >= self.allowed_down or (self.one_machine and elsewhere):
-            self._violated(f"{name} is stopped while {', '.join(down)} is down by us")
-        elif any(n.zone is None or n.zone != node.zone for n in elsewhere):
-            self._violated(f"{name} is stopped while {', '.join(down)} of another zone is down by us")
-        self._judge_quorum(node, others)
-        if self.effective(ALLOCATION) == "all" and not self._news(ALLOCATION):
-            self._violated(f"{name} is stopped with allocation on")
-        away = [n.name for n in self.nodes.values() if not n.joined and n.name not in {*down, name}]
-        for other in away:
-            if not self._news(other) and other not in self.away_before:
-                self._violated(f"{name} is stopped while {other} is away")
-        for snapshot in self.snapshots:
-            if not self._news(snapshot):
-                self._violated(f"{name} is stopped while snapshot {snapshot} runs")
-        for index, shard in shards_of(self):
-            self._judge_shard(index, shard, node, down)
-            self._judge_recovery(index, shard, node, down)
-        node.stopped_by_us = True
-
-    def judge_late_stop(self, node: SimNode, sent: Instant, read: Instant) -> None:
-        """Write down what the program did while a stop of its own could still be done.
-
-        What others did since it was `read` that the stop may be `sent` is no fault of it, and after half a
-        minute of silence a stop may be taken as lost. That no more nodes than allowed are down is judged all
-        the same, as at every moment.
-        """
-        if not node.process:
-            return
-        node.stopped_by_us = True
-        others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(self.story[-200:]))
-        others_allow = any(set_.at >= read for level in Level for set_ in self.meddled[level, ALLOCATION])
-        blameless = others_failed or others_allow or self.agenda.now - sent >= _IN_DOUBT
-        if self.effective(ALLOCATION) == "all" and not blameless:
-            self._violated(f"a late stop of {node.name} meets allocation on")
-
-    def judge_delay(self, node: SimNode, what: str) -> None:
-        """Write down what is wrong with doing this on the host of a node that is down, instead of a start.
-
-        A shard that waits for the node, or another node that is away, was there to be read: not without a
-        master, whose word it is, then or when it was last read.
-        """
-        unread = self.stale_read or self.master is None or self.elected_at >= self.last_read
-        if node.process or not node.stopped_by_us or unread:
-            return
-        for index, shard in shards_of(self):
-            lost = shard.lost_at is not None and shard.lost_at < self.last_read
-            if not lost or self._exempt(index) or node.name not in shard.on_disk:
-                continue
-            if shard.on_disk[node.name] in shard.in_sync:
-                self._violated(f"{what} on {node.name} while {shard.id} waits for it")
-        away = [n.name for n in self.nodes.values() if not n.joined and not n.process and not n.stopped_by_us]
-        for other in away:
-            if not self._news(other) and other not in self.away_before:
-                self._violated(f"{what} on {node.name} while {other} is away")
-
-    def judge_reboot(self, node: SimNode, of: SimNode) -> None:
-        """Write down that a reboot takes down a node that runs: a stop about which no rule was asked."""
-        seen = node.began + node.join_seconds < self.last_read
-        if node.process and not node.stopped_by_us and seen and not self._news(node.name):
-            self._violated(f"the reboot for {of.name} takes down {node.name}, which was not stopped")
-
-    def judge_start(self, node: SimNode) -> None:
-        """Write down that a node was left down though its host could be reached."""
-        if node.process or not node.stopped_by_us:
-            return
-        since = max(node.ended, self.program_since, node.unreachable_until, node.hangs_until)
-        if self.agenda.now - since > _LEFT_DOWN:
-            self._violated(f"{node.name} was left down for {self.agenda.now - since:.0f} s")
-        node.ended = self.agenda.now
-
-    def _exempt(self, index: SimIndex) -> bool:
-        """Whether the index may be away while its node is."""
-        return index.searchable_snapshot or index.name in self.exempt_indices
+    # What the judge needs --------------------------------------------------------------------------------
 
     def judge_down(self) -> None:
         """The standing check: no more nodes are down by the program than it may have down."""
         down = [node.name for node in self.nodes.values() if node.stopped_by_us and not node.process]
         if len(down) > self.allowed_down:
-            self._violated(f"{', '.join(down)} are down by us at once")
+            self.violated(f"{', '.join(down)} are down by us at once")
 
-    def _judge_quorum(self, node: SimNode, others: Sequence[SimNode]) -> None:
-        """With the nodes that are asked to stop already, a majority of the voters must be left."""
-        going = {node.name, *(other.name for other in others)}
-        left = {name for name in self.voters - going if self.nodes[name].joined or self._news(name)}
-        unread = self.revoted >= self.last_read  # another configuration than the one that was read
-        needed = node.name in self.voters and not self.may_lose_master and not unread
-        if needed and 2 * len(left) <= len(self.voters):
-            self._violated(f"{node.name} is stopped with no majority left: {len(left)} of {len(self.voters)}")
-
-    def _judge_shard(
-        self, index: SimIndex, shard: SimShard, node: SimNode, down: Collection[NodeName]
-    ) -> None:
-        moving = {c.node for c in shard.copies if c.relocating_to} | {c.relocating_to for c in shard.copies}
-        if node.name in moving and not self._news(str(shard.id)):
-            self._violated(f"{node.name} is stopped while {shard.id} moves from or to it")
-        here = [c for c in shard.started if c.node == node.name]
-        if not here or self._exempt(index) or index.made_at >= self.last_read:
-            return
-        # Copies on a node that died and that the master has not missed yet count: no reading can tell.
-        others = [
-            c for c in shard.started if c.node not in {node.name, *down} and c.allocation_id in shard.in_sync
-        ]
-        if not others and not any(self._news(str(n)) for n in [*shard.on_disk, shard.id]):
-            self._violated(f"{node.name} is stopped with the last in-sync copy of {shard.id}")
-
-    def _judge_recovery(
-        self, index: SimIndex, shard: SimShard, node: SimNode, down: Collection[NodeName]
-    ) -> None:
-        """A recovery that loses its source is not assigned again; nor is a copy that nobody works on yet."""
-        if index.made_at >= self.last_read or self._news(str(shard.id)):
-            return
-        arriving = [c for c in shard.copies if c.state is CopyState.INITIALIZING and c.node != node.name]
-        if arriving and any(copy.node == node.name for copy in shard.copies):
-            self._violated(f"{node.name} is stopped while {shard.id} recovers on {arriving[0].node} with it")
-        left = any(at >= self.last_read and what.endswith(" left") for at, what in self.story[-200:])
-        unassigned = sum(copy.state is CopyState.UNASSIGNED for copy in shard.copies)
-        if unassigned > self.unassigned_before[shard.id] and not down and not left:
-            self._violated(f"{node.name} is stopped while a copy of {shard.id} is unassigned")
-
-    def _news(self, of: str) -> bool:
+    def news(self, of: str) -> bool:
         """Whether something happened to it since the program's last reading began."""
         since = takewhile(lambda told: told[0] >= self.last_read, reversed(self.story))
         return any(of in what.split() for _, what in since)
 
-    def _violated(self, what: str) -> None:
+    def violated(self, what: str) -> None:
+        """Write down what the program did wrong."""
         self.violations.append(f"{self.agenda.now:.1f}: {what}")

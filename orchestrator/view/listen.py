@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from orchestrator.model.action import ActionResult, ClusterAction
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import HealthView, Look, Recovery
-from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterPort, ClusterReadings
 
@@ -52,6 +53,10 @@ class ListeningCluster:
         if not isinstance(readings.health, Unknown):
             self.seen = replace(self.seen, health=readings.health, health_at=at)
         return readings
+
+    def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
+        """Pass on."""
+        return self._port.bulk(uuids)
 
     def perform(self, action: ClusterAction) -> ActionResult:
         """Pass on."""

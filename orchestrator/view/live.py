@@ -47,6 +47,7 @@ from orchestrator.model.event import (
     StoodDown,
     WaveFinished,
 )
+from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningMissed
@@ -94,7 +95,7 @@ def scrolls(event: Event) -> bool:
             return bool(output.strip())
         case PhaseEntered(why=why):
             return bool(why)
-        case HoldsCleared():
+        case HoldsCleared() | WritesRead():
             return False
         case _:
             return True
@@ -107,9 +108,9 @@ def tone(event: Event) -> str:
             return "bold red"
         case StoodDown(left=left):
             return "bold red" if left else "yellow"
-        case Hold() | StandingDown() | Requested() | TuningMissed():
+        case Hold() | StandingDown() | Requested() | TuningMissed() | MergeWarned():
             return "yellow"
-        case NodeRecovered() | WaveFinished():
+        case NodeRecovered() | WaveFinished() | IndexMerged():
             return "green"
         case _:
             return "none"

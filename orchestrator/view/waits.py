@@ -55,6 +55,10 @@ def awaited(state: RunState) -> str:
     match state.phase:
         case Phase.PREPARING:
             return "the first readings, the lease and the baseline"
+        case Phase.MERGING:
+            return _merging(state)
+        case Phase.MERGED:
+            return "the copies to settle after the merges"
         case Phase.GATED:
             return f"every predicate to allow the stop of {names}"
         case Phase.WITHHELD:
@@ -75,6 +79,16 @@ def awaited(state: RunState) -> str:
             return "nothing"
         case _:
             assert_never(state.phase)
+
+
+def _merging(state: RunState) -> str:
+    """Indices whose merge is in hand, and how many are to come."""
+    names = [one.target.index for one in state.merging.in_hand]
+    to_come = len(state.merging.pending)
+    if not names:
+        return f"{counted(to_come, 'index', 'indices')} to be free for a merge" if to_come else "the merges"
+    rest = f"; {to_come} to come" if to_come else ""
+    return f"the merge of {listed(names, 3)}{rest}"
 
 
 def still_recovering(state: RunState, now: Instant) -> str:
@@ -118,6 +132,12 @@ def limit(state: RunState) -> Instant | None:
         ends.append(state.withheld_since + deadlines.withheld)
     if state.policy.timeout is not None:
         ends.append(state.started + state.policy.timeout)
+    if state.phase is Phase.MERGING and state.policy.merge is not None:
+        ends += [
+            one.begun + state.policy.merge.deadline for one in state.merging.in_hand if one.begun is not None
+        ]
+    if state.phase is Phase.MERGED:
+        ends.append(state.phase_since + deadlines.recover)
     if state.phase is Phase.GATED and state.holding_since is not None:
         ends.append(state.holding_since + deadlines.hold)
     if state.phase is Phase.DOWN:

@@ -13,10 +13,13 @@ from orchestrator.model.action import (
     ClearVotingExclusions,
     ExcludeFromVoting,
     Flush,
+    ForceMerge,
     ProbeSettings,
     RebootHost,
+    RefreshIndex,
     RetryFailed,
     RunHook,
+    SetIndexSettings,
     SetReplicas,
     SettingChange,
     StartNode,
@@ -56,11 +59,13 @@ from orchestrator.model.event import (
     WaveFinished,
     WaveStarted,
 )
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
+from orchestrator.view.merge_words import merge_action, merge_sentence, what_is_begun
 from orchestrator.view.units import counted, duration, listed, one_line, setting, size
 
 _Frame: TypeAlias = (
@@ -143,6 +148,8 @@ def sentence(event: Event) -> str:
             return _act(event)
         case Hold() | HoldsCleared() | Rescued() | SecondFailure() | TuningApplied() | TuningMissed():
             return _meeting(event)
+        case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
+            return merge_sentence(event)
         case _:
             assert_never(event)
 
@@ -153,27 +160,30 @@ def hold_sentence(hold: Hold) -> str:
 
 
 _NAMED_CHANGES = 2
+_PLAIN_VERBS: dict[type[Action], str] = {
+    ProbeSettings: "check that settings can be written",
+    Flush: "flush all indices",
+    RetryFailed: "retry copies whose allocation failed",
+    ClearVotingExclusions: "clear voting exclusions",
+}
+"""Verbs on the cluster that say nothing more."""
 
 
 def action_sentence(action: Action) -> str:
     """A verb on its target, in the imperative; the exact call is the plan's business."""
     match action:
-        case ProbeSettings():
-            return "cluster: check that settings can be written"
+        case ProbeSettings() | Flush() | RetryFailed() | ClearVotingExclusions():
+            return f"cluster: {_PLAIN_VERBS[type(action)]}"
         case WriteSettings(changes=changes):
             if len(changes) > _NAMED_CHANGES:
                 return f"cluster: write {len(changes)} settings in one update"  # each had its own line
             return "cluster: " + ("; ".join(_change(change) for change in changes) or "write no setting")
-        case Flush():
-            return "cluster: flush all indices"
-        case RetryFailed():
-            return "cluster: retry copies whose allocation failed"
         case SetReplicas(index=index, found=found, wanted=wanted):
             return f"index {index}: set {counted(wanted, 'replica')} (found {found})"
+        case ForceMerge() | RefreshIndex() | SetIndexSettings():
+            return merge_action(action)
         case ExcludeFromVoting(node=node):
             return f"{node}: exclude from voting"
-        case ClearVotingExclusions():
-            return "cluster: clear voting exclusions"
         case StopNode(node=node):
             return f"{node}: stop the service"
         case StartNode(node=node):
@@ -210,14 +220,11 @@ def _frame(event: _Frame) -> str:
     match event:
         case RunStarted(repairs=str() as run):
             return f"putting back what run {run} left on {event.cluster}; by {event.operator}@{event.host}"
-        case RunStarted(cluster=cluster, version=version, policy=policy, nodes=nodes):
+        case RunStarted(version=version, policy=policy, nodes=nodes):
             reason = f"; reason: {one_line(policy.reason)}" if policy.reason else ""
-            how = "host reboot" if policy.reboot else "restart"
             what = f"{product(event.distribution, policy.kind)} {version}, strategy {policy.strategy.value}"
-            return (
-                f"rolling {how} of {cluster} ({what}) begins: {counted(len(nodes), 'node')}: "
-                f"{listed(nodes)}; by {event.operator}@{event.host}{reason}"
-            )
+            whom = f": {counted(len(nodes), 'node')}: {listed(nodes)}" if nodes else ": no node is restarted"
+            return f"{what_is_begun(event)} ({what}) begins{whom}; by {event.operator}@{event.host}{reason}"
         case RunResumed(operator=operator, host=host, retry_failed=retry_failed, skip=skip):
             retried = "; failed nodes are tried again" if retry_failed else ""
             skipped = f"; skipped: {listed(skip)}" if skip else ""

@@ -162,7 +162,6 @@ def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[s
     [
         ("gates: []", "book.yml:2: gates: not in this version"),
         ("notify: []", "book.yml:2: notify: not in this version"),
-        ("force_merge: {max_segments: 5}", "book.yml:2: force_merge: not in this version"),
         ("strategy: shard-safe", "book.yml:2: strategy: shard-safe: not in this version"),
     ],
 )

@@ -12,6 +12,7 @@ from orchestrator.stores.elasticsearch.parse import RECOVERY_FIELDS, SNAPSHOT_FI
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS
 from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
+from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
 
 LANGUID_SECONDS: Final = 5.0
 """How long health may wait for the master's queue to drain; after that it says so (`timed_out`)."""
@@ -90,6 +91,14 @@ def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Reque
         params={dialect.master_timeout: seconds(limits.elected_master)}
         | ({"ignore_unavailable": "true", "expand_wildcards": "none"} if named else {})
         | filtered("cluster_name", "metadata.indices.*.settings.index.uuid"),
+    )
+
+
+def names(dialect: Dialect, limits: Limits) -> Request:
+    """Every name that an index goes by. Of all indices: the answer is small, and a glob may match any."""
+    return get(
+        "/_cluster/state/metadata",
+        params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*RESOLVE_FIELDS),
     )
 
 

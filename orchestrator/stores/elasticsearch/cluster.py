@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.model.action import ActionResult, ClusterAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.resolution import Resolution
 from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import calls
@@ -17,6 +18,7 @@ from orchestrator.stores.elasticsearch.dialect import Dialect
 from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.observe import Observer
 from orchestrator.stores.elasticsearch.parse_disks import parse_data_paths
+from orchestrator.stores.elasticsearch.resolve import parse_resolution
 from orchestrator.stores.elasticsearch.watch import watch_for
 
 
@@ -66,6 +68,20 @@ class ElasticsearchCluster:
         return (
             Unknown(reason=outcome.reason) if isinstance(outcome, Fault) else parse_data_paths(outcome.body)
         )
+
+    def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
+        """What names, globs, aliases and data streams stand for; one call.
+
+        Patterns that name another cluster (`remote_patterns`) are for the caller to refuse first: here they
+        match nothing.
+        """
+        dialect = self._client.dialect()
+        if isinstance(dialect, Fault):
+            return Unknown(reason=dialect.reason)
+        outcome = self._client.read(calls.names(dialect, self._client.limits))
+        if isinstance(outcome, Fault):
+            return Unknown(reason=outcome.reason)
+        return parse_resolution(outcome.body, patterns)
 
     def close(self) -> None:
         """Give connections back."""

@@ -183,7 +183,6 @@ def test_what_a_later_version_brings_to_a_cluster_file_is_refused_as_such(text: 
         (KIND + "strategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
         (KIND + "gates: []\n", "f.yml:2: gates: not in this version"),
         (KIND + "notify:\n", "f.yml:2: notify: not in this version"),
-        (KIND + "force_merge: {max_segments: 5}\n", "f.yml:2: force_merge: not in this version"),
         (
             KIND + "notify: x\ngates: []\n",
             "f.yml:2: notify: not in this version\nf.yml:3: gates: not in this version",

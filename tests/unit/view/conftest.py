@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import pytest
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model import action, event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
+from orchestrator.model.merging import MergePolicy, MergeTarget, Writes
 from orchestrator.model.observation import HealthView, Level, MissingCopy, Recovery
 from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
@@ -29,6 +31,9 @@ REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
 
 ES = tuple(NodeName(f"es{number}") for number in range(1, 4))
 POLICY = Policy(kind=Kind.ELASTICSEARCH, cluster="prod", reason="kernel update")
+MERGE_POLICY = replace(POLICY, merge=MergePolicy(patterns=("posts-*",)))
+POSTS = MergeTarget(index="posts-01", index_uuid="u5", segments=41, bytes=3 * 10**9, due=True)
+MERGED_ALREADY = MergeTarget(index="posts-02", index_uuid="u6", segments=4, bytes=10**9, due=False)
 ENABLE = "cluster.routing.allocation.enable"
 HOOK = action.RunHook(node=ES[0], moment=action.Moment.BEFORE_STOP, number=1, hook=Hook(run="depool {node}"))
 TUNE = action.TuneHost(
@@ -67,6 +72,26 @@ def examples() -> list[event.Event]:
             operator="ops",
             host="bastion2",
             repairs="20261101-0300-abcd",
+        ),
+        event.RunStarted(
+            cluster="prod",
+            cluster_uuid="u",
+            version="9.1.0",
+            policy=MERGE_POLICY,
+            nodes=ES,
+            operator="ops",
+            host="bastion1",
+            indices=(POSTS, MERGED_ALREADY),
+        ),
+        event.RunStarted(
+            cluster="prod",
+            cluster_uuid="u",
+            version="9.1.0",
+            policy=MERGE_POLICY,
+            nodes=(),
+            operator="ops",
+            host="bastion1",
+            indices=(POSTS,),
         ),
         event.LeaseTaken(epoch=3, holder="ops@bastion1"),
         event.LeaseTaken(epoch=4, holder="ops@bastion2", takeover=True),
@@ -113,6 +138,18 @@ def examples() -> list[event.Event]:
         event.ActionSent(action=action.Flush()),
         event.ActionSent(action=action.RetryFailed()),
         event.ActionSent(action=action.SetReplicas(index="logs-x", index_uuid="u2", found=0, wanted=1)),
+        event.ActionSent(
+            action=action.ForceMerge(index="posts-01", index_uuid=POSTS.index_uuid, max_segments=5)
+        ),
+        event.ActionSent(action=action.RefreshIndex(index="posts-01", index_uuid=POSTS.index_uuid)),
+        event.ActionSent(
+            action=action.SetIndexSettings(
+                index="posts-01",
+                index_uuid=POSTS.index_uuid,
+                found={"index.number_of_replicas": "0", "index.refresh_interval": "-1"},
+                wanted={"index.number_of_replicas": "1", "index.refresh_interval": None},
+            )
+        ),
         event.ActionSent(action=action.ExcludeFromVoting(node=ES[2])),
         event.ActionSent(action=action.ClearVotingExclusions()),
         event.ActionSent(action=action.StopNode(node=ES[0])),
@@ -133,6 +170,27 @@ def examples() -> list[event.Event]:
         TuningMissed(node=ES[0], tunable="numad", why="sudo refused", on_failure=OnFailure.WARN),
         TuningMissed(node=ES[0], tunable="", why="no answer", on_failure=OnFailure.STOP),
         event.SecondFailure(what="es3 left while es1 was down"),
+        WritesRead(counters={POSTS.index_uuid: Writes(operations=7, sequence=7)}),
+        MergeWarned(index="posts-01", index_uuid=POSTS.index_uuid, what="it is still written"),
+        MergeBegun(index="posts-01", index_uuid=POSTS.index_uuid, segments=41, bytes=3 * 10**9),
+        MergeBegun(index="posts-01", index_uuid=POSTS.index_uuid, segments=41, bytes=3 * 10**9, found=True),
+        IndexMerged(
+            index="posts-01",
+            index_uuid=POSTS.index_uuid,
+            segments=5,
+            bytes=28 * 10**8,
+            seconds=372.0,
+            incarnations={},
+        ),
+        IndexMerged(
+            index="posts-02",
+            index_uuid=MERGED_ALREADY.index_uuid,
+            segments=0,
+            bytes=0,
+            seconds=0.0,
+            incarnations={},
+            why="it is gone",
+        ),
         event.NodeRecovered(
             node=ES[0],
             seconds=72.4,

@@ -1,0 +1,112 @@
+"""Merging after a bulk load: the playbook's `force_merge`, the flags over it, and what comes of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictInt
+
+from orchestrator.config.spec import Duration, Positive, Spec, Unset, matching
+from orchestrator.errors import UsageError
+from orchestrator.model.merging import LoaderSettings, MergePolicy
+
+_INTERVAL = matching(
+    r"|[1-9][0-9]*(ms|s|m|h)",
+    'must be a time such as 1s or 30s, or "" to take the setting away; -1 is what a loader leaves behind',
+)
+
+
+class PutRightSpec(Spec):
+    """What bulk loaders leave behind is set to these after the merge; what is left out is left alone."""
+
+    number_of_replicas: Unset[Annotated[StrictInt, Field(ge=1, le=100)]] = Field(
+        default=None, description="Replicas of an index that has none."
+    )
+    refresh_interval: Unset[Annotated[str, _INTERVAL]] = Field(
+        default=None,
+        description='Of an index that is never refreshed (`-1`): such as `1s`; `""` takes the setting away.',
+    )
+    translog_durability: Unset[Literal["request"]] = Field(
+        default=None, description="Of an index whose translog is synced now and then (`async`)."
+    )
+
+
+class ForceMergeSpec(Spec):
+    """How `post-bulk-index` and `force-merge` merge; `restart` merges nothing, whatever stands here."""
+
+    max_segments: Positive = Field(default=5, description="Most segments that a copy has afterwards.")
+    at_once: Positive = Field(default=2, description="Indices that are merged at a time, in all.")
+    per_node: Positive = Field(
+        default=1,
+        description="Of these, so many with a copy on the same node: merging fills its disk and IO.",
+    )
+    deadline: Duration = Field(
+        default=8 * 3600.0, description="The merge of an index has ended; past it the run stands down."
+    )
+    put_right: PutRightSpec = Field(
+        default_factory=PutRightSpec,
+        description="What bulk loaders leave behind (no replica, no refresh, an asynchronous translog) is"
+        " shown, and set to these values.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeFlags:
+    """Flags of the commands that merge, as they were typed.
+
+    Attributes:
+        patterns: each `--index`; commas separate names in one.
+        max_segments: None when `--max-segments` was not given.
+    """
+
+    patterns: tuple[str, ...]
+    max_segments: int | None = None
+    allow_writes: bool = False
+
+
+def merge_policy(spec: ForceMergeSpec, flags: MergeFlags) -> MergePolicy:
+    """Join both; flags win.
+
+    Raises:
+        UsageError: a flag is wrong; it is named.
+    """
+    parts = (part.strip() for pattern in flags.patterns for part in pattern.split(","))
+    patterns = tuple(dict.fromkeys(parts))
+    if not patterns:
+        raise UsageError("--index: name the indices that were loaded, such as --index 'posts-*'")
+    for pattern in patterns:
+        _check_pattern(pattern)
+    if flags.max_segments is not None and flags.max_segments < 1:
+        raise UsageError(f"--max-segments {flags.max_segments}: must be at least 1")
+    put_right = spec.put_right
+    return MergePolicy(
+        patterns=patterns,
+        max_segments=spec.max_segments if flags.max_segments is None else flags.max_segments,
+        allow_writes=flags.allow_writes,
+        at_once=spec.at_once,
+        per_node=spec.per_node,
+        deadline=spec.deadline,
+        put_right=LoaderSettings(
+            number_of_replicas=put_right.number_of_replicas,
+            refresh_interval=put_right.refresh_interval,
+            translog_durability=put_right.translog_durability,
+        ),
+    )
+
+
+def _check_pattern(pattern: str) -> None:
+    """Refuse what is no name or glob of indices of this cluster.
+
+    Raises:
+        UsageError: empty, an exclusion, or of another cluster.
+    """
+    if not pattern:
+        raise UsageError("--index: the name of an index, or a glob, is needed")
+    if pattern.startswith("-"):
+        raise UsageError(f"--index {pattern}: takes an index out; name those that are to be merged instead")
+    if ":" in pattern:
+        raise UsageError(
+            f"--index {pattern}: names indices of another cluster, and a merge is done where they are: "
+            "run this with the file of that cluster"
+        )

@@ -1,0 +1,159 @@
+"""The judge of what the program does to a simulated world: by the ground truth, never by what it was told.
+
+What happened after the program's last reading is no fault of it; what no check can close is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.observation import Level
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
+from orchestrator.simulation.world import World
+
+_IN_DOUBT: Seconds = 30.0
+"""A host that is reached at all does within it what it was asked."""
+
+_LEFT_DOWN: Seconds = 300.0
+"""Far longer than hooks take: a node whose host answers is started before, whatever else is waited for."""
+
+
+def stop(world: World, node: SimNode) -> None:
+    """Write down what is wrong with stopping this node at this moment.
+
+    What happened after the program's last reading is no fault of it: no reading can be newer than itself.
+    """
+    name = node.name
+    if not node.process:
+        node.stopped_by_us = True  # it has just died of itself: whoever asks for its stop owes its start
+        return
+    node.restarts_by_us += 1
+    if world.stale_read:
+        world.violated(f"{name} is stopped on a reading that says it may be old")
+    others = [n for n in world.nodes.values() if n.stopped_by_us and n.name != name]
+    down = [n.name for n in others]
+    elsewhere = [n for n in others if n.machine != node.machine]
+    if len(down) >= world.allowed_down or (world.one_machine and elsewhere):
+        world.violated(f"{name} is stopped while {', '.join(down)} is down by us")
+    elif any(n.zone is None or n.zone != node.zone for n in elsewhere):
+        world.violated(f"{name} is stopped while {', '.join(down)} of another zone is down by us")
+    _judge_quorum(world, node, others)
+    if world.effective(ALLOCATION) == "all" and not world.news(ALLOCATION):
+        world.violated(f"{name} is stopped with allocation on")
+    away = [n.name for n in world.nodes.values() if not n.joined and n.name not in {*down, name}]
+    for other in away:
+        if not world.news(other) and other not in world.away_before:
+            world.violated(f"{name} is stopped while {other} is away")
+    for snapshot in world.snapshots:
+        if not world.news(snapshot):
+            world.violated(f"{name} is stopped while snapshot {snapshot} runs")
+    for index, shard in shards_of(world):
+        _judge_shard(world, index, shard, node, down)
+        _judge_recovery(world, index, shard, node, down)
+    node.stopped_by_us = True
+
+
+def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None:
+    """Write down what the program did while a stop of its own could still be done.
+
+    What others did since it was `read` that the stop may be `sent` is no fault of it, and after half a
+    minute of silence a stop may be taken as lost. That no more nodes than allowed are down is judged all
+    the same, as at every moment.
+    """
+    if not node.process:
+        return
+    node.stopped_by_us = True
+    others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(world.story[-200:]))
+    others_allow = any(set_.at >= read for level in Level for set_ in world.meddled[level, ALLOCATION])
+    blameless = others_failed or others_allow or world.agenda.now - sent >= _IN_DOUBT
+    if world.effective(ALLOCATION) == "all" and not blameless:
+        world.violated(f"a late stop of {node.name} meets allocation on")
+
+
+def delay(world: World, node: SimNode, what: str) -> None:
+    """Write down what is wrong with doing this on the host of a node that is down, instead of a start.
+
+    A shard that waits for the node, or another node that is away, was there to be read: not without a
+    master, whose word it is, then or when it was last read.
+    """
+    unread = world.stale_read or world.master is None or world.elected_at >= world.last_read
+    if node.process or not node.stopped_by_us or unread:
+        return
+    for index, shard in shards_of(world):
+        lost = shard.lost_at is not None and shard.lost_at < world.last_read
+        if not lost or _exempt(world, index) or node.name not in shard.on_disk:
+            continue
+        if shard.on_disk[node.name] in shard.in_sync:
+            world.violated(f"{what} on {node.name} while {shard.id} waits for it")
+    away = [n.name for n in world.nodes.values() if not n.joined and not n.process and not n.stopped_by_us]
+    for other in away:
+        if not world.news(other) and other not in world.away_before:
+            world.violated(f"{what} on {node.name} while {other} is away")
+
+
+def reboot(world: World, node: SimNode, of: SimNode) -> None:
+    """Write down that a reboot takes down a node that runs: a stop about which no rule was asked."""
+    seen = node.began + node.join_seconds < world.last_read
+    if node.process and not node.stopped_by_us and seen and not world.news(node.name):
+        world.violated(f"the reboot for {of.name} takes down {node.name}, which was not stopped")
+
+
+def start(world: World, node: SimNode) -> None:
+    """Write down that a node was left down though its host could be reached."""
+    if node.process or not node.stopped_by_us:
+        return
+    since = max(node.ended, world.program_since, node.unreachable_until, node.hangs_until)
+    if world.agenda.now - since > _LEFT_DOWN:
+        world.violated(f"{node.name} was left down for {world.agenda.now - since:.0f} s")
+    node.ended = world.agenda.now
+
+
+def _exempt(world: World, index: SimIndex) -> bool:
+    """Whether the index may be away while its node is."""
+    return index.searchable_snapshot or index.name in world.exempt_indices
+
+
+def _judge_quorum(world: World, node: SimNode, others: Sequence[SimNode]) -> None:
+    """With the nodes that are asked to stop already, a majority of the voters must be left."""
+    going = {node.name, *(other.name for other in others)}
+    left = {name for name in world.voters - going if world.nodes[name].joined or world.news(name)}
+    unread = world.revoted >= world.last_read  # another configuration than the one that was read
+    needed = node.name in world.voters and not world.may_lose_master and not unread
+    if needed and 2 * len(left) <= len(world.voters):
+        world.violated(f"{node.name} is stopped with no majority left: {len(left)} of {len(world.voters)}")
+
+
+def _judge_shard(
+    world: World, index: SimIndex, shard: SimShard, node: SimNode, down: Collection[NodeName]
+) -> None:
+    moving = {c.node for c in shard.copies if c.relocating_to} | {c.relocating_to for c in shard.copies}
+    if node.name in moving and not world.news(str(shard.id)):
+        world.violated(f"{node.name} is stopped while {shard.id} moves from or to it")
+    here = [c for c in shard.started if c.node == node.name]
+    if not here or _exempt(world, index) or index.made_at >= world.last_read:
+        return
+    # Copies on a node that died and that the master has not missed yet count: no reading can tell.
+    others = [
+        c for c in shard.started if c.node not in {node.name, *down} and c.allocation_id in shard.in_sync
+    ]
+    if not others and not any(world.news(str(n)) for n in [*shard.on_disk, shard.id]):
+        world.violated(f"{node.name} is stopped with the last in-sync copy of {shard.id}")
+
+
+def _judge_recovery(
+    world: World, index: SimIndex, shard: SimShard, node: SimNode, down: Collection[NodeName]
+) -> None:
+    """A recovery that loses its source is not assigned again; nor is a copy that nobody works on yet."""
+    if index.made_at >= world.last_read or world.news(str(shard.id)):
+        return
+    arriving = [c for c in shard.copies if c.state is CopyState.INITIALIZING and c.node != node.name]
+    if arriving and any(copy.node == node.name for copy in shard.copies):
+        world.violated(f"{node.name} is stopped while {shard.id} recovers on {arriving[0].node} with it")
+    left = any(at >= world.last_read and what.endswith(" left") for at, what in world.story[-200:])
+    unassigned = sum(copy.state is CopyState.UNASSIGNED for copy in shard.copies)
+    if unassigned > world.unassigned_before[shard.id] and not down and not left:
+        world.violated(f"{node.name} is stopped while a copy of {shard.id} is unassigned")

@@ -1,0 +1,105 @@
+"""What a real three-node Riak 3.2.1 said, in every state of a rolling restart: `recordings()`.
+
+The files in `data/riak/` are kept as they were recorded: a heading
+`=== [STATE] NODE$ bin/COMMAND rc=CODE SECONDSs`, then what it printed, each line behind a `|`.
+The time line has `t+SECONDS` before each reading, and no exit code for those that were read over and
+over. Some bytes are no UTF-8 (`admin vnode-status` prints binaries): they are kept as surrogate escapes.
+An exit code of 124 is the recorder's own time limit, not Riak's. In the recorded `/stats` the list `disk`
+is shortened to two file systems.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "data" / "riak"
+COMMANDS = FOLDER / "riak-3.2.1-commands.txt"
+TIMELINE = FOLDER / "riak-3.2.1-hinted-handoff-timeline.txt"
+STATS = FOLDER / "riak-3.2.1-stats.json"
+CUT_OFF = 124
+"""What `timeout` exits with: the recorder ended the command, which would have gone on."""
+
+_HEADING = re.compile(
+    r"=== \[(?P<state>[^\]]+)\] (?P<node>\w+)\$ bin/(?P<command>.*?)\s*"
+    r"(?:rc=(?P<code>\d+)  (?P<seconds>\d*\.\d+)s)?"
+)
+_MOMENT = re.compile(r"t\+(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """One command and what it did.
+
+    Attributes:
+        file: the file's name.
+        line: of the heading, from 1.
+        state: the recorder's word for what the cluster was in, such as `dev2down`.
+        node: where it was asked, such as `dev1`.
+        command: as typed, with `riak` first.
+        code: the exit code, None where it was not written down.
+        seconds: how long it took, None where it was not written down.
+        moment: seconds since the node was started again, on the time line only.
+        output: standard output and error as one text, with its line ends.
+    """
+
+    file: str
+    line: int
+    state: str
+    node: str
+    command: str
+    code: int | None
+    seconds: float | None
+    moment: int | None
+    output: str
+
+    @property
+    def name(self) -> str:
+        """For a test's name: `joining1-531-ring-status`."""
+        return f"{self.state}-{self.line}-{self.command.replace('riak ', '').replace(' ', '-')[:40]}"
+
+
+def recordings(file: Path = COMMANDS) -> list[Recording]:
+    """Every command in the order of the recording.
+
+    Raises:
+        ValueError: a line is none of those that the module's text tells of.
+    """
+    found: list[Recording] = []
+    heading: tuple[int, re.Match[str], int | None] | None = None
+    lines: list[str] = []
+    moment: int | None = None
+
+    def close() -> None:
+        if heading is not None:
+            found.append(_recording(file.name, *heading, lines))
+
+    text = file.read_text(encoding="utf-8", errors="surrogateescape")
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        if line.startswith("|"):
+            lines.append(line[1:])
+        elif match := _HEADING.fullmatch(line):
+            close()
+            heading, lines = (number, match, moment), []
+        elif match := _MOMENT.fullmatch(line):
+            moment = int(match[1])
+        elif not line.startswith("total "):
+            raise ValueError(f"{file.name}:{number} is neither a heading nor output: {line!r}")
+    close()
+    return found
+
+
+def _recording(file: str, line: int, match: re.Match[str], moment: int | None, lines: list[str]) -> Recording:
+    code, seconds = match["code"], match["seconds"]
+    return Recording(
+        file=file,
+        line=line,
+        state=match["state"],
+        node=match["node"],
+        command=match["command"],
+        code=None if code is None else int(code),
+        seconds=None if seconds is None else float(seconds),
+        moment=moment,
+        output="".join(f"{each}\n" for each in lines),
+    )
