@@ -189,42 +189,36 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decisio
     pending = [bulk.indices[one.target.index_uuid] for one in state.merging.pending]
     if not state.merging.begun:
         # All are asked before the first: a step that is going to hold holds before it has changed anything.
-        against = [hold for index in pending for hold in _against(situation, index)]
-        refused = tuple(dict.fromkeys((*_not_ready(situation), *against)))
+        of_each = [hold for index in pending for hold in _against(situation, index)]
+        refused = tuple(dict.fromkeys((*_not_ready(situation), *of_each)))
         if refused:
             return _held(situation, refused)
     refusals: list[Hold] = []
-    chosen: list[BulkIndex] = []
     under_way = tuple(bulk.indices[one.target.index_uuid] for one in state.merging.in_hand)
     for index in pending:
-        if not _room_for_another((*under_way, *chosen), index, policy):
+        if not _room_for_another(under_way, index, policy):
             continue
-        against = [*_against(situation, index)]
-        refusals += against
-        chosen += [] if against else [index]
-    if chosen:
-        return _ask_for(situation, chosen, policy)
+        refused = _against(situation, index)
+        if not refused:
+            return _ask_for(situation, index, policy)  # one a reading: the next counts what this one takes
+        refusals += refused
     return _held(situation, tuple(dict.fromkeys(refusals))) if refusals else _waiting(situation, bulk)
 
 
-def _ask_for(situation: Situation, chosen: list[BulkIndex], policy: MergePolicy) -> Decision:
-    events: list[Event] = [*_cleared(situation)]
-    actions: list[Action] = []
-    for index in chosen:
-        events += _warnings(situation, index)
-        events.append(
-            MergeBegun(
-                index=index.name,
-                index_uuid=index.uuid,
-                segments=index.segments,
-                bytes=index.bytes,
-                found=index.under_way,
-            )
-        )
-        if not index.under_way:
-            action = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
-            actions.append(action)
-    return act(*actions, events=events)
+def _ask_for(situation: Situation, index: BulkIndex, policy: MergePolicy) -> Decision:
+    """Write down that the index is merged, and have it merged unless somebody does already."""
+    begun = MergeBegun(
+        index=index.name,
+        index_uuid=index.uuid,
+        segments=index.segments,
+        bytes=index.bytes,
+        found=index.under_way,
+    )
+    events = (*_cleared(situation), *_warnings(situation, index), begun)
+    if index.under_way:
+        return note(*events)
+    merge = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
+    return act(merge, events=events)
 
 
 def _room_for_another(others: tuple[BulkIndex, ...], index: BulkIndex, policy: MergePolicy) -> bool:

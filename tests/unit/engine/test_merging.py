@@ -1,0 +1,498 @@
+"""Merging indices: begun within limits, never twice at a time, counted on every copy, held by its rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.merging import rules
+from orchestrator.engine.merging.rules import MERGE_RULES, OWN_RULES
+from orchestrator.engine.merging.settling import left_behind
+from orchestrator.model.action import Flush, ForceMerge, RefreshIndex, SetIndexSettings
+from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.event import Requested
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned
+from orchestrator.model.merging import LoaderSettings, Writes
+from orchestrator.model.observation import ClusterView, LeaseView
+from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.model.reading import Unknown
+from tests.unit.engine.merging_play import MEGABYTE, Play, index, play
+
+
+def _held_by(run: Play) -> str:
+    """The rule by which the run gave up; it must have."""
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.HELD
+    assert run.merges == []
+    return run.given_up.reason
+
+
+def _through(run: Play, *names: str) -> None:
+    """Let these merges end as they are asked for, one after the other."""
+    for count, name in enumerate(names, start=1):
+        run.until_sent(count)
+        run.step()
+        run.merged(name)
+
+
+def test_an_index_is_merged_once_refreshed_and_counted() -> None:
+    run = play(index("posts"))
+    _through(run, "posts")
+    run.until(Phase.FINISHING)
+    assert run.merges == ["posts"]
+    merged = [event for event in run.events if isinstance(event, IndexMerged)]
+    assert [(each.index, each.segments) for each in merged] == [("posts", 5)]
+    assert set(merged[0].incarnations) == {f"es{number}" for number in range(1, 7)}
+    sent = [type(action) for action in run.sent]
+    assert sent.index(RefreshIndex) < sent.index(Flush)
+
+
+def test_nothing_is_asked_for_while_every_index_has_few_segments() -> None:
+    run = play(index("posts", segments=5))
+    run.until(Phase.FINISHING)
+    assert run.merges == []
+    assert [event for event in run.events if isinstance(event, MergeBegun | IndexMerged)] == []
+
+
+def test_a_merge_that_runs_is_not_asked_for_again() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    for _ in range(50):
+        run.step()
+    assert run.merges == ["posts"]
+
+
+def test_a_new_process_takes_the_merge_that_runs_for_its_own() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    run.resumed()
+    for _ in range(50):
+        run.step()
+    assert run.merges == ["posts"]
+    run.merged("posts")
+    run.until(Phase.FINISHING)
+    assert run.merges == ["posts"]
+
+
+def test_a_new_process_takes_a_merge_that_has_ended_as_done() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    run.merged("posts")
+    run.resumed()
+    run.until(Phase.FINISHING)
+    assert run.merges == ["posts"]
+
+
+def test_what_neither_runs_nor_has_ended_is_asked_for_again() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    run.change("posts", tasks=0)
+    run.resumed()
+    run.until_sent(2)
+    assert run.merges == ["posts", "posts"]
+
+
+def test_a_new_process_waits_for_what_the_dead_one_sent_last() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    run.change("posts", tasks=0)
+    run.resumed()
+    resumed_at = run.now
+    run.until_sent(2)
+    assert run.now - resumed_at >= 3.0
+
+
+def test_a_merge_in_doubt_is_looked_for_before_it_is_asked_for_again() -> None:
+    run = play(index("posts"))
+    run.failing[ForceMerge] = ("the connection was lost", True)
+    run.until_sent()
+    run.failing.clear()
+    run.change("posts", tasks=1)
+    for _ in range(20):
+        run.step()
+    assert run.merges == ["posts"]
+
+
+def test_merges_of_its_shards_count_when_the_task_is_lost() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    run.change("posts", tasks=0, merging=1)
+    for _ in range(20):
+        run.step()
+    assert run.merges == ["posts"]
+
+
+def test_a_merge_is_counted_only_after_a_refresh() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    run.change("posts", tasks=1)
+    run.step()
+    run.change("posts", tasks=0)  # it has ended; searches still see the segments of before
+    run.step()
+    assert isinstance(run.sent[-1], RefreshIndex)
+    run.merged("posts")
+    run.until(Phase.FINISHING)
+    assert run.merges == ["posts"]
+
+
+def test_a_copy_that_is_never_merged_fails_the_run_and_is_named() -> None:
+    run = play(index("posts"))
+    run.in_vain = True
+    run.until(Phase.STANDING_DOWN, steps=80)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.FAILED
+    assert "index posts: the copy of shard 0 on es1 has 20 segments after 3 merges" in run.given_up.reason
+    assert len(run.merges) == 3
+
+
+def test_a_merge_that_is_refused_fails_the_run_with_the_clusters_words() -> None:
+    run = play(index("posts"))
+    run.failing[ForceMerge] = ("403: action [indices:admin/forcemerge] is unauthorized", False)
+    run.until(Phase.STANDING_DOWN, steps=80)
+    assert run.given_up is not None
+    assert "is unauthorized" in run.given_up.reason
+
+
+def test_every_copy_counts() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    first, second = run.bulk["posts-uuid"].copies
+    run.change("posts", copies=(replace(first, segments=3), replace(second, segments=6)), tasks=0)
+    run.until_sent(2)
+
+
+def test_a_merge_that_never_ends_fails_the_run_and_is_said_to_go_on() -> None:
+    run = play(index("posts"), deadline=30.0)
+    run.until_sent()
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.FAILED
+    assert "the merge of posts goes on in the cluster" in run.given_up.reason
+
+
+def test_an_index_that_is_gone_is_done_with() -> None:
+    run = play(index("posts"), index("likes", nodes=("es3",)))
+    run.until_sent(2)
+    run.merged("posts")
+    run.look(run.bulk["posts-uuid"])
+    run.until(Phase.FINISHING)
+    why = {event.index: event.why for event in run.events if isinstance(event, IndexMerged)}
+    assert why == {"posts": "", "likes": "it is gone, or closed"}
+
+
+# Limits ----------------------------------------------------------------------------------------------
+
+
+def test_no_more_indices_are_merged_at_a_time_than_allowed() -> None:
+    run = play(*(index(f"i{n}", nodes=(f"es{n}",)) for n in range(1, 6)), at_once=2)
+    run.until_sent(2)
+    for _ in range(20):
+        run.step()
+    assert len(run.merges) == 2
+    run.merged(run.merges[0])
+    run.until_sent(3)
+
+
+def test_a_node_merges_no_more_indices_at_a_time_than_allowed() -> None:
+    run = play(index("a", nodes=("es1", "es2")), index("b", nodes=("es2", "es3")), at_once=5)
+    run.until_sent()
+    for _ in range(20):
+        run.step()
+    assert run.merges == ["a"]
+
+
+def test_what_shares_no_node_is_merged_beside() -> None:
+    run = play(index("a", nodes=("es1",)), index("b", nodes=("es1",)), index("c", nodes=("es3",)))
+    run.until_sent(2)
+    assert run.merges == ["a", "c"]
+
+
+# Rules -----------------------------------------------------------------------------------------------
+
+
+def test_an_index_that_is_written_holds_the_whole_step_before_anything_is_merged() -> None:
+    run = play(index("quiet", nodes=("es3",)), index("posts"))
+    run.step()
+    run.until(Phase.MERGING)
+    run.step()  # the first reading of the counters
+    run.change("posts", writes=Writes(operations=150, sequence=149))
+    reason = _held_by(run)
+    assert (
+        "index_is_not_written: index posts: is still written: sequence numbers went from 99 to 149" in reason
+    )
+    assert "--allow-writes" in reason
+
+
+def test_writes_are_seen_without_sequence_numbers_too() -> None:
+    run = play(index("posts", writes=Writes(operations=100, sequence=None)))
+    run.until(Phase.MERGING)
+    run.step()
+    run.change("posts", writes=Writes(operations=101, sequence=None))
+    assert "1 documents were indexed or deleted" in _held_by(run)
+
+
+def test_a_counter_that_began_anew_is_no_write() -> None:
+    run = play(index("posts"))
+    run.until(Phase.MERGING)
+    run.step()
+    run.change("posts", writes=Writes(operations=0, sequence=99))
+    run.until_sent()
+
+
+def test_writes_are_told_by_two_readings_some_seconds_apart() -> None:
+    run = play(index("posts"))
+    run.until(Phase.MERGING)
+    run.step()
+    first = run.now
+    run.until_sent()
+    assert run.now - first >= 5.0
+
+
+def test_allowed_writes_go_on_and_say_what_that_means() -> None:
+    run = play(index("posts", bytes_each=6 * 10**9), allow_writes=True, room_bytes=10**12)
+    run.until(Phase.MERGING)
+    run.step()
+    run.change("posts", writes=Writes(operations=150, sequence=149))
+    run.until_sent()
+    warnings = [event.what for event in run.events if isinstance(event, MergeWarned)]
+    assert len(warnings) == 1
+    assert "makes new segments" in warnings[0]
+    assert "a segment above 5.4 GB is not merged again by itself" in warnings[0]
+    run.merged("posts", segments=6)
+    run.change("posts", writes=Writes(operations=190, sequence=189))
+    run.until(Phase.FINISHING)
+    assert run.merges == ["posts"]
+
+
+def test_an_index_that_is_written_later_holds_what_is_left() -> None:
+    run = play(index("a"), index("b"))
+    run.until_sent()
+    run.change("b", writes=Writes(operations=900, sequence=899))
+    for _ in range(10):
+        run.step()
+    assert run.given_up is None  # the merge in hand is seen to its end first
+    run.merged("a")
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.HELD
+    assert "index b" in run.given_up.reason
+    assert run.merges == ["a"]
+
+
+def test_too_little_disk_is_refused_with_the_arithmetic() -> None:
+    run = play(index("posts", bytes_each=800 * MEGABYTE), room_bytes=500 * MEGABYTE)
+    reason = _held_by(run)
+    assert "disk_has_room: index posts: merging its copies on es1 may take 800.0 MB more" in reason
+    assert "es1 has room for 500.0 MB below its high watermark: 300.0 MB too little" in reason
+
+
+def test_what_is_being_merged_takes_room_too() -> None:
+    run = play(
+        index("a", nodes=("es1",), bytes_each=300 * MEGABYTE),
+        index("b", nodes=("es1",), bytes_each=300 * MEGABYTE),
+        at_once=2,
+        per_node=2,
+        room_bytes=500 * MEGABYTE,
+    )
+    run.until_sent()
+    for _ in range(10):
+        run.step()
+    assert run.merges == ["a"]
+    run.merged("a")
+    run.until_sent(2)
+
+
+def test_a_disk_that_was_not_read_has_no_room() -> None:
+    run = play(index("posts"))
+    disks = {name: replace(disk, room_bytes=None) for name, disk in run.seen.disks.items()}
+    run.look(disks=disks)
+    assert "the room on es1's disk is not known" in _held_by(run)
+
+
+@pytest.mark.parametrize("state", [CopyState.INITIALIZING, CopyState.RELOCATING])
+def test_a_copy_on_its_way_is_waited_for(state: CopyState) -> None:
+    run = play(index("posts"))
+    view = run.seen.cluster
+    assert isinstance(view, ClusterView)
+    copy = view.copies[0]
+    posts = run.bulk["posts-uuid"].copies[0].shard
+    moving = replace(copy, shard=posts, state=state, node=NodeName("es2"))
+    run.look(cluster=replace(view, copies=(*view.copies, moving)))
+    for _ in range(20):
+        run.step()
+    assert run.merges == []
+    assert [hold.predicate for hold in run.state.holds] == ["no_copy_on_its_way"]
+    run.look(cluster=view)
+    run.until_sent()
+
+
+def test_a_red_index_is_not_merged() -> None:
+    run = play(index("posts", segments=9, nodes=("es1",)))
+    run.change("posts", copies=())
+    for _ in range(20):
+        run.step()
+    assert run.merges == []
+    assert "no copy of it is started" in run.state.holds[0].evidence
+
+
+def test_a_reading_that_fails_holds() -> None:
+    run = play(index("posts"))
+    run.look(bulk=Unknown(reason="3 shards did not answer"))
+    for _ in range(20):
+        run.step()
+    assert run.merges == []
+    assert run.state.holds[0].evidence == "3 shards did not answer"
+
+
+def test_without_the_lease_nothing_is_merged() -> None:
+    run = play(index("posts"))
+    run.look(lease=LeaseView(held=False, holder="bo@other", refreshed=90.0))
+    for _ in range(20):
+        run.step()
+    assert run.merges == []
+
+
+def test_what_would_hold_the_restart_for_good_holds_the_merge() -> None:
+    run = play(index("posts"), nodes=("es1", "es2"))
+    hosts = {**run.seen.hosts, NodeName("es2"): Unknown(reason="ssh: connection refused")}
+    run.look(hosts=hosts)
+    assert "selected_hosts_ready" in _held_by(run)
+
+
+def test_a_merge_alone_does_not_ask_for_hosts() -> None:
+    run = play(index("posts"))
+    run.look(hosts={NodeName("es2"): Unknown(reason="ssh: connection refused")})
+    run.until_sent()
+
+
+@pytest.mark.parametrize("rule", OWN_RULES, ids=lambda rule: rule.name)
+def test_every_rule_is_asked_before_a_merge(rule: rules.Predicate, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rule in MERGE_RULES
+    without = tuple(other for other in MERGE_RULES if other is not rule)
+    run = _refused_only_by(rule.name)
+    assert rule.name in _reasons(run)
+    monkeypatch.setattr("orchestrator.engine.merging.merging.MERGE_RULES", without)
+    again = _refused_only_by(rule.name)
+    again.until_sent()
+
+
+def _refused_only_by(name: str) -> Play:
+    run = play(index("posts"))
+    if name == "index_is_not_written":
+        run.until(Phase.MERGING)
+        run.step()
+        run.change("posts", writes=Writes(operations=150, sequence=149))
+    elif name == "disk_has_room":
+        run.look(disks={each: replace(disk, room_bytes=1) for each, disk in run.seen.disks.items()})
+    else:
+        view = run.seen.cluster
+        posts = run.bulk["posts-uuid"].copies[0].shard
+        moving = replace(view.copies[0], shard=posts, state=CopyState.RELOCATING)
+        run.look(cluster=replace(view, copies=(*view.copies, moving)))
+    return run
+
+
+def _reasons(run: Play) -> str:
+    for _ in range(20):
+        run.step()
+        if run.given_up is not None:
+            return run.given_up.reason
+    return ", ".join(hold.predicate for hold in run.state.holds)
+
+
+# Pause, stop, time-out -------------------------------------------------------------------------------
+
+
+def test_a_pause_waits_for_the_merge_in_hand_and_begins_no_other() -> None:
+    run = play(index("a"), index("b"))
+    run.until_sent()
+    run.happens(Requested(request=Request.PAUSE, by="bo"))
+    for _ in range(20):
+        run.step()
+    assert run.given_up is None
+    run.merged("a")
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.PAUSED
+    assert run.merges == ["a"]
+    run.resumed()
+    run.until_sent(2)
+    assert run.merges == ["a", "b"]
+
+
+def test_a_stop_leaves_at_once_and_says_that_the_merge_goes_on() -> None:
+    run = play(index("a"))
+    run.until_sent()
+    run.happens(Requested(request=Request.STOP, by="bo"))
+    run.step()
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.INTERRUPTED
+    assert "the merge of a goes on in the cluster" in run.given_up.reason
+
+
+# After the merges ------------------------------------------------------------------------------------
+
+
+def test_what_the_loader_left_is_put_right_after_the_merge_and_its_copies_are_waited_for() -> None:
+    right = LoaderSettings(number_of_replicas=1, refresh_interval="1s", translog_durability="request")
+    loaded = index("posts", nodes=("es1",), replicas=0, refresh_interval="-1", translog_durability="async")
+    run = play(loaded, put_right=right)
+    _through(run, "posts")
+    run.until(Phase.MERGED)
+    run.step()
+    setting = run.sent[-1]
+    assert isinstance(setting, SetIndexSettings)
+    assert setting.wanted == {
+        "index.number_of_replicas": "1",
+        "index.refresh_interval": "1s",
+        "index.translog.durability": "request",
+    }
+    assert setting.found == {
+        "index.number_of_replicas": "0",
+        "index.refresh_interval": "-1",
+        "index.translog.durability": "async",
+    }
+    run.change("posts", replicas=1, refresh_interval="1s", translog_durability="request")
+    view = run.seen.cluster
+    shard = run.bulk["posts-uuid"].copies[0].shard
+    coming = replace(view.copies[0], shard=shard, primary=False, state=CopyState.INITIALIZING)
+    run.look(cluster=replace(view, copies=(*view.copies, coming)))
+    for _ in range(20):
+        run.step()
+    assert run.state.phase is Phase.MERGED
+    run.look(cluster=view)
+    run.until(Phase.FINISHING)
+    assert sum(isinstance(action, SetIndexSettings) for action in run.sent) == 1
+
+
+def test_settings_are_left_alone_unless_the_playbook_says() -> None:
+    run = play(index("posts", segments=3, nodes=("es1",), replicas=0, refresh_interval="-1"))
+    run.until(Phase.FINISHING)
+    assert not any(isinstance(action, SetIndexSettings) for action in run.sent)
+
+
+def test_settings_that_are_refused_fail_the_run() -> None:
+    run = play(index("posts", segments=3, replicas=0), put_right=LoaderSettings(number_of_replicas=1))
+    run.failing[SetIndexSettings] = ("403: unauthorized", False)
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert "the settings of index posts could not be put right: 403: unauthorized" in run.given_up.reason
+
+
+def test_what_loaders_leave_behind_is_known() -> None:
+    loaded = index("posts", replicas=0, refresh_interval="-1", translog_durability="async")
+    assert left_behind(loaded) == (
+        ("index.number_of_replicas", "0"),
+        ("index.refresh_interval", "-1"),
+        ("index.translog.durability", "async"),
+    )
+    assert left_behind(index("posts", refresh_interval="30s", translog_durability="request")) == ()
+
+
+def test_the_first_wave_comes_after_the_merges() -> None:
+    run = play(index("posts"), nodes=("es1",))
+    _through(run, "posts")
+    run.until(Phase.GATED)
+    assert run.state.merging.settled
