@@ -189,6 +189,11 @@ def to_text(data: Mapping[str, object]) -> str:
         raise JournalError(f"this cannot be written as JSON: {error}") from error
 
 
+def begins_with(event: str) -> str:
+    """How the text of every event of that name begins: what a query goes by."""
+    return to_text({"event": event}).removesuffix("}") + ","
+
+
 def from_text(text: str) -> Mapping[str, object]:
     """The object that stands in the text.
 

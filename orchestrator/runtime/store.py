@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import URL, Engine, desc, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from orchestrator.engine.merging.due import PastMerges
 from orchestrator.errors import JournalError
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
@@ -28,6 +29,7 @@ from orchestrator.runtime.database import (
 )
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.merges import merges_query, past_merges
 from orchestrator.runtime.sqllease import SqlLease
 
 FINISHED = frozenset({Outcome.DONE, Outcome.RESTORED})
@@ -155,6 +157,16 @@ class StateStore:
             if record.sequence != place:
                 raise JournalError(f"{self.where} is damaged: event {place} of run {run} is missing")
         return records
+
+    def merges(self, cluster_uuid: str, indices: Collection[str]) -> PastMerges:
+        """What all runs on the cluster of that uuid tell of merges of these indices, by uuid.
+
+        Raises:
+            JournalError: an event cannot be read.
+        """
+        with telling(self.where, "reading past merges"), self._engine.connect() as connection:
+            rows = connection.execute(merges_query(cluster_uuid)).all()
+        return past_merges(rows, indices)
 
     def journal(self, run: str, *, after: int | None = None) -> SqlJournal:
         """The journal of a run, to go on with behind `after` (the last event that was replayed)."""

@@ -1,0 +1,108 @@
+"""What a run after a bulk load has to do: which indices, which nodes; nothing, when it is run again.
+
+Nothing of it goes by a clock. An index is due by its segments, or because a merge of it was begun and nobody
+saw its end; a node is due while it lives the very life that it had when a merge of these indices ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.engine.merging.settling import changes, left_behind
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.merge_event import IndexMerged
+from orchestrator.model.merging import BulkIndex, BulkView, LoaderSettings, MergePolicy, MergeTarget
+from orchestrator.model.observation import ClusterView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastMerges:
+    """What the journals of a cluster tell of its indices.
+
+    Attributes:
+        unfinished: uuids of those whose merge was begun and not seen to its end: the program was killed.
+        ended: by uuid, the last merge that was.
+    """
+
+    unfinished: frozenset[str] = frozenset()
+    ended: Mapping[str, IndexMerged] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderLeftover:
+    """A setting that a bulk loader seems to have left behind.
+
+    Attributes:
+        setting: its full name, `index.…`.
+        put_right: whether the playbook says to what it is set; to `wanted` then, None takes it away.
+    """
+
+    index: str
+    setting: str
+    found: str
+    put_right: bool
+    wanted: str | None = None
+
+
+def merge_targets(bulk: BulkView, policy: MergePolicy, past: PastMerges) -> tuple[MergeTarget, ...]:
+    """The indices of a run in its order, the largest first.
+
+    So the merge that takes longest is not the one that begins last, with nothing left to go on beside it.
+    """
+    targets = [
+        MergeTarget(
+            index=index.name,
+            index_uuid=uuid,
+            segments=index.segments,
+            bytes=index.bytes,
+            due=index.segments > policy.max_segments or uuid in past.unfinished,
+        )
+        for uuid, index in bulk.indices.items()
+    ]
+    return tuple(sorted(targets, key=lambda target: (-target.bytes, target.index)))
+
+
+def leftovers(bulk: BulkView, right: LoaderSettings, view: ClusterView) -> tuple[LoaderLeftover, ...]:
+    """What loaders seem to have left behind, index by index."""
+    indices = sorted(bulk.indices.values(), key=lambda index: index.name)
+    return tuple(found for index in indices for found in _of_index(index, right, view))
+
+
+def _of_index(index: BulkIndex, right: LoaderSettings, view: ClusterView) -> Iterable[LoaderLeftover]:
+    meta = view.metadata.get(index.uuid)
+    wanted = changes(index, right, expands=meta is not None and meta.auto_expand is not None)
+    for setting, found in left_behind(index):
+        yield LoaderLeftover(
+            index=index.name,
+            setting=setting,
+            found=found,
+            put_right=setting in wanted,
+            wanted=wanted.get(setting),
+        )
+
+
+def nodes_due(
+    selected: Iterable[NodeName],
+    view: ClusterView,
+    targets: Iterable[MergeTarget],
+    past: PastMerges,
+    left: Iterable[LoaderLeftover] = (),
+) -> tuple[NodeName, ...]:
+    """Those of the selected nodes that are to be restarted, in their order.
+
+    All of them when anything is about to change on disk. Else those that have not been restarted since: a
+    kill between a merge and the restart after it loses nothing, and a node that came in later is not due.
+    """
+    targets = tuple(targets)
+    if any(target.due for target in targets) or any(one.put_right for one in left):
+        return tuple(selected)
+    lives = {node.name: node.incarnation for node in view.nodes}
+    ends = [past.ended[target.index_uuid] for target in targets if target.index_uuid in past.ended]
+    return tuple(
+        name
+        for name in selected
+        if any(
+            name in end.incarnations and not lives[name].differs_from(end.incarnations[name]) for end in ends
+        )
+    )

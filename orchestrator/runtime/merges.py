@@ -1,0 +1,46 @@
+"""What the journals of a cluster tell of merges: one query by the names of two events, no replay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import Row, Select, or_, select
+
+from orchestrator.engine.merging.due import PastMerges
+from orchestrator.model.merge_event import IndexMerged, MergeBegun
+from orchestrator.runtime import codec, tables
+
+_BEGUN, _ENDED = "merge_begun", "index_merged"
+
+
+def merges_query(cluster_uuid: str) -> Select[tuple[str, int, float, str]]:
+    """Rows of events of merges, over all runs of a cluster, in the order in which they were written."""
+    events, runs = tables.events, tables.runs
+    named = or_(
+        *(events.c.event.startswith(codec.begins_with(name), autoescape=True) for name in (_BEGUN, _ENDED))
+    )
+    return (
+        select(events.c.run, events.c.sequence, events.c.at, events.c.event)
+        .join(runs, runs.c.id == events.c.run)
+        .where(runs.c.cluster_uuid == cluster_uuid, named)
+        .order_by(events.c.at, events.c.run, events.c.sequence)
+    )
+
+
+def past_merges(rows: Collection[Row[tuple[str, int, float, str]]], indices: Collection[str]) -> PastMerges:
+    """What such rows tell of these indices, by uuid.
+
+    Raises:
+        JournalError: a row cannot be read.
+    """
+    unfinished: set[str] = set()
+    ended: dict[str, IndexMerged] = {}
+    wanted = frozenset(indices)
+    for row in rows:
+        event = codec.record_of(row.run, row.sequence, row.at, row.event).event
+        if isinstance(event, MergeBegun) and event.index_uuid in wanted:
+            unfinished.add(event.index_uuid)
+        elif isinstance(event, IndexMerged) and event.index_uuid in wanted:
+            unfinished.discard(event.index_uuid)
+            ended[event.index_uuid] = event
+    return PastMerges(unfinished=frozenset(unfinished), ended=ended)

@@ -1,0 +1,122 @@
+"""What the journals of a cluster tell of merges, whichever of its runs wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy.dialects import postgresql
+
+from orchestrator.engine.merging.due import PastMerges
+from orchestrator.errors import JournalError
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.event import Event, GoodReading, RunStarted
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.runtime import tables
+from orchestrator.runtime.merges import merges_query
+from orchestrator.runtime.store import RunEntry, StateStore
+
+Entry = Callable[..., RunEntry]
+Write = Callable[..., None]
+
+
+def begun(uuid: str) -> MergeBegun:
+    return MergeBegun(index=f"posts-{uuid}", index_uuid=uuid, segments=40, bytes=10**9)
+
+
+def merged(uuid: str, life: str = "a") -> IndexMerged:
+    return IndexMerged(
+        index=f"posts-{uuid}",
+        index_uuid=uuid,
+        segments=5,
+        bytes=10**9,
+        seconds=60.0,
+        incarnations={NodeName("es1"): Incarnation(ephemeral_id=life)},
+    )
+
+
+@pytest.fixture
+def write(store: StateStore, entry: Entry) -> Write:
+    """Write runs, each with these events, one after the other."""
+    number = [0]
+
+    def make(*events: Event, uuid: str = "prod-uuid") -> None:
+        number[0] += 1
+        began = RunStarted(
+            cluster="prod",
+            cluster_uuid=uuid,
+            version="9.1.0",
+            policy=Policy(kind=Kind.ELASTICSEARCH, cluster="prod"),
+            nodes=(),
+            operator="anna",
+            host="bastion1",
+        )
+        journal = store.create_run(entry(f"run-{number[0]}", started=float(number[0])))
+        journal.append((began, *events), float(number[0]))
+
+    return make
+
+
+def told(store: StateStore, *indices: str) -> tuple[set[str], dict[str, str | None]]:
+    past = store.merges("prod-uuid", indices)
+    return set(past.unfinished), {
+        uuid: end.incarnations[NodeName("es1")].ephemeral_id for uuid, end in past.ended.items()
+    }
+
+
+def test_a_cluster_without_runs_tells_nothing(store: StateStore) -> None:
+    assert store.merges("prod-uuid", ("i1",)) == PastMerges()
+
+
+def test_a_merge_whose_end_nobody_saw_is_unfinished(store: StateStore, write: Write) -> None:
+    write(begun("i1"), begun("i2"), merged("i2"))
+    assert told(store, "i1", "i2", "i3") == ({"i1"}, {"i2": "a"})
+
+
+def test_a_later_run_that_saw_the_end_settles_it(store: StateStore, write: Write) -> None:
+    write(begun("i1"))
+    write(merged("i1", "b"))
+    assert told(store, "i1") == (set(), {"i1": "b"})
+
+
+def test_a_merge_begun_anew_is_unfinished_again_and_the_last_end_stands(
+    store: StateStore, write: Write
+) -> None:
+    write(begun("i1"), merged("i1", "a"))
+    write(begun("i1"), merged("i1", "b"), begun("i1"))
+    assert told(store, "i1") == ({"i1"}, {"i1": "b"})
+
+
+def test_other_indices_and_other_clusters_tell_nothing(store: StateStore, write: Write) -> None:
+    write(begun("i1"), merged("i2"))
+    write(begun("i3"), uuid="staging-uuid")
+    assert told(store, "i3", "i4") == (set(), {})
+
+
+def test_only_events_of_merges_are_read(store: StateStore, write: Write) -> None:
+    write(
+        *(GoodReading(count=number) for number in range(50)),
+        MergeWarned(index="merge_begun", index_uuid="i1", what='"event":"merge_begun"'),
+        begun("i1"),
+    )
+    with store._engine.connect() as connection:
+        assert len(connection.execute(merges_query("prod-uuid")).all()) == 1
+    assert told(store, "i1") == ({"i1"}, {})
+
+
+def test_a_damaged_row_is_named(store: StateStore, write: Write) -> None:
+    write(begun("i1"))
+    with store._engine.begin() as connection:
+        connection.execute(
+            tables.events.insert().values(run="run-1", sequence=3, at=9.0, event='{"event":"index_merged",')
+        )
+    with pytest.raises(JournalError, match="run run-1, event 3"):
+        store.merges("prod-uuid", ("i1",))
+
+
+def test_postgresql_takes_the_query_too() -> None:
+    """No server is asked: the query is as PostgreSQL takes it."""
+    made = merges_query("u").compile(dialect=postgresql.dialect())
+    assert "events.event LIKE %(event_1)s::VARCHAR || '%%' ESCAPE '/'" in str(made)
+    assert set(made.params.values()) == {"u", '{"event":"merge/_begun",', '{"event":"index/_merged",'}
