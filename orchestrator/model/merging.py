@@ -147,6 +147,12 @@ class BulkIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkView:
-    """One reading of the indices that a run merges, by uuid; one that is gone is not in it."""
+    """One reading of the indices that a run merges.
+
+    Attributes:
+        indices: by uuid; one that is gone or closed is not in it.
+        closed: uuids of those that are closed: they can be neither read nor merged until they are opened.
+    """
 
     indices: Mapping[str, BulkIndex]
+    closed: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from orchestrator.model.action import (
     ActionResult,
@@ -15,10 +15,13 @@ from orchestrator.model.action import (
     Done,
     ExcludeFromVoting,
     Flush,
+    ForceMerge,
     InDoubt,
     ProbeSettings,
+    RefreshIndex,
     Refused,
     RetryFailed,
+    SetIndexSettings,
     SetReplicas,
     SettingChange,
     WriteSettings,
@@ -29,6 +32,7 @@ from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import Dialect
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
+from orchestrator.stores.elasticsearch.force_merge import force_merge, merge_asked, merge_request
 from orchestrator.stores.elasticsearch.parse import parse_archived
 from orchestrator.stores.elasticsearch.parse_cluster import parse_index_uuids
 from orchestrator.stores.elasticsearch.request import Request, quoted
@@ -40,6 +44,9 @@ FLUSH_SECONDS: Final = 120.0
 PROBE_KEY: Final = "logger.orchestrate.settings-probe"
 """Taken away by the probe, where it never stood. Any name under `logger.` is a setting since 5.0, and one
 that nobody else uses cannot be changed by somebody else in between, as a real setting could."""
+
+OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
+"""Verbs about one index, which must still be the one that was read."""
 
 
 def request_for(action: ClusterAction, dialect: Dialect) -> Request:
@@ -77,6 +84,23 @@ def request_for(action: ClusterAction, dialect: Dialect) -> Request:
                 path=f"/{quoted(index)}/_settings",
                 params={"expand_wildcards": "none"} | waits,
                 body={"index": {"number_of_replicas": wanted}},
+                silence=silence,
+            )
+        case ForceMerge():
+            return merge_request(action, dialect)
+        case RefreshIndex(index=index):
+            return Request(
+                method="POST",
+                path=f"/{quoted(index)}/_refresh",
+                params={"expand_wildcards": "none"},
+                silence=FLUSH_SECONDS,
+            )
+        case SetIndexSettings(index=index, wanted=settings):
+            return Request(
+                method="PUT",
+                path=f"/{quoted(index)}/_settings",
+                params={"expand_wildcards": "none"} | waits,
+                body=dict(settings),
                 silence=silence,
             )
         case ExcludeFromVoting(node=node):
@@ -122,10 +146,14 @@ def perform(client: ElasticsearchClient, action: ClusterAction) -> ActionResult:
         blocked = _archived(client, dialect)
         if blocked is not None:
             return blocked
-    if isinstance(action, SetReplicas):
+    if isinstance(action, OfIndex):
         settled = _index_gone(client, dialect, action)
         if settled is not None:
             return settled
+    if isinstance(action, ForceMerge):
+        return force_merge(client, dialect, action)
+    if isinstance(action, SetIndexSettings) and not action.wanted:
+        return Done()  # as above
     return outcome_of(action, client.write(request_for(action, dialect)))
 
 
@@ -148,7 +176,7 @@ def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
     )
 
 
-def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: SetReplicas) -> ActionResult | None:
+def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) -> ActionResult | None:
     """Done if the index is gone; None when the one that is there is ours to change.
 
     An index of the same name with another uuid is another index. Between this reading and the write somebody
@@ -172,15 +200,19 @@ def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: SetReplic
 def outcome_of(action: ClusterAction, outcome: Answer | Fault) -> ActionResult:
     """What an answer means for who asked for the action."""
     if isinstance(outcome, Fault):
-        if isinstance(action, SetReplicas) and outcome.error_type == "index_not_found_exception":
+        if isinstance(action, OfIndex) and outcome.error_type == "index_not_found_exception":
             return Done(output=f"index {action.index} is gone")
         return Refused(reason=outcome.reason) if outcome.nothing_done else InDoubt(reason=outcome.reason)
     body = outcome.body
     match action:
-        case ProbeSettings() | WriteSettings() | RetryFailed() | SetReplicas():
+        case ProbeSettings() | WriteSettings() | RetryFailed() | SetReplicas() | SetIndexSettings():
             return _acknowledged(body)
         case Flush():
-            return _flushed(body)
+            return _copies(body, "flushed")
+        case RefreshIndex():
+            return _copies(body, "refreshed")
+        case ForceMerge():
+            return merge_asked(body)
         case ExcludeFromVoting() | ClearVotingExclusions():
             return Done()  # an empty answer, sent when it is done
         case _:
@@ -195,11 +227,14 @@ def _acknowledged(body: Any) -> ActionResult:
     return InDoubt(reason=f"the answer does not say whether it was done: {str(body)[:200]}")
 
 
-def _flushed(body: Any) -> ActionResult:
-    """A flush that missed shards is done: what was not flushed is replayed, which takes longer, no more."""
+def _copies(body: Any, done: str) -> ActionResult:
+    """A flush that missed shards is done: what was not flushed is replayed, which takes longer, no more.
+
+    So is a refresh: what a search goes through is read afterwards, of every copy.
+    """
     match body:
         case {"_shards": {"total": int(total), "successful": int(successful), "failed": int(failed)}}:
             missed = f", {failed} failed" if failed else ""
-            return Done(output=f"{successful} of {total} copies flushed{missed}")
+            return Done(output=f"{successful} of {total} copies {done}{missed}")
         case _:
-            return InDoubt(reason=f"the answer does not say what was flushed: {str(body)[:200]}")
+            return InDoubt(reason=f"the answer does not say what was {done}: {str(body)[:200]}")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.model.reading import Seconds
 from orchestrator.stores.elasticsearch.access import Limits
 from orchestrator.stores.elasticsearch.dialect import Dialect
 from orchestrator.stores.elasticsearch.parse import RECOVERY_FIELDS, SNAPSHOT_FIELDS, TASK_ACTIONS
+from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGMENT_FIELDS, WRITE_FIELDS
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS
+from orchestrator.stores.elasticsearch.parse_merges import MERGE_ACTIONS
 from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
 from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
 
@@ -40,8 +42,25 @@ def seconds(value: Seconds) -> str:
 
 def _named(names: Sequence[str]) -> str | None:
     """Names as one part of a path; None when a request line might not carry them."""
-    joined = ",".join(quoted(name) for name in names)
+    joined = _listed(names)
     return joined if len(joined) <= _LONGEST_NAMES else None
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names as one part of a path, few enough of them (`request_lines`)."""
+    return ",".join(quoted(name) for name in names)
+
+
+def request_lines(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Names in parts that a request line carries each."""
+    part: list[str] = []
+    for name in names:
+        if part and _named([*part, name]) is None:
+            yield tuple(part)
+            part = []
+        part.append(name)
+    if part:
+        yield tuple(part)
 
 
 def identity() -> Request:
@@ -162,6 +181,43 @@ def recoveries(*, active_only: bool) -> Request:
 def tasks() -> Request:
     """Force-merges and reindexes by node. Unfiltered: an empty answer must be told from none."""
     return get("/_tasks", params={"actions": TASK_ACTIONS, "timeout": "5s"})
+
+
+def merges() -> Request:
+    """Force-merges, with what each was asked for. Unfiltered: an empty answer must be told from none."""
+    return get("/_tasks", params={"actions": MERGE_ACTIONS, "detailed": "true", "timeout": "5s"})
+
+
+def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
+    """Where the copies of some indices are, and how they are set; closed ones too. Gone ones are left out."""
+    return get(
+        f"/_cluster/state/nodes,metadata,routing_table/{_listed(names)}",
+        params={
+            dialect.master_timeout: seconds(limits.elected_master),
+            "ignore_unavailable": "true",
+            "expand_wildcards": "none",
+        }
+        | filtered(*BULK_STATE_FIELDS),
+    )
+
+
+def segments(names: Sequence[str]) -> Request:
+    """The segments of every copy of some indices, which are open.
+
+    Without `ignore_unavailable`, here and below: with it, a user who may not read an index is answered as if
+    there were none, and not told which right is missing.
+    """
+    return get(
+        f"/{_listed(names)}/_segments", params={"expand_wildcards": "none"} | filtered(*SEGMENT_FIELDS)
+    )
+
+
+def writes(names: Sequence[str]) -> Request:
+    """Counters of writes, and merges under way, of every copy of some indices, which are open."""
+    return get(
+        f"/{_listed(names)}/_stats/indexing,merge",
+        params={"level": "shards", "expand_wildcards": "none"} | filtered(*WRITE_FIELDS),
+    )
 
 
 def disks() -> Request:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.model.action import ActionResult, ClusterAction
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.resolution import Resolution
@@ -13,6 +14,7 @@ from orchestrator.model.watch import ClusterWatch
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.act import perform, request_for
+from orchestrator.stores.elasticsearch.bulk import BulkReader
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import Dialect
 from orchestrator.stores.elasticsearch.faults import Fault
@@ -32,11 +34,20 @@ class ElasticsearchCluster:
     def __init__(self, client: ElasticsearchClient) -> None:
         self._client = client
         self._observer = Observer(client)
+        self._bulk = BulkReader(client)
         self._restarted: frozenset[NodeName] = frozenset()
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the parts asked for. Finished recoveries are told of nodes that were avoided at some time."""
         return self._observer.observe(look, restarted=self._restarted)
+
+    def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
+        """Read segments, writes, merges and settings of these indices, whatever the others are.
+
+        An index that is gone is left out. So is one that is closed, which can be neither read nor merged; it
+        is told under `closed`. A copy that is started and could not be read makes it `Unknown`.
+        """
+        return self._bulk.read(uuids)
 
     def perform(self, action: ClusterAction) -> ActionResult:
         """Do it once, with retries only where nothing can have been done."""

@@ -65,14 +65,20 @@ class Watermark:
     used_share: float | None = None
     max_headroom: int | None = None
 
+    def must_stay_free(self, *, total: int) -> float:
+        """Bytes of a path with so many in all."""
+        if self.free_bytes is not None:
+            return self.free_bytes
+        needed = total * (1 - (self.used_share if self.used_share is not None else 1.0))
+        return needed if self.max_headroom is None else min(needed, self.max_headroom)
+
     def passed(self, *, total: int, available: int) -> bool:
         """Whether a path with so many bytes is over it."""
-        if self.free_bytes is not None:
-            return available < self.free_bytes
-        needed = total * (1 - (self.used_share if self.used_share is not None else 1.0))
-        if self.max_headroom is not None:
-            needed = min(needed, self.max_headroom)
-        return available < needed
+        return available < self.must_stay_free(total=total)
+
+    def room(self, *, total: int, available: int) -> int:
+        """Bytes that a path may still take before it is over it; 0 when it is."""
+        return max(0, int(available - self.must_stay_free(total=total)))
 
 
 def parse_size(value: str, where: str) -> int:
@@ -180,4 +186,9 @@ def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: b
         used_share=max(1 - available / total for total, available in paths),
         over_low=measured and any(low.passed(total=total, available=free) for total, free in paths),
         over_high=measured and any(high.passed(total=total, available=free) for total, free in paths),
+        # A shard is on one path, and stays there: what is free on another is of no use to its merge. Which
+        # path that is, is not asked, so the one with the least room stands for all.
+        room_bytes=min(
+            high.room(total=total, available=free) if measured else max(0, free) for total, free in paths
+        ),
     )

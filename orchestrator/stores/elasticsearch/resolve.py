@@ -79,7 +79,7 @@ def _resolution(known: Sequence[_Known], patterns: Sequence[str]) -> Resolution:
     shaded: set[_Known] = set()
     unmatched: list[str] = []
     for pattern in patterns:
-        matching = {each: matched for each in known if (matched := _matching(pattern, each.names))}
+        matching = {each: matched for each in known if (matched := _matching(pattern, each))}
         if not matching:
             unmatched.append(pattern)
         for each, matched in matching.items():
@@ -92,11 +92,22 @@ def _resolution(known: Sequence[_Known], patterns: Sequence[str]) -> Resolution:
     )
 
 
-def _matching(pattern: str, names: frozenset[str]) -> frozenset[str]:
+def parse_names(body: Any) -> Reading[Mapping[str, frozenset[str]]]:
+    """Every name that an index goes by, its own, its aliases' and its data stream's, by its uuid."""
+    return reading("index metadata", lambda: {each.index.uuid: each.names for each in _known(body)})
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a name or a glob is for this name."""
     if pattern == _EVERYTHING:
-        pattern = "*"
-    expression = re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
-    return frozenset(name for name in names if expression.fullmatch(name))
+        return True
+    return (
+        re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), name, re.DOTALL) is not None
+    )
+
+
+def _matching(pattern: str, index: _Known) -> frozenset[str]:
+    return frozenset(name for name in index.names if matches(pattern, name))
 
 
 def _wanted(pattern: str, index: _Known, matched: frozenset[str]) -> bool:

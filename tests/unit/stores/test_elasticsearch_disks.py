@@ -118,3 +118,31 @@ def test_data_paths_are_told_by_node() -> None:
 )
 def test_data_paths_of_another_form_are_unknown(told: object) -> None:
     assert isinstance(parse_data_paths(told), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("roles", "paths", "more", "room_gb"),
+    [
+        (["data"], [(100, 50)], {}, 40),
+        (["data"], [(100, 10)], {}, 0),
+        (["data"], [(100, 1)], {}, 0),
+        (["data"], [(100, 50)], {"watermark.high": "20gb"}, 30),
+        (["data"], [(10_000, 800)], {"watermark.high.max_headroom": "150gb"}, 650),
+        # The path with the least room, which need not be the fullest by its share.
+        (["data"], [(100, 50), (1000, 120)], {}, 20),
+        (["data"], [(100, 50)], {"threshold_enabled": "false"}, 50),
+        (["data"], [(100, 50), (100, 3)], {"threshold_enabled": "false"}, 3),
+        (["data_frozen"], [(100, 3)], {}, 3),
+    ],
+)
+def test_room(roles: list[str], paths: list[tuple[int, int]], more: dict[str, str], room_gb: int) -> None:
+    found = disk(parse_disks(answer(roles, *paths), settings(**more), members=()))
+    assert found.room_bytes == pytest.approx(room_gb * GB, abs=1)
+
+
+@pytest.mark.parametrize(("total", "available"), [(100, 10), (1000, 101), (1000, 100), (999, 100), (7, 1)])
+def test_no_more_than_the_room_passes_no_watermark(total: int, available: int) -> None:
+    mark = parse_watermark("90%", None, "high")
+    room = mark.room(total=total, available=available)
+    assert not mark.passed(total=total, available=available - room) or room == 0
+    assert mark.passed(total=total, available=available - room - 1)

@@ -1,0 +1,80 @@
+"""Asking for a force-merge: once, and never while one runs.
+
+A merge is not ended by whoever asked for it, be it killed or hung up on (seen on Elasticsearch 8.19 and 9.1
+and on OpenSearch 2.19), and a second one queues behind it on every node. So the task list is asked first, and
+no answer that does not come is taken for a refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from orchestrator.model.action import ActionResult, Done, ForceMerge, InDoubt, Refused
+from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.stores.elasticsearch.bulk import merges_of
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.dialect import Dialect
+from orchestrator.stores.elasticsearch.faults import Fault
+from orchestrator.stores.elasticsearch.request import Request, quoted
+
+PATIENCE: Final[Seconds] = 5.0
+"""How long a call is listened to that is answered when the merge has ended: long enough for a refusal, which
+comes at once, and for a merge of next to nothing."""
+
+
+def merge_request(action: ForceMerge, dialect: Dialect) -> Request:
+    """The call. It flushes afterwards, by default, so that what was merged is also what a restart finds."""
+    params = {"max_num_segments": str(action.max_segments)}
+    path = f"/{quoted(action.index)}/{dialect.merge_call}"
+    if dialect.merge_task:
+        params |= {"expand_wildcards": "none", "wait_for_completion": "false"}
+        return Request(method="POST", path=path, params=params)
+    return Request(method="POST", path=path, params=params | {"expand_wildcards": "none"}, silence=PATIENCE)
+
+
+def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> ActionResult:
+    """Ask for it, unless one runs that is for this index too, whoever asked for that one.
+
+    Between that reading and the call somebody else may ask too. Both merges are then carried out, one after
+    the other on each node, and the second finds little to do.
+    """
+    running = _running(client, dialect, action)
+    if isinstance(running, Unknown):
+        return Refused(
+            reason=f"whether a force-merge of {action.index} runs already could not be read: {running.reason}"
+        )
+    if running is not None:
+        return replace(running, output=f"runs already: {running.output}")
+    outcome = client.write(merge_request(action, dialect))
+    if not isinstance(outcome, Fault):
+        return merge_asked(outcome.body)
+    if outcome.error_type == "index_not_found_exception":
+        return Done(output=f"index {action.index} is gone")
+    if outcome.nothing_done:
+        return Refused(reason=outcome.reason)
+    begun = _running(client, dialect, action)
+    return begun if isinstance(begun, Done) else InDoubt(reason=outcome.reason)
+
+
+def _running(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> Done | Unknown | None:
+    """Done with its task's id if a merge of the index runs; None where none does, or no list would tell."""
+    if not dialect.task_list:
+        return None
+    running = merges_of(client, dialect, {action.index_uuid: action.index})
+    if isinstance(running, Unknown):
+        return running
+    tasks = [merge.task for merge in running[action.index_uuid]]
+    return Done(output=", ".join(f"task {task}" for task in tasks)) if tasks else None
+
+
+def merge_asked(body: Any) -> ActionResult:
+    """The answer to a call that was made: of a task that was begun, or of a merge that has ended."""
+    match body:
+        case {"task": str(task)} if task:
+            return Done(output=f"task {task}")
+        case {"_shards": {"total": int(total), "successful": int(successful), "failed": int(failed)}}:
+            missed = f", {failed} failed" if failed else ""
+            return Done(output=f"{successful} of {total} copies merged{missed}")
+        case _:
+            return InDoubt(reason=f"the answer does not say whether a merge was begun: {str(body)[:200]}")

@@ -1,0 +1,85 @@
+"""Force-merges that run, from the task list, and which indices each of them is for. Pure.
+
+A request is a task `indices:admin/forcemerge` on the node that was asked, with a part `…forcemerge[n]` on
+every node that has copies. Seen on Elasticsearch 8.19 and 9.1 and on OpenSearch 2.19: all of them stay when
+whoever asked hangs up; when the node that was asked is killed, the parts go on, with the id of a task that is
+gone as their parent. So a request is told by its parts where it is not listed itself. On OpenSearch a part
+has no description, and one that still waits in its node's queue is not listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from orchestrator.model.reading import Reading
+from orchestrator.stores.elasticsearch.fields import Malformed, given, items, mapping, reading, text, within
+from orchestrator.stores.elasticsearch.resolve import matches
+
+MERGE_ACTIONS: Final = "indices:admin/forcemerge*"
+_REQUEST: Final = "indices:admin/forcemerge"
+_DESCRIPTION: Final = re.compile(r"Force-merge indices \[(?P<named>.*)\], maxSegments\[.*", re.DOTALL)
+"""Begins alike on all three. What is named stands there as it was asked for: globs, aliases and data streams
+too, and nothing for all indices."""
+_DATE_MATH: Final = "<"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningMerge:
+    """A request for a force-merge that runs.
+
+    Attributes:
+        task: id of its task, `node:number`.
+        named: what it was asked for; empty for all indices. None when that cannot be read.
+    """
+
+    task: str
+    named: tuple[str, ...] | None
+
+    def covers(self, names: Collection[str]) -> bool:
+        """Whether it may be for the index that goes by these names.
+
+        What cannot be read covers every index, and what a request leaves out again (`-name`) counts as taken:
+        a merge that is taken for running is waited for, one that is missed is begun twice.
+        """
+        if not self.named:
+            return True
+        return any(
+            pattern.startswith(_DATE_MATH) or any(matches(pattern, name) for name in names)
+            for pattern in self.named
+        )
+
+
+def parse_merges(body: Any) -> Reading[tuple[RunningMerge, ...]]:
+    """`_tasks?actions=*forcemerge*&detailed`. A node that did not answer makes it unknown."""
+
+    def parse() -> tuple[RunningMerge, ...]:
+        for part in ("node_failures", "task_failures"):
+            if failures := items(given(within(body, part), []), part):
+                raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
+        requests: dict[str, RunningMerge] = {}
+        parts: dict[str, RunningMerge] = {}
+        for node_id, node in mapping(within(body, "nodes"), "nodes").items():
+            for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
+                named = _named(within(task, "description"))
+                if text(within(task, "action"), f"{task_id}.action") == _REQUEST:
+                    requests[task_id] = RunningMerge(task=task_id, named=named)
+                    continue
+                parent = text(within(task, "parent_task_id"), f"{task_id}.parent_task_id")
+                parts[parent] = RunningMerge(task=parent, named=named)
+        found = parts | requests
+        return tuple(found[task] for task in sorted(found))
+
+    return reading("force-merges", parse)
+
+
+def _named(description: Any) -> tuple[str, ...] | None:
+    match = _DESCRIPTION.fullmatch(description) if isinstance(description, str) else None
+    return None if match is None else tuple(filter(None, match["named"].split(", ")))
+
+
+def named_otherwise(merges: Collection[RunningMerge], names: Collection[str]) -> bool:
+    """Whether some merge names anything but these indices, so that only all names tell what it is for."""
+    return any(pattern not in names for merge in merges for pattern in merge.named or ())
