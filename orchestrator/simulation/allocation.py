@@ -19,6 +19,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
 )
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.simulation import segments
 from orchestrator.simulation.deciders import (
     Crowd,
     Ground,
@@ -179,6 +180,11 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
         shard.in_sync.add(copy.allocation_id)
         shard.on_disk[copy.node] = copy.allocation_id
         shard.missed_since.pop(copy.node, None)
+        if shard.segments:
+            copied, operations = recovery.reused < recovery.total, recovery.operations
+            segments.recovered(
+                world, shard, copy.node, recovery.source, copied=copied, operations=operations
+            )
     copy.fresh = False
     shard.lost_at = None
     if len(shard.started) == len(shard.copies):
@@ -299,6 +305,8 @@ def _arrived(world: Ground, copy: SimCopy, target: NodeName, ticket: int) -> Non
     shard = next(shard for _, shard in shards_of(world) if shard.id == copy.shard)
     if copy.node is not None:
         shard.on_disk.pop(copy.node, None)
+        if copy.node in shard.segments:
+            shard.segments[target] = shard.segments.pop(copy.node)
     copy.state, copy.node, copy.relocating_to = CopyState.STARTED, target, None
     shard.on_disk[target] = str(copy.allocation_id)
     world.changed(f"{copy.shard} has moved to {target}")

@@ -10,6 +10,7 @@ from typing import Protocol
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, listed
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import SettingValue
+from orchestrator.model.reading import Instant
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
 
@@ -22,6 +23,7 @@ class Ground(Protocol):
     nodes: dict[NodeName, SimNode]
     indices: dict[str, SimIndex]
     recoveries: list[SimRecovery]
+    story: list[tuple[Instant, str]]
 
     def effective(self, key: str) -> SettingValue | None:
         """The value that counts."""

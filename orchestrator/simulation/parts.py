@@ -6,9 +6,11 @@ keeps in `shown` what it has made of a part, and makes it anew only when that pa
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
+from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Recovery, ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 
@@ -127,12 +129,72 @@ class SimCopy:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class SimSegments:
+    """The segments of one copy.
+
+    Attributes:
+        count: those that a search goes through, as of `since`.
+        merged: those that they were merged to, which no search sees before a refresh; None without.
+    """
+
+    count: int
+    since: Instant = 0.0
+    merged: int | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimMerge:
+    """A force-merge of an index: one call, carried on by the nodes whoever listens.
+
+    Attributes:
+        ours: the program asked for it.
+        left: copies still to be merged: shard, node and the life of the node in which it was told.
+    """
+
+    index: str
+    uuid: str
+    max_segments: int
+    ours: bool
+    began: Instant
+    left: list[tuple[SimShard, NodeName, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimForced:
+    """The force-merges of a cluster, and what its judge goes by.
+
+    Attributes:
+        running: calls, in the order in which they came.
+        busy: the copy that a node merges now: one at a time on a node, whoever asks.
+        rate: bytes that a node merges a second.
+        capacity: of each node's disk, in bytes; `writing`, what merges have written there beside.
+        filled_at: when a disk was last filled by somebody.
+        task_list: the version tells of tasks.
+        policy: of the run, by which its asking is judged; None for a run that merges nothing.
+        last_look: when the program last read the indices as they were.
+        asked: of each index, how often the program did.
+    """
+
+    running: list[SimMerge] = field(default_factory=list)
+    busy: dict[NodeName, tuple[SimMerge, SimShard, int]] = field(default_factory=dict)
+    rate: int = 50 << 20
+    capacity: int = 1 << 40
+    writing: dict[NodeName, int] = field(default_factory=dict)
+    filled_at: dict[NodeName, Instant] = field(default_factory=dict)
+    task_list: bool = True
+    policy: MergePolicy | None = None
+    last_look: Instant = 0.0
+    asked: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class SimShard:
     """A shard: its routing entries, its in-sync set, and what lies on the nodes' disks.
 
     Attributes:
         on_disk: allocation id of the copy that a node has on disk.
         missed_since: from when on a node's copy on disk has missed what was written.
+        segments: of the copy that a node has on disk; of an index that nobody loaded, none are kept.
         failing: so many more allocations of a replica fail.
         lost_at: since when no copy is started; None while one is.
     """
@@ -143,6 +205,7 @@ class SimShard:
     in_sync: set[str] = field(default_factory=set)
     on_disk: dict[NodeName, str] = field(default_factory=dict)
     missed_since: dict[NodeName, Instant] = field(default_factory=dict)
+    segments: dict[NodeName, SimSegments] = field(default_factory=dict)
     failing: int = 0
     lost_at: Instant | None = None
 
@@ -163,6 +226,10 @@ class SimIndex:
 
     Attributes:
         written: documents keep coming, so a copy that is away turns stale.
+        turned_at: when they last began to come, or ended.
+        operations: on all its shards until then.
+        refresh_interval: as set; `-1` = searches see nothing new before they are told to.
+        durability: `index.translog.durability`, as set.
         made_at: when it was created, by which the tests know a race from a mistake.
         closed: it serves nothing and is written by nobody; its copies are allocated like others (since 7.2).
         auto_expand: `auto_expand_replicas`, such as `0-1` or `0-all`; None = off.
@@ -177,6 +244,10 @@ class SimIndex:
     uuid: str
     replicas: int
     written: bool = True
+    turned_at: Instant = 0.0
+    operations: int = 0
+    refresh_interval: str | None = None
+    durability: str | None = None
     made_at: Instant = 0.0
     closed: bool = False
     auto_expand: str | None = None

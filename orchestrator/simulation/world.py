@@ -16,10 +16,18 @@ from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.simulation import allocation, membership
+from orchestrator.simulation import allocation, membership, segments
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.parts import Meddled, SimCopy, SimIndex, SimNode, SimRecovery, SimShard
+from orchestrator.simulation.parts import (
+    Meddled,
+    SimCopy,
+    SimForced,
+    SimIndex,
+    SimNode,
+    SimRecovery,
+    SimShard,
+)
 
 DEFAULTS: dict[str, SettingValue] = {
     ALLOCATION: "all",
@@ -66,6 +74,7 @@ class World:
         self.version = 1
         self.snapshots: tuple[str, ...] = ()
         self.merges: set[NodeName] = set()
+        self.forced = SimForced()
         self.disks: dict[NodeName, float] = {}
         self.oldest_task: Seconds = 0.0
         self.stale_read = False
@@ -76,6 +85,7 @@ class World:
         self.last_read: Instant = 0.0
         self.program_since: Instant = 0.0
         self.elected_at: Instant = 0.0
+        self.deleted: Counter[str] = Counter()
         self.exempt_indices: set[str] = set()
         self.unassigned_before: Counter[ShardId] = Counter()
         self.away_before: set[NodeName] = set()
@@ -152,7 +162,9 @@ class World:
 
         None leaves it to allocation where it lands.
         """
-        index = SimIndex(name=name, uuid=f"{name}-uuid", replicas=replicas, made_at=self.agenda.now)
+        uuid = f"{name}-uuid" + (f"-{self.deleted[name]}" if self.deleted[name] else "")
+        index = SimIndex(name=name, uuid=uuid, replicas=replicas, made_at=self.agenda.now)
+        index.turned_at = index.made_at
         shard = SimShard(id=ShardId(index=name, index_uuid=index.uuid, number=0), size=1 << 20)
         primary = SimCopy(shard=shard.id, primary=True, allocation_id=self.next_id())
         if on is not None and self.nodes[on].process:
@@ -169,12 +181,23 @@ class World:
         self.changed(f"index {name} is created, its primary on {primary.node}")
         allocation.reroute(self)
 
+    def delete_index(self, name: str) -> None:
+        """An index is gone, with all that is done to it."""
+        for index in [index for index in self.indices.values() if index.name == name]:
+            for shard in index.shards:
+                for copy in shard.copies:
+                    copy.ticket += 1
+            del self.indices[index.uuid]
+            self.recoveries[:] = [r for r in self.recoveries if r.shard.index_uuid != index.uuid]
+            self.deleted[name] += 1
+            self.changed(f"index {name} is deleted")
+
     def roll_over(self, name: str, to: str) -> None:
         """The index is written no more, and another one is, wherever allocation puts it."""
         index = self.indices.get(f"{name}-uuid")
         if index is None or self.master is None:
             return
-        index.written = False
+        segments.turn(self, index, written=False)
         self.create_index(to, replicas=index.replicas)
 
     def begin_snapshot(self, name: str) -> None:

@@ -1,0 +1,68 @@
+"""What the program may see of the indices that it merges: `ClusterPort.bulk` over the world."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from orchestrator.model.merging import BulkIndex, BulkView, CopySegments
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.simulation import merges, segments
+from orchestrator.simulation.parts import SimIndex
+from orchestrator.simulation.world import World
+
+
+def bulk(world: World, uuids: Collection[str]) -> Reading[BulkView]:
+    """Those of these indices that are there and open; nothing where a started copy does not answer."""
+    if world.master is None:
+        return Unknown(reason="503 master_not_discovered_exception")
+    found = [world.indices[uuid] for uuid in uuids if uuid in world.indices]
+    read = {}
+    for index in found:
+        if index.closed:
+            continue
+        silent = _silent(world, index)
+        if silent is not None:
+            return Unknown(reason=f"_segments: {silent} does not answer")
+        read[index.uuid] = _index(world, index)
+    return BulkView(indices=read)
+
+
+def _silent(world: World, index: SimIndex) -> str | None:
+    """A node that has a started copy by the cluster's state, and is gone."""
+    for shard in index.shards:
+        for copy in shard.started:
+            if copy.node is not None and not world.nodes[copy.node].process:
+                return copy.node
+    return None
+
+
+def _index(world: World, index: SimIndex) -> BulkIndex:
+    copies = []
+    for shard in index.shards:
+        for copy in shard.started:
+            if copy.node is None:
+                continue
+            count = segments.searched(world, index, shard, copy.node)
+            copies.append(
+                CopySegments(
+                    shard=shard.id,
+                    node=copy.node,
+                    primary=copy.primary,
+                    segments=count,
+                    bytes=shard.size,
+                    largest_bytes=segments.largest(shard.size, count),
+                )
+            )
+    told = world.forced.task_list
+    return BulkIndex(
+        name=index.name,
+        uuid=index.uuid,
+        copies=tuple(copies),
+        writes=segments.writes(world, index),
+        tasks=len(merges.of(world, index.uuid)) if told else 0,
+        tasks_known=told,
+        merging=sum(1 for _ in merges.at_work(world, index.uuid)),
+        replicas=index.replicas,
+        refresh_interval=index.refresh_interval,
+        translog_durability=index.durability,
+    )

@@ -1,0 +1,148 @@
+"""Force-merges as a cluster does them: one call an index, one copy at a time on a node, whoever listens.
+
+A call outlives whoever sent it. What a node has not merged when it dies, or when a copy leaves it, stays as
+it is, and the others go on. While a copy is merged its disk holds it twice; one for which there is no room
+stays as it is too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.simulation import segments
+from orchestrator.simulation.parts import SimIndex, SimMerge, SimShard
+from orchestrator.simulation.world import World
+
+_FULL: Final = 1.0
+_HIGH_WATERMARK: Final = 0.9
+_USED: Final = 0.4
+"""Of every disk, unless somebody says otherwise."""
+
+
+def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> SimMerge:
+    """The cluster is told to merge an index; a second call goes behind the first."""
+    merge = SimMerge(
+        index=index.name, uuid=index.uuid, max_segments=max_segments, ours=ours, began=world.agenda.now
+    )
+    merge.left = [
+        (shard, copy.node, world.nodes[copy.node].life)
+        for shard in index.shards
+        for copy in shard.started
+        if copy.node is not None and world.nodes[copy.node].process
+    ]
+    world.forced.running.append(merge)
+    who = "" if ours else " by somebody else"
+    world.story.append((world.agenda.now, f"{index.name} is being merged{who}"))
+    for place in sorted({place for _, place, _ in merge.left}):
+        _next(world, place)
+    return merge
+
+
+def running(world: World) -> list[SimMerge]:
+    """Calls that have something left to do; what died with its node is let go of here."""
+    forced = world.forced
+    for merge in forced.running:
+        merge.left = [entry for entry in merge.left if _there(world, merge, entry)]
+    if any(not merge.left for merge in forced.running):
+        forced.running = [merge for merge in forced.running if merge.left]
+    return forced.running
+
+
+def of(world: World, uuid: str) -> list[SimMerge]:
+    """Those of one index."""
+    return [merge for merge in running(world) if merge.uuid == uuid] if world.forced.running else []
+
+
+def at_work(world: World, uuid: str | None = None) -> Iterator[NodeName]:
+    """The nodes that merge a copy now, of that index or of any."""
+    for place, (merge, shard, life) in world.forced.busy.items():
+        if uuid in (None, merge.uuid) and _there(world, merge, (shard, place, life)):
+            yield place
+
+
+def _there(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int]) -> bool:
+    """Whether that copy is still on that node, in the same life of it, of an index that is open."""
+    shard, place, life = entry
+    node, index = world.nodes[place], world.indices.get(merge.uuid)
+    if index is None or index.closed or not node.process or node.life != life:
+        return False
+    return any(copy.node == place and copy.serves for copy in shard.copies)
+
+
+def _next(world: World, place: NodeName) -> None:
+    """Let a node that merges nothing begin with the next copy that waits there."""
+    forced = world.forced
+    if place in set(at_work(world)):
+        return
+    forced.busy.pop(place, None)
+    forced.writing.pop(place, None)
+    for merge in list(running(world)):
+        for entry in [entry for entry in merge.left if entry[1] == place]:
+            if _begun(world, merge, entry):
+                return
+            merge.left.remove(entry)
+
+
+def _begun(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int]) -> bool:
+    """Whether the merge of that copy takes its time: not where there is nothing to do, and no room."""
+    shard, place, life = entry
+    index = world.indices[merge.uuid]
+    if segments.left(world, index, shard, place) <= merge.max_segments:
+        return False
+    if room(world, place, _FULL) < shard.size:
+        world.story.append((world.agenda.now, f"{shard.id} is not merged on {place}: no space left"))
+        return False
+    world.forced.busy[place] = (merge, shard, life)
+    world.forced.writing[place] = shard.size
+    world.agenda.after(shard.size / world.forced.rate, lambda: _end(world, merge, entry))
+    return True
+
+
+def _end(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int]) -> None:
+    shard, place, life = entry
+    if world.forced.busy.get(place) != (merge, shard, life):
+        return
+    if _there(world, merge, entry):
+        index = world.indices[merge.uuid]
+        segments.merged(world, index, shard, place, merge.max_segments)
+        world.story.append((world.agenda.now, f"{shard.id} is merged on {place}"))
+    if entry in merge.left:
+        merge.left.remove(entry)
+    del world.forced.busy[place]
+    _next(world, place)
+
+
+def used(world: World, place: NodeName) -> float:
+    """The share of a node's disk that is taken, with what its merge has written."""
+    if not world.forced.busy:
+        return world.disks.get(place, _USED)
+    writing = world.forced.writing.get(place, 0) if place in set(at_work(world)) else 0
+    return world.disks.get(place, _USED) + writing / world.forced.capacity
+
+
+def room(world: World, place: NodeName, up_to: float = _HIGH_WATERMARK) -> int:
+    """Bytes that may still be written there before that share is taken."""
+    return max(0, int((up_to - used(world, place)) * world.forced.capacity))
+
+
+def fill(world: World, place: NodeName, share: float) -> None:
+    """Somebody fills a disk, or clears it."""
+    world.disks[place] = share
+    world.forced.filled_at[place] = world.agenda.now
+    world.story.append((world.agenda.now, f"the disk of {place} is {share:.0%} full"))
+
+
+def unmerged(world: World, uuid: str, max_segments: int) -> list[str]:
+    """Copies of an index that have more segments than that, by what a search goes through."""
+    index = world.indices.get(uuid)
+    if index is None:
+        return []
+    found = [
+        (shard, copy.node, segments.searched(world, index, shard, copy.node))
+        for shard in index.shards
+        for copy in shard.started
+        if copy.node is not None
+    ]
+    return [f"{shard.id} on {place}: {count}" for shard, place, count in found if count > max_segments]

@@ -1,0 +1,138 @@
+"""How many segments each copy has, and how writes, recoveries and refreshes change that.
+
+Copies of a shard have segments of their own: each merges by itself. Modelled: a copy made from a peer's files
+has the peer's segments; one brought up to date by operations keeps its own, and a few more; while an index is
+written segments come, and the usual merges take ten of them into one; what a force-merge has made is seen by
+searches after a refresh. Not modelled: deleted documents, sizes of single segments but the largest.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+from zlib import crc32
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.merging import Writes
+from orchestrator.model.reading import Instant
+from orchestrator.simulation.agenda import Agenda
+from orchestrator.simulation.parts import SimIndex, SimNode, SimSegments, SimShard
+
+WRITTEN_A_SECOND: Final = 200
+"""Operations, of each shard."""
+
+_NEW_SEGMENT_SECONDS: Final = 20.0
+_MERGED_AT: Final = 10
+"""`index.merge.policy.segments_per_tier`: so many small ones become one."""
+
+_NOT_LOADED: Final = 3
+"""Segments of a copy of which nobody keeps them."""
+
+_REFRESHED_BY_HAND: Final = "-1"
+
+
+class Place(Protocol):
+    """What segments need of the world."""
+
+    agenda: Agenda
+    nodes: dict[NodeName, SimNode]
+    story: list[tuple[Instant, str]]
+
+
+def load(world: Place, index: SimIndex, segments: int) -> None:
+    """A bulk load has left about so many segments in every copy; two copies never have the same."""
+    for shard in index.shards:
+        for place in shard.on_disk:
+            apart = crc32(f"{shard.id}{place}".encode()) % 7
+            shard.segments[place] = SimSegments(count=segments + apart, since=world.agenda.now)
+
+
+def searched(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int:
+    """Segments that a search goes through on that node's copy."""
+    kept = shard.segments.get(place)
+    if kept is None:
+        return _NOT_LOADED
+    return kept.count + _grown(world, index, kept)
+
+
+def left(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int:
+    """Segments that are there, whether searches see them or those that they were made of."""
+    kept = shard.segments.get(place)
+    if kept is None or kept.merged is None:
+        return searched(world, index, shard, place)
+    return kept.merged + _grown(world, index, kept)
+
+
+def _grown(world: Place, index: SimIndex, kept: SimSegments) -> int:
+    if not index.written:
+        return 0
+    since = max(kept.since, index.turned_at)
+    return int((world.agenda.now - since) / _NEW_SEGMENT_SECONDS) % _MERGED_AT
+
+
+def merged(world: Place, index: SimIndex, shard: SimShard, place: NodeName, wanted: int) -> None:
+    """The copy there has been merged; searches see it at the next refresh."""
+    kept = SimSegments(count=searched(world, index, shard, place), since=world.agenda.now)
+    kept.merged = min(wanted, left(world, index, shard, place))
+    shard.segments[place] = kept
+    if index.refresh_interval != _REFRESHED_BY_HAND:
+        _seen(kept)
+
+
+def refresh(index: SimIndex) -> None:
+    """Searches see what is there."""
+    for shard in index.shards:
+        for kept in shard.segments.values():
+            _seen(kept)
+
+
+def _seen(kept: SimSegments) -> None:
+    if kept.merged is not None:
+        kept.count, kept.merged = kept.merged, None
+
+
+def recovered(
+    world: Place, shard: SimShard, place: NodeName, source: NodeName | None, *, copied: bool, operations: int
+) -> None:
+    """A copy is there again, from its own disk or its peer's files, and opens what is on disk."""
+    now = world.agenda.now
+    if copied and source is not None and source in shard.segments:
+        there = shard.segments[source]
+        shard.segments[place] = SimSegments(count=there.merged or there.count, since=now)
+    elif place in shard.segments:
+        _seen(shard.segments[place])
+        shard.segments[place].count += min(2, operations)
+
+
+def turn(world: Place, index: SimIndex, *, written: bool) -> None:
+    """Documents begin to come, or come no more."""
+    if index.written == written:
+        return
+    for shard in index.shards:
+        for kept in shard.segments.values():
+            kept.count += _grown(world, index, kept)
+            kept.since = world.agenda.now
+    index.operations = _operations(world, index)
+    index.written, index.turned_at = written, world.agenda.now
+    world.story.append((world.agenda.now, f"{index.name} is written" + ("" if written else " no more")))
+
+
+def _operations(world: Place, index: SimIndex) -> int:
+    since = world.agenda.now - index.turned_at if index.written else 0.0
+    return index.operations + int(since * WRITTEN_A_SECOND) * len(index.shards)
+
+
+def writes(world: Place, index: SimIndex) -> Writes:
+    """The counters that its started primaries tell: operations count from the start of their node."""
+    operations, share = 0, _operations(world, index) // max(1, len(index.shards))
+    primaries = [shard.primary.node for shard in index.shards if shard.primary.serves]
+    for place in primaries:
+        if place is not None:
+            began = world.nodes[place].began
+            of_life = int(max(0.0, world.agenda.now - max(began, index.turned_at)) * WRITTEN_A_SECOND)
+            operations += share if began <= index.turned_at else of_life * index.written
+    return Writes(operations=operations, sequence=share * len(primaries))
+
+
+def largest(size: int, count: int) -> int:
+    """Bytes of the largest of so many segments: a few of them have most of a copy."""
+    return size if count <= 1 else size * 2 // (count + 1)
