@@ -182,9 +182,7 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
         shard.missed_since.pop(copy.node, None)
         if shard.segments:
             copied, operations = recovery.reused < recovery.total, recovery.operations
-            segments.recovered(
-                world, shard, copy.node, recovery.source, copied=copied, operations=operations
-            )
+            segments.recovered(world, shard, copy.node, recovery.source, copied=copied, operations=operations)
     copy.fresh = False
     shard.lost_at = None
     if len(shard.started) == len(shard.copies):

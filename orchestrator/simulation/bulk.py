@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from fnmatch import fnmatchcase
 
-from orchestrator.model.merging import BulkIndex, BulkView, CopySegments
+from orchestrator.model.merging import BulkIndex, BulkView, CopySegments, MergePolicy, MergeTarget
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.simulation import merges, segments
 from orchestrator.simulation.parts import SimIndex
@@ -65,4 +67,39 @@ def _index(world: World, index: SimIndex) -> BulkIndex:
         replicas=index.replicas,
         refresh_interval=index.refresh_interval,
         translog_durability=index.durability,
+    )
+
+
+def of_old(read: Reading[BulkView], old: Reading[BulkView]) -> Reading[BulkView]:
+    """The segments and settings of then, with the tasks of now: these are asked of the nodes themselves."""
+    if isinstance(read, Unknown) or isinstance(old, Unknown):
+        return read
+    return BulkView(
+        indices={
+            uuid: replace(old.indices[uuid], tasks=index.tasks, merging=index.merging)
+            if uuid in old.indices
+            else index
+            for uuid, index in read.indices.items()
+        }
+    )
+
+
+def targets(world: World, policy: MergePolicy) -> tuple[MergeTarget, ...]:
+    """The open indices of the policy's patterns; due is what has too many segments, or is being merged."""
+    named = [
+        index.uuid
+        for index in world.indices.values()
+        if any(fnmatchcase(index.name, pattern) for pattern in policy.patterns)
+    ]
+    read = bulk(world, named)
+    found = () if isinstance(read, Unknown) else read.indices.values()
+    return tuple(
+        MergeTarget(
+            index=index.name,
+            index_uuid=index.uuid,
+            segments=index.segments,
+            bytes=index.bytes,
+            due=index.segments > policy.max_segments or index.under_way,
+        )
+        for index in found
     )

@@ -14,23 +14,37 @@ from orchestrator.model.action import (
     Done,
     ExcludeFromVoting,
     Flush,
+    ForceMerge,
     InDoubt,
     ProbeSettings,
+    RefreshIndex,
     Refused,
     RetryFailed,
+    SetIndexSettings,
     SetReplicas,
     WriteSettings,
     action_name,
     action_target,
 )
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Look
-from orchestrator.model.reading import NOT_READ, Seconds, Unknown
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.watch import ClusterWatch, CopiesActive, MasterElected, NodesJoined
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import allocation, deciders, membership, views
+from orchestrator.simulation import (
+    allocation,
+    bulk,
+    deciders,
+    membership,
+    merge_judge,
+    merges,
+    segments,
+    views,
+)
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
+from orchestrator.simulation.parts import SimIndex
 from orchestrator.simulation.world import World
 
 _READ_SECONDS: Final = 0.05
@@ -80,6 +94,20 @@ class SimulatedCluster:
             self.world.program_since = self.world.agenda.now
         return _parts(read, look)
 
+    def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
+        """Read these indices; segments tell of the moment in which the reading begins."""
+        began = self.world.agenda.now
+        if began < max(self.fate.unreadable_until, self.fate.bulk_unreadable_until):
+            self.world.agenda.advance(1.0)
+            return Unknown(reason="_segments: no endpoint answers (connection refused)")
+        read = bulk.bulk(self.world, uuids)
+        if began < self.fate.stale_until:
+            read = bulk.of_old(read, self.fate.frozen_bulk)
+        elif not isinstance(read, Unknown):
+            self.world.forced.last_look = began
+        self.world.agenda.advance(_READ_SECONDS)
+        return read
+
     def perform(self, action: ClusterAction) -> ActionResult:
         """Do it, unless a mishap has it otherwise; the program may be killed right after."""
         result = self._perform(action)
@@ -103,6 +131,11 @@ class SimulatedCluster:
                 self.fate.late(trip, action)
                 self.world.agenda.advance(_TIMEOUT_SECONDS)
                 return InDoubt(reason="read timed out")
+            case How.LATE if isinstance(action, ForceMerge) and trip is not None:
+                sent = self.world.agenda.now
+                self.world.agenda.after(trip.late, lambda: self._merge(action, sent))
+                self.world.agenda.advance(_TIMEOUT_SECONDS)
+                return InDoubt(reason="read timed out")
             case How.UNACKNOWLEDGED | How.LATE:
                 self._do(action)
                 self.world.agenda.advance(_TIMEOUT_SECONDS)
@@ -116,7 +149,24 @@ class SimulatedCluster:
             return "503 master_not_discovered_exception"
         if isinstance(action, _WRITES):
             return self.world.refuse_settings
+        if isinstance(action, ForceMerge | RefreshIndex | SetIndexSettings):
+            return self._refusal_of(action)
         return None
+
+    def _refusal_of(self, action: ForceMerge | RefreshIndex | SetIndexSettings) -> str | None:
+        """What an index that is gone, or closed, answers."""
+        index = self._named(action)
+        if index is None:
+            return f"404 index_not_found_exception: no such index [{action.index}]"
+        if index.closed and not isinstance(action, SetIndexSettings):
+            return f"400 index_closed_exception: closed [{action.index}]"
+        return None
+
+    def _named(self, action: ForceMerge | RefreshIndex | SetIndexSettings) -> SimIndex | None:
+        """Who is called by name answers, whatever its uuid."""
+        indices = self.world.indices
+        named = (index for index in indices.values() if index.name == action.index)
+        return indices.get(action.index_uuid) or next(named, None)
 
     def _do(self, action: ClusterAction) -> None:
         world = self.world
@@ -128,6 +178,14 @@ class SimulatedCluster:
             case SetReplicas(index_uuid=uuid, wanted=wanted):
                 if uuid in world.indices:
                     allocation.set_replicas(world, world.indices[uuid], wanted)
+            case ForceMerge():
+                self._merge(action)
+            case RefreshIndex():
+                index = self._named(action)
+                if index is not None:
+                    segments.refresh(index)
+            case SetIndexSettings():
+                self._set(action)
             case ExcludeFromVoting(node=name):
                 membership.exclude(world, name)
             case ClearVotingExclusions():
@@ -139,6 +197,33 @@ class SimulatedCluster:
             case _:
                 assert_never(action)
 
+    def _merge(self, action: ForceMerge, sent: Instant | None = None) -> None:
+        world, index = self.world, self._named(action)
+        if index is None or index.closed:
+            return
+        taken = self.fate.lease_holder is not None and self.fate.lease_taken_at < world.forced.last_look
+        merge_judge.asked(world, index, holder=self.fate.lease_holder if taken else None, sent=sent)
+        if index.uuid != action.index_uuid and index.made_at < world.forced.last_look:
+            world.violated(f"{index.name} is merged, which is another index than the one of the run")
+        merges.begin(world, index, action.max_segments, ours=True)
+
+    def _set(self, action: SetIndexSettings) -> None:
+        index = self._named(action)
+        if index is None:
+            return
+        for key, value in action.wanted.items():
+            match key:
+                case "index.number_of_replicas":
+                    allocation.set_replicas(self.world, index, int(value or 1))
+                case "index.refresh_interval":
+                    index.refresh_interval = value
+                case "index.translog.durability":
+                    index.durability = value
+                case _:
+                    raise ValueError(f"the simulated cluster knows no setting {key}")
+        if index.refresh_interval != segments.BY_HAND:
+            segments.refresh(index)
+
     def describe(self, action: ClusterAction) -> str:
         """The call as a real adapter would say it, in short."""
         match action:
@@ -149,6 +234,10 @@ class SimulatedCluster:
                 return f"PUT /_cluster/settings {json.dumps(body, sort_keys=True)}"
             case SetReplicas(index=index, wanted=wanted):
                 return f'PUT /{index}/_settings {{"index.number_of_replicas": {wanted}}}'
+            case ForceMerge(index=index, max_segments=most):
+                return f"POST /{index}/_forcemerge?max_num_segments={most}&wait_for_completion=false"
+            case SetIndexSettings(index=index, wanted=settings):
+                return f"PUT /{index}/_settings {json.dumps(dict(settings), sort_keys=True)}"
             case _:
                 return f"{action_name(action)} on {action_target(action)}"
 

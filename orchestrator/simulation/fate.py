@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from orchestrator.model.action import Action, WriteSettings, action_name, action_target
+from orchestrator.model.merging import BulkView
 from orchestrator.model.phase import Request
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import machines, membership, mishaps, views
-from orchestrator.simulation.mishaps import Mishap, OfCluster, OfMachine, OfProgram, Trip, What
+from orchestrator.simulation import bulk, machines, membership, merges, mishaps, segments, views
+from orchestrator.simulation.mishaps import Mishap, OfCluster, OfIndices, OfMachine, OfProgram, Trip, What
 from orchestrator.simulation.world import World
 
 
@@ -20,10 +21,11 @@ class Fate:
 
     Attributes:
         request: the strongest request that somebody has made of the program.
-        lease_holder: who took our lease; None while it is ours.
+        lease_holder: who took our lease, at `lease_taken_at`; None while it is ours.
         unrefreshed: from when to when no write of our lease arrives.
-        unreadable_until: reads of the cluster fail before this moment.
-        stale_until: reads are answered with `frozen` before this moment.
+        unreadable_until: reads of the cluster fail before this moment; `bulk_unreadable_until`, those of the
+            indices that are merged.
+        stale_until: reads are answered with `frozen` before this moment, those of indices with `frozen_bulk`.
         disk_full_until: the journal cannot be written before this moment.
         standing_still: for so long the program does nothing at its next reading; `stood` is the sum of what
             it has done so already.
@@ -39,10 +41,13 @@ class Fate:
         self._seen_by_mishap = [0] * len(self._waiting)
         self.request = Request.NONE
         self.lease_holder: str | None = None
+        self.lease_taken_at: Instant = 0.0
         self.unrefreshed: tuple[Instant, Instant] = (0.0, 0.0)
         self.unreadable_until: Instant = 0.0
         self.stale_until: Instant = 0.0
+        self.bulk_unreadable_until: Instant = 0.0
         self.frozen: ClusterReadings | None = None
+        self.frozen_bulk: Reading[BulkView] = NOT_READ
         self.disk_full_until: Instant = 0.0
         self.standing_still: Seconds = 0.0
         self.stood: Seconds = 0.0
@@ -110,6 +115,14 @@ class Fate:
                 | mishaps.AllocationsFail()
             ):
                 _befall_cluster(world, what)
+            case (
+                mishaps.WriterBegins()
+                | mishaps.MergedByOthers()
+                | mishaps.IndexDeleted()
+                | mishaps.IndexClosed()
+                | mishaps.DiskFills()
+            ):
+                _befall_indices(world, what)
             case _:
                 self._befall_program(what)
 
@@ -119,14 +132,18 @@ class Fate:
         match what:
             case mishaps.Unreadable(seconds=seconds):
                 self.unreadable_until = now + seconds
+            case mishaps.SegmentsUnreadable(seconds=seconds):
+                self.bulk_unreadable_until = now + seconds
             case mishaps.StaleReadings(seconds=seconds):
                 self.stale_until, self.frozen = now + seconds, views.readings(world, settled=False)
+                if world.forced.policy is not None:
+                    self.frozen_bulk = bulk.bulk(world, world.indices)
             case mishaps.ProgramStandsStill(seconds=seconds):
                 self.standing_still = seconds
             case mishaps.ClockSet(seconds=seconds):
                 self.clock_ahead += seconds
             case mishaps.LeaseTaken(holder=holder):
-                self.lease_holder = holder
+                self.lease_holder, self.lease_taken_at = holder, now
             case mishaps.LeaseUnrefreshed(seconds=seconds):
                 self.unrefreshed = (now, now + seconds)
             case mishaps.Asked(request=request):
@@ -187,5 +204,35 @@ def _befall_cluster(world: World, what: OfCluster) -> None:
             for index in world.indices.values():
                 for shard in index.shards:
                     shard.failing = times if index.name == name else shard.failing
+        case _:
+            assert_never(what)
+
+
+def _befall_indices(world: World, what: OfIndices) -> None:
+    """What happens to indices and their merges; nothing to one that is gone."""
+    if isinstance(what, mishaps.DiskFills):
+        before = world.disks.get(what.node, merges.USED)
+        merges.fill(world, what.node, what.share)
+        world.agenda.after(what.seconds, lambda: merges.fill(world, what.node, before))
+        return
+    index = next((index for index in world.indices.values() if index.name == what.index), None)
+    if index is None or world.master is None:
+        return
+    match what:
+        case mishaps.WriterBegins(seconds=seconds):
+            segments.turn(world, index, written=True)
+            if seconds is not None:
+                world.agenda.after(seconds, lambda: segments.turn(world, index, written=False))
+        case mishaps.MergedByOthers(max_segments=most):
+            if not index.closed:
+                merges.begin(world, index, most, ours=False)
+        case mishaps.IndexDeleted(index=name, made_again=again):
+            world.delete_index(name)
+            if again:
+                world.create_index(name, replicas=index.replicas)
+        case mishaps.IndexClosed():
+            segments.turn(world, index, written=False)
+            index.closed = True
+            world.changed(f"{index.name} is closed")
         case _:
             assert_never(what)

@@ -11,6 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.simulation import merge_judge
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
 from orchestrator.simulation.world import World
@@ -51,6 +52,7 @@ def stop(world: World, node: SimNode) -> None:
     for snapshot in world.snapshots:
         if not world.news(snapshot):
             world.violated(f"{name} is stopped while snapshot {snapshot} runs")
+    merge_judge.stopped(world, node)
     for index, shard in shards_of(world):
         _judge_shard(world, index, shard, node, down)
         _judge_recovery(world, index, shard, node, down)

@@ -16,8 +16,8 @@ from orchestrator.simulation.parts import SimIndex, SimMerge, SimShard
 from orchestrator.simulation.world import World
 
 _FULL: Final = 1.0
-_HIGH_WATERMARK: Final = 0.9
-_USED: Final = 0.4
+HIGH_WATERMARK: Final = 0.9
+USED: Final = 0.4
 """Of every disk, unless somebody says otherwise."""
 
 
@@ -117,12 +117,12 @@ def _end(world: World, merge: SimMerge, entry: tuple[SimShard, NodeName, int]) -
 def used(world: World, place: NodeName) -> float:
     """The share of a node's disk that is taken, with what its merge has written."""
     if not world.forced.busy:
-        return world.disks.get(place, _USED)
+        return world.disks.get(place, USED)
     writing = world.forced.writing.get(place, 0) if place in set(at_work(world)) else 0
-    return world.disks.get(place, _USED) + writing / world.forced.capacity
+    return world.disks.get(place, USED) + writing / world.forced.capacity
 
 
-def room(world: World, place: NodeName, up_to: float = _HIGH_WATERMARK) -> int:
+def room(world: World, place: NodeName, up_to: float = HIGH_WATERMARK) -> int:
     """Bytes that may still be written there before that share is taken."""
     return max(0, int((up_to - used(world, place)) * world.forced.capacity))
 

@@ -226,6 +226,53 @@ class AllocationsFail:
     times: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterBegins:
+    """Documents come into an index that nobody wrote; for so long, None = for good."""
+
+    index: str
+    seconds: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedByOthers:
+    """Another operator has an index force-merged."""
+
+    index: str
+    max_segments: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDeleted:
+    """Somebody deletes an index, and perhaps makes another one of that name."""
+
+    index: str
+    made_again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexClosed:
+    """Somebody closes an index."""
+
+    index: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFills:
+    """A disk fills for a while, by what is none of the cluster's."""
+
+    node: NodeName
+    share: float = 0.89
+    seconds: Seconds = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsUnreadable:
+    """Segments, writes and tasks of indices cannot be read for a while; all else can."""
+
+    seconds: Seconds
+
+
 OfMachine: TypeAlias = (
     NodeDies | HostCutOff | HostHangs | RestartedByHand | StopHangs | StartsFail | RisesByItself
 )
@@ -238,8 +285,10 @@ OfCluster: TypeAlias = (
     | SettingsRefused
     | AllocationsFail
 )
+OfIndices: TypeAlias = WriterBegins | MergedByOthers | IndexDeleted | IndexClosed | DiskFills
 OfProgram: TypeAlias = (
     Unreadable
+    | SegmentsUnreadable
     | StaleReadings
     | ProgramStandsStill
     | ClockSet
@@ -248,7 +297,7 @@ OfProgram: TypeAlias = (
     | Asked
     | DiskFull
 )
-What: TypeAlias = OfMachine | OfCluster | OfProgram
+What: TypeAlias = OfMachine | OfCluster | OfIndices | OfProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, LeaseTaken, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Policy
-from orchestrator.simulation import views
+from orchestrator.simulation import bulk, views
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.hosts import SimulatedHosts
@@ -91,6 +91,7 @@ class Simulation:
         self.world.unassigned_before = self.world.unassigned()
         self.world.away_before = {node.name for node in self.world.nodes.values() if not node.joined}
         nodes = selected(view, policy.selection, policy.zone_attribute)
+        self.world.forced.policy = policy.merge
         return RunStarted(
             cluster=self.world.name,
             cluster_uuid=self.world.uuid,
@@ -102,6 +103,7 @@ class Simulation:
             host="bastion",
             addresses={node.name: node.address for node in nodes},
             planned=planned,
+            indices=bulk.targets(self.world, policy.merge) if policy.merge else (),
         )
 
     def resume(self, *, retry_failed: bool = False, skip: Sequence[NodeName] = ()) -> RunState:

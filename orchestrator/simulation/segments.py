@@ -27,7 +27,8 @@ _MERGED_AT: Final = 10
 _NOT_LOADED: Final = 3
 """Segments of a copy of which nobody keeps them."""
 
-_REFRESHED_BY_HAND: Final = "-1"
+BY_HAND: Final = "-1"
+"""A refresh interval at which searches see what is new when they are told to."""
 
 
 class Place(Protocol):
@@ -74,7 +75,7 @@ def merged(world: Place, index: SimIndex, shard: SimShard, place: NodeName, want
     kept = SimSegments(count=searched(world, index, shard, place), since=world.agenda.now)
     kept.merged = min(wanted, left(world, index, shard, place))
     shard.segments[place] = kept
-    if index.refresh_interval != _REFRESHED_BY_HAND:
+    if index.refresh_interval != BY_HAND:
         _seen(kept)
 
 

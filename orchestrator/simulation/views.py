@@ -21,12 +21,13 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
+from orchestrator.simulation import merges
 from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.merges import HIGH_WATERMARK
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery
 from orchestrator.simulation.world import World
 
 _LOW_WATERMARK: Final = 0.85
-_HIGH_WATERMARK: Final = 0.9
 
 _OF_NODE: Final = attrgetter("member_life", "roles", "version", "zone")
 _OF_INDEX: Final = attrgetter("closed", "replicas", "auto_expand", "allocation_enable", "searchable_snapshot")
@@ -55,15 +56,17 @@ def _settings(world: World) -> SettingsView:
 
 
 def _activity(world: World) -> Activity:
-    return Activity(snapshots=world.snapshots, merges=frozenset(world.merges))
+    return Activity(snapshots=world.snapshots, merges=frozenset(world.merges.union(merges.at_work(world))))
 
 
 def _disks(world: World) -> dict[NodeName, Disk]:
-    return {name: _disk(world.disks.get(name, 0.4)) for name in world.nodes}
+    return {name: _disk(merges.used(world, name), merges.room(world, name)) for name in world.nodes}
 
 
-def _disk(used: float) -> Disk:
-    return Disk(used_share=used, over_low=used > _LOW_WATERMARK, over_high=used > _HIGH_WATERMARK)
+def _disk(used: float, room: int) -> Disk:
+    return Disk(
+        used_share=used, over_low=used > _LOW_WATERMARK, over_high=used > HIGH_WATERMARK, room_bytes=room
+    )
 
 
 def cluster(world: World) -> ClusterView:
