@@ -23,18 +23,23 @@ from orchestrator.model.action import (
     Done,
     ExcludeFromVoting,
     Flush,
+    ForceMerge,
     ProbeSettings,
     Purpose,
+    RefreshIndex,
     Refused,
     RetryFailed,
+    SetIndexSettings,
     SetReplicas,
     SettingChange,
     WriteSettings,
 )
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
 from orchestrator.model.reading import Unknown
+from orchestrator.model.resolution import Resolution, ResolvedIndex
 from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
@@ -48,7 +53,7 @@ pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
 ES1 = NodeName("es1")
-CLUSTER_LOOKS = tuple(look for look in Look if look not in (Look.HOSTS, Look.HOST_RIGHTS))
+CLUSTER_LOOKS = tuple(look for look in Look if look not in (Look.HOSTS, Look.HOST_RIGHTS, Look.BULK))
 
 
 class RealClock:
@@ -368,13 +373,15 @@ def as_user(lab: LabCluster, name: str, password: str) -> ElasticsearchClient:
 
 
 def test_the_shipped_role_is_enough(secured: LabCluster) -> None:
-    secured.client.ask("PUT", "/posts", {"settings": {"number_of_replicas": 1}})
+    for name in ("posts", "others"):
+        secured.client.ask("PUT", f"/{name}", {"settings": {"number_of_replicas": 1}})
     client = as_user(secured, "ops", "ops-password")
     port, lease = ElasticsearchCluster(client), ElasticsearchLease(client)
     seen = port.observe(CLUSTER_LOOKS)
     for look in CLUSTER_LOOKS:
         assert not isinstance(getattr(seen, look.name.lower()), Unknown), getattr(seen, look.name.lower())
-    posts = next(index for index in view(port).indices if index.name == "posts")
+    indices = {index.name: index for index in view(port).indices}
+    posts, other = indices["posts"], indices["others"]
     actions: tuple[ClusterAction, ...] = (
         ProbeSettings(),
         write(change(Level.PERSISTENT, "cluster.routing.allocation.enable", "primaries")),
@@ -382,11 +389,23 @@ def test_the_shipped_role_is_enough(secured: LabCluster) -> None:
         Flush(),
         RetryFailed(),
         SetReplicas(index="posts", index_uuid=posts.uuid, found=1, wanted=2),
+        SetIndexSettings(
+            index="posts", index_uuid=posts.uuid, found={}, wanted={"index.refresh_interval": "5s"}
+        ),
+        ForceMerge(index="posts", index_uuid=posts.uuid, max_segments=5),
+        RefreshIndex(index="posts", index_uuid=posts.uuid),
         ExcludeFromVoting(node=ES1),
         ClearVotingExclusions(),
     )
     for action in actions:
         assert isinstance(port.perform(action), Done), action
+    assert port.resolve(["post*"]) == Resolution(open=(ResolvedIndex(name="posts", uuid=posts.uuid),))
+    bulk = port.bulk([posts.uuid])
+    assert isinstance(bulk, BulkView), bulk
+    assert set(bulk.indices) == {posts.uuid}
+    others = port.bulk([other.uuid])
+    assert isinstance(others, Unknown), "only what the role names may be merged"
+    assert "indices:monitor/segments" in others.reason
     assert lease.create(RECORD) == Done()
     assert lease.write(RECORD) == Done()
     assert lease.remove(1) == Done()

@@ -20,9 +20,12 @@ from orchestrator.model.action import (
     Done,
     ExcludeFromVoting,
     Flush,
+    ForceMerge,
     ProbeSettings,
     Purpose,
+    RefreshIndex,
     RetryFailed,
+    SetIndexSettings,
     SetReplicas,
     SettingChange,
     WriteSettings,
@@ -65,12 +68,16 @@ READS: Mapping[str, Request] = {
     "snapshots": calls.snapshots(DIALECT, LIMITS),
     "index_uuids": calls.index_uuids(DIALECT, LIMITS, ["posts"]),
     "names": calls.names(DIALECT, LIMITS),
+    "bulk_state": calls.bulk_state(DIALECT, LIMITS, ["posts"]),
+    "segments": calls.segments(["posts"]),
+    "writes": calls.writes(["posts"]),
     "lives": calls.lives(["_all"]),
     "settings": calls.settings(DIALECT, LIMITS),
     "levels": calls.levels(DIALECT, LIMITS),
     "health": calls.health(DIALECT),
     "recoveries": calls.recoveries(active_only=True),
     "tasks": calls.tasks(),
+    "merges": calls.merges(),
     "disks": calls.disks(),
     "data_paths": calls.data_paths(),
     "leases": calls.leases(DIALECT, PREFIX, 10.0),
@@ -90,6 +97,9 @@ VERBS: tuple[ClusterAction, ...] = (
     ClearVotingExclusions(),
     Flush(),
     SetReplicas(index="posts", index_uuid="any", found=0, wanted=1),
+    ForceMerge(index="posts", index_uuid="any", max_segments=5),
+    RefreshIndex(index="posts", index_uuid="any"),
+    SetIndexSettings(index="posts", index_uuid="any", found={}, wanted={"index.refresh_interval": "5s"}),
 )
 RECORD = LeaseRecord(epoch=1, run="r1", owner="ops@bastion", process="p", started="2026-11-01T00:00:00Z")
 
@@ -150,6 +160,9 @@ REFUSED = (
     refused("PUT", "/posts/_doc/1", {"text": "no"}),
     refused("PUT", "/posts/_mapping", {"properties": {"a": {"type": "keyword"}}}),
     refused("POST", "/posts/_close"),
+    refused("POST", "/other/_forcemerge"),
+    refused("POST", "/_forcemerge"),
+    refused("GET", "/other/_segments"),
     refused("PUT", "/_snapshot/mine", {"type": "fs", "settings": {"location": "/srv/snapshots"}}),
     refused("GET", "/_security/user"),
 )
@@ -161,6 +174,7 @@ NEEDED_FOR = {
         "GET /_cluster/state/customs",
         "GET /_cluster/state/metadata/posts",
         "GET /_cluster/state/metadata",
+        "GET /_cluster/state/nodes,metadata,routing_table/posts",
         "GET /_cluster/health",
         "GET /_cluster/settings",
         "GET /_nodes/_all/jvm,http",
@@ -177,6 +191,10 @@ NEEDED_FOR = {
     "indices:monitor/recovery": {"GET /_recovery"},
     "indices:admin/flush": {"POST /_flush"},
     "indices:admin/settings/update": {"PUT /posts/_settings"},
+    "indices:monitor/segments": {"GET /posts/_segments"},
+    "indices:monitor/stats": {"GET /posts/_stats/indexing,merge"},
+    "indices:admin/forcemerge": {"POST /posts/_forcemerge"},
+    "indices:admin/refresh": {"POST /posts/_refresh"},
 }
 """What is refused when a line of the role is taken away."""
 
