@@ -1,0 +1,178 @@
+"""What a command printed, and the proof that it is all there. Pure.
+
+The rules of every parser of this package:
+
+1. A command that was cut (our own limit, a lost connection, too much output) is `Unknown`.
+2. From 3.2 on the last line is the return term. Without it the text is cut: `Unknown`.
+3. Before 3.2 there is none, so each parser asks for the last thing that its command always prints.
+4. A line that is not known, stands twice or stands elsewhere makes the whole reading `Unknown`.
+5. Exit code 0 proves nothing (3.2 exits so for `ringready` FALSE); another one forbids a good reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.stores.riak.dialect import Dialect
+
+T = TypeVar("T")
+
+_NODE_DOWN: Final = (
+    re.compile(r"Node '?(\S+?)'? (?:is )?not responding to pings\.?"),  # 3.x on stdout, 1.4 on stderr
+    re.compile(r"Node did not respond to ping!"),  # riak-admin of 1.4 to 2.9, and 3.0; on stderr
+    re.compile(r"Node is not running!"),  # riak-admin of 1.4
+)
+_TERM: Final = re.compile(r"ok|error|\{error,.+\}")
+_NOISE: Final = re.compile(r"!!!!.*|Attempting to restart script through sudo .*")
+"""What the start scripts say of themselves before anything else: the ulimit warning, the change of user."""
+_LONGEST_SHOWN: Final = 100
+
+
+class Malformed(Exception):  # noqa: N818  (says what the text is)
+    """The text is not what the command prints when all is told. Becomes `Unknown` at the border."""
+
+
+class Return(Enum):
+    """The return term of 3.2; NONE before it."""
+
+    OK = "ok"
+    ERROR = "error"
+    NONE = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutput:
+    """A command's output as it came, blank lines and line ends included.
+
+    Attributes:
+        exit: its exit code; None when it did not come to its end, or a part of the output was thrown away.
+    """
+
+    exit: int | None
+    stdout: str
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a command said, without the return term.
+
+    Attributes:
+        lines: without line ends; a term that was wrapped is one line again.
+    """
+
+    lines: tuple[str, ...]
+    returned: Return
+    exit: int
+
+    @property
+    def text(self) -> str:
+        """Everything as one line."""
+        return " ".join(line.strip() for line in self.lines if line.strip())
+
+    def must_be_ok(self) -> None:
+        """Nothing good is believed of a command that says it failed.
+
+        Raises:
+            Malformed: the exit code or the return term says so.
+        """
+        if self.exit != 0:
+            raise Malformed(f"exit code {self.exit}")
+        if self.returned is Return.ERROR:
+            raise Malformed("the return term is an error")
+
+
+def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
+    """Run a parser; what it cannot read is `Unknown`, with what and why."""
+    try:
+        return parse()
+    except Malformed as error:
+        return Unknown(reason=f"{what}: {error}")
+
+
+def said(output: CommandOutput, dialect: Dialect) -> Said:
+    """The lines of a command of `riak admin`, or why they are not to be believed.
+
+    Raises:
+        Malformed: it was cut, or the node that was asked does not run.
+    """
+    if output.exit is None:
+        raise Malformed("the command did not come to its end")
+    silent = node_down(output)
+    if silent is not None:
+        raise Malformed(silent)
+    lines = _quiet(lines_of(output.stdout))
+    at = next((at for at in reversed(range(len(lines))) if lines[at].strip()), None)
+    returned = Return.NONE
+    if at is not None and _TERM.fullmatch(lines[at].strip()):
+        returned = Return.OK if lines[at].strip() == Return.OK.value else Return.ERROR
+        lines = lines[:at]
+    elif dialect.returns_term:
+        raise Malformed(f"cut: the return term is missing after {_last(lines)}")
+    if any(_TERM.fullmatch(line.strip()) for line in lines):
+        raise Malformed("a return term stands in the middle")
+    return Said(lines=tuple(unwrapped(lines)), returned=returned, exit=output.exit)
+
+
+def node_down(output: CommandOutput) -> str | None:
+    """Riak's own word that the node which was asked does not run; None when it said something else.
+
+    Any line will do: such a line in the middle of an answer makes it no better.
+    """
+    for line in (*lines_of(output.stdout), *lines_of(output.stderr)):
+        if any(pattern.fullmatch(line.strip()) for pattern in _NODE_DOWN):
+            return line.strip()
+    return None
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines without their ends, trailing white space gone."""
+    lines = text.replace("\r", "").split("\n")
+    return [line.rstrip() for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def unwrapped(lines: Iterable[str]) -> list[str]:
+    """The same lines, with those put together again between which a bracket is open.
+
+    Riak wraps long lists after a comma. A bracket that is never closed swallows all that follows, and what
+    then stands in one line is none that a parser knows.
+    """
+    found: list[str] = []
+    held = ""
+    for line in lines:
+        held = f"{held} {line.strip()}" if held else line
+        if _open(held) <= 0:
+            found.append(held)
+            held = ""
+    return [*found, held] if held else found
+
+
+def shown(line: str) -> str:
+    """A line of somebody else's text, short enough for a message."""
+    line = line.strip()
+    return repr(line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…")
+
+
+def blank(line: str) -> bool:
+    """Whether nothing stands in it."""
+    return not line.strip()
+
+
+def _quiet(lines: list[str]) -> list[str]:
+    at = next((at for at, line in enumerate(lines) if not _NOISE.fullmatch(line)), len(lines))
+    return lines[at:]
+
+
+def _open(line: str) -> int:
+    bare = re.sub(r"'[^']*'", "", line)
+    return sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
+
+
+def _last(lines: list[str]) -> str:
+    words = [line for line in lines if line.strip()]
+    return shown(words[-1]) if words else "nothing at all"

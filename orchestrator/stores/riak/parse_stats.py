@@ -1,0 +1,86 @@
+"""`/stats`: one JSON object of some 500 numbers, of which a dozen matter to a restart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading
+from orchestrator.model.riak import NodeStats
+from orchestrator.stores.riak.output import Malformed, reading
+from orchestrator.stores.riak.terms import counts_by_node, node_name
+
+_SCHEDULERS: Final = re.compile(r"\[smp:(\d{1,4}):(\d{1,4})\]")
+_LARGEST_RING: Final = 65_536
+
+
+def parse_stats(body: str) -> Reading[NodeStats]:
+    """The body of `/stats`. JSON that is cut is no JSON, so that it is whole or `Unknown`."""
+
+    def parse() -> NodeStats:
+        stats = _object(body)
+        size = _count(stats, "ring_num_partitions")
+        if not 0 < size <= _LARGEST_RING:
+            raise Malformed(f"a ring of {size} partitions")
+        ownership = counts_by_node(_text(stats, "ring_ownership"))
+        if sum(ownership.values()) != size:
+            raise Malformed("ring_ownership does not add up to ring_num_partitions")
+        members = _nodes(stats, "ring_members")
+        if not members.issuperset(node for node, number in ownership.items() if number):
+            raise Malformed("ring_ownership names a node that is no member")
+        total, online = _schedulers(stats)
+        release = stats.get("sys_otp_release")
+        return NodeStats(
+            node=node_name(stats.get("nodename")),
+            kv_vnodes=_count(stats, "riak_kv_vnodes_running"),
+            connected=_nodes(stats, "connected_nodes"),
+            members=members,
+            ring_size=size,
+            ownership=ownership,
+            schedulers=total,
+            schedulers_online=online,
+            release=release if isinstance(release, str) else None,
+        )
+
+    return reading("/stats", parse)
+
+
+def _object(body: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Malformed("no JSON object")
+    return found
+
+
+def _count(stats: Mapping[str, Any], key: str) -> int:
+    value = stats.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise Malformed(f"{key} is {value!r} instead of a number")
+    return value
+
+
+def _text(stats: Mapping[str, Any], key: str) -> str:
+    value = stats.get(key)
+    if not isinstance(value, str):
+        raise Malformed(f"{key} is {value!r} instead of a text")
+    return value
+
+
+def _nodes(stats: Mapping[str, Any], key: str) -> frozenset[NodeName]:
+    value = stats.get(key)
+    if not isinstance(value, list):
+        raise Malformed(f"{key} is {value!r} instead of a list of nodes")
+    return frozenset(node_name(each) for each in value)
+
+
+def _schedulers(stats: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Total and online, from the Erlang machine's own title."""
+    title = stats.get("sys_system_version")
+    found = _SCHEDULERS.search(title) if isinstance(title, str) else None
+    return (int(found[1]), int(found[2])) if found else (None, None)

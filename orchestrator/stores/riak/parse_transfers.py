@@ -1,0 +1,204 @@
+"""`transfers` and `handoff summary`: what is still to be handed off, and what moves now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading
+from orchestrator.model.riak import (
+    ActiveTransfer,
+    HandoffCell,
+    HandoffRow,
+    HandoffSummary,
+    PartitionCount,
+    Transfers,
+)
+from orchestrator.stores.riak.dialect import Dialect
+from orchestrator.stores.riak.output import CommandOutput, Malformed, Return, blank, reading, said, shown
+from orchestrator.stores.riak.tables import take_table
+from orchestrator.stores.riak.terms import node_name, node_names, printed_node
+
+_DOWN: Final = re.compile(r"Nodes (\[.*\]) are currently down\.")
+_WAITING: Final = re.compile(r"(\S+) waiting to handoff (\d+) partitions")
+_STOPPED: Final = re.compile(r"(\S+) does not have (\d+) primary partitions running")
+_NONE: Final = "No transfers active"
+_ACTIVE: Final = "Active Transfers:"
+_UNCONTACTED: Final = re.compile(r"Node (\S+) could not be contacted")
+_FIELD: Final = re.compile(
+    r"(transfer type|vnode type|(?:source |target )?partition|started|last update|total size"
+    r"|objects transferred|target node): (.+)"
+)
+_ARROW: Final = re.compile(r"\s*(\S+)\s+=======>\s+(\S+)")
+_PROGRESS: Final = re.compile(r"\s*\|=*\s*\|\s*(\d{1,3}|N/A)%")
+_NAME_WIDTH: Final = 25
+"""Longer names go on in the lines below the arrow."""
+_RATE_ARROW_BAR_RATE: Final = 4
+"""Lines of a picture, at least."""
+
+_KINDS: Final = ("Ownership", "Resize", "Hinted", "Repair")
+_LEGEND: Final = (
+    "Each cell indicates active transfers and, in parenthesis, the number of all known transfers.",
+    "The 'Total' column is the sum of the active transfers.",
+)
+_CELL: Final = re.compile(r"(\d+) \((\d+|Unknown)\)")
+_NODE_CELL: Final = re.compile(r"\s+(\S+)\s{2,}")
+_UNREACHABLE: Final = re.compile(r"\(unreachable\):((?: \S+)+)")
+
+
+def parse_transfers(output: CommandOutput, dialect: Dialect) -> Reading[Transfers]:
+    """`transfers`. Only a whole text with `No transfers active` and none of the five bad lines is clean."""
+
+    def parse() -> Transfers:
+        answer = said(output, dialect)
+        answer.must_be_ok()
+        if answer.lines.count(_ACTIVE) != 1:
+            raise Malformed("the part on active transfers is missing")
+        at = answer.lines.index(_ACTIVE)
+        down, waiting, not_running = _pending(answer.lines[:at])
+        active, uncontacted = _active(answer.lines[at + 1 :], ended=answer.returned is not Return.NONE)
+        return Transfers(
+            down=down, waiting=waiting, not_running=not_running, active=active, uncontacted=uncontacted
+        )
+
+    return reading("transfers", parse)
+
+
+def parse_handoff_summary(output: CommandOutput, dialect: Dialect) -> Reading[HandoffSummary]:
+    """`handoff summary`, from 2.0 on."""
+
+    def parse() -> HandoffSummary:
+        answer = said(output, dialect)
+        answer.must_be_ok()
+        lines = [line for line in answer.lines if not blank(line)]
+        if tuple(lines[:2]) != _LEGEND:
+            raise Malformed("the legend of the table is missing")
+        table, rest = take_table(lines[2:], ("Node", "Total", *_KINDS))
+        return HandoffSummary(rows=tuple(_row(row) for row in table.rows), unreachable=_unreachable(rest))
+
+    return reading("handoff summary", parse)
+
+
+def _pending(
+    lines: Sequence[str],
+) -> tuple[tuple[NodeName, ...], tuple[PartitionCount, ...], tuple[PartitionCount, ...]]:
+    waiting: list[PartitionCount] = []
+    not_running: list[PartitionCount] = []
+    down: tuple[NodeName, ...] = ()
+    none = False
+    for at, line in enumerate(lines):
+        if blank(line):
+            if at != len(lines) - 1:
+                raise Malformed("a blank line stands among the pending transfers")
+        elif (found := _DOWN.fullmatch(line)) and at == 0:
+            down = node_names(found[1])
+        elif found := _WAITING.fullmatch(line):
+            waiting.append(PartitionCount(node=printed_node(found[1]), partitions=int(found[2])))
+        elif found := _STOPPED.fullmatch(line):
+            not_running.append(PartitionCount(node=printed_node(found[1]), partitions=int(found[2])))
+        elif line == _NONE and not none:
+            none = True
+        else:
+            raise Malformed(f"{shown(line)} stands among the pending transfers")
+    if none is bool(waiting or not_running):
+        raise Malformed(f"{_NONE!r} and lines of pending transfers: exactly one of them must be there")
+    return down, tuple(waiting), tuple(not_running)
+
+
+def _active(lines: Sequence[str], *, ended: bool) -> tuple[tuple[ActiveTransfer, ...], tuple[NodeName, ...]]:
+    uncontacted: list[NodeName] = []
+    body = list(lines)
+    while body and (found := _UNCONTACTED.fullmatch(body[-1])):
+        uncontacted.insert(0, printed_node(found[1]))
+        body.pop()
+    # Riak ends the list of active ones with a blank line. Where no return term follows, that line is all the
+    # proof there is that the list was not cut at its beginning.
+    if not ended and (len(body) < 2 or not (blank(body[0]) and blank(body[-1]))):  # noqa: PLR2004  (one before, one after)
+        raise Malformed("cut: the end of the active transfers is missing")
+    return tuple(_transfer(block) for block in _blocks(body)), tuple(uncontacted)
+
+
+def _blocks(lines: Iterable[str]) -> list[list[str]]:
+    blocks: list[list[str]] = []
+    for line in lines:
+        if line.startswith("transfer type: ") or (
+            line.startswith("vnode type: ")
+            and not (blocks and len(blocks[-1]) == 1 and blocks[-1][0].startswith("transfer type: "))
+        ):
+            blocks.append([])
+        if blocks:
+            blocks[-1].append(line)
+        elif not blank(line):
+            raise Malformed(f"{shown(line)} stands among the active transfers")
+    return blocks
+
+
+def _transfer(lines: Sequence[str]) -> ActiveTransfer:
+    """Fields, a blank line, and a picture of the way; a node too old to know more gives the fields alone."""
+    end = next((at for at, line in enumerate(lines) if blank(line)), len(lines))
+    fields: dict[str, str] = {}
+    for line in lines[:end]:
+        found = _FIELD.fullmatch(line)
+        if found is None or found[1] in fields:
+            raise Malformed(f"{shown(line)} stands in an active transfer")
+        fields[found[1]] = found[2]
+    index = fields.get("partition") or fields.get("target partition")
+    if index is None or not index.isdecimal() or "vnode type" not in fields:
+        raise Malformed("an active transfer does not say of which partition it is")
+    vnode, kind = fields["vnode type"], fields.get("transfer type")
+    picture = [line for line in lines[end:] if not blank(line)]
+    if kind is None:
+        if picture or "target node" not in fields:
+            raise Malformed("an active transfer is not whole")
+        target = printed_node(fields["target node"])
+        return ActiveTransfer(kind="unknown", vnode=vnode, index=int(index), source=None, target=target)
+    source, target, percent = _way(picture)
+    return ActiveTransfer(
+        kind=kind, vnode=vnode, index=int(index), source=source, target=target, percent=percent
+    )
+
+
+def _way(picture: Sequence[str]) -> tuple[NodeName, NodeName, int | None]:
+    """From where to where and how far: a rate, the arrow, the rest of long names, a bar, another rate."""
+    arrow = _ARROW.fullmatch(picture[1]) if len(picture) > _RATE_ARROW_BAR_RATE - 1 else None
+    bar = _PROGRESS.fullmatch(picture[-2]) if arrow is not None else None
+    if arrow is None or bar is None:
+        raise Malformed("an active transfer does not show its way")
+    names = [arrow[1], arrow[2]]
+    for line in picture[2:-2]:
+        rests = (line[:_NAME_WIDTH].strip(), line[_NAME_WIDTH:].strip())
+        for at, rest in enumerate(rests):
+            if rest and len(names[at]) % _NAME_WIDTH:
+                raise Malformed(f"{shown(line)} stands in the picture of an active transfer")
+            names[at] += rest
+    return node_name(names[0]), node_name(names[1]), None if bar[1] == "N/A" else int(bar[1])
+
+
+def _row(row: Sequence[str]) -> HandoffRow:
+    # Two blanks follow a name: a cell without them was cut to fit the screen.
+    named = _NODE_CELL.fullmatch(row[0])
+    if named is None or not row[1].strip().isdecimal():
+        raise Malformed(f"{shown('|'.join(row))} is no line of the summary")
+    kinds: dict[str, HandoffCell] = {}
+    for kind, cell in zip(_KINDS, row[2:], strict=True):
+        if blank(cell):
+            continue
+        found = _CELL.fullmatch(cell.strip())
+        if found is None:
+            raise Malformed(f"{shown(cell)} is no number of transfers")
+        kinds[kind] = HandoffCell(active=int(found[1]), known=int(found[2]) if found[2].isdecimal() else None)
+    total = int(row[1])
+    if total != sum(cell.active for cell in kinds.values()):
+        raise Malformed("the total is not the sum of its line")
+    return HandoffRow(node=node_name(named[1]), active=total, kinds=kinds)
+
+
+def _unreachable(lines: Sequence[str]) -> tuple[NodeName, ...]:
+    if not lines:
+        return ()
+    found = _UNREACHABLE.fullmatch(lines[0])
+    if found is None or len(lines) != 1:
+        raise Malformed(f"{shown(lines[0])} follows the table")
+    return tuple(node_name(name) for name in found[1].split())

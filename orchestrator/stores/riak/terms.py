@@ -1,0 +1,169 @@
+"""Erlang terms as Riak prints them: atoms, numbers, lists, tuples. Wrapped lines are white space.
+
+Only what these outputs hold: no maps, no funs, no process ids, no binaries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NewType, TypeAlias
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.stores.riak.output import Malformed
+
+Atom = NewType("Atom", str)
+"""An atom without its quotes."""
+
+Term: TypeAlias = "int | float | Atom | list[Term] | tuple[Term, ...]"
+
+_DEEPEST: Final = 20
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+      (?P<quoted>'(?:[^'\\\n]|\\[^\n])*')
+    | (?P<number>-?\d+(?:\.\d+)?(?![\w@.]))
+    | (?P<atom>[a-z][\w@]*)
+    | (?P<mark>[\[\]{},])
+    )""",
+    re.VERBOSE,
+)
+_NODE: Final = re.compile(r"[^\s@'\"|,\[\]{}()]+@[^\s@'\"|,\[\]{}()]+")
+_LONGEST_NUMBER: Final = 60
+"""Digits of an index are 49 at most."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    tokens: list[tuple[str, str]]
+    at: int = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.at][1] if self.at < len(self.tokens) else ""
+
+    def take(self) -> tuple[str, str]:
+        if self.at >= len(self.tokens):
+            raise Malformed("a term ends too soon")
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def term(self, depth: int) -> Term:
+        if depth > _DEEPEST:
+            raise Malformed("a term is too deep")
+        kind, text = self.take()
+        if kind == "quoted":
+            return Atom(re.sub(r"\\(.)", r"\1", text[1:-1]))
+        if kind == "atom":
+            return Atom(text)
+        if kind == "number":
+            return float(text) if "." in text else int(text)
+        if text == "[":
+            return self.items("]", depth)
+        if text == "{":
+            return tuple(self.items("}", depth))
+        raise Malformed(f"a term has {text!r} where a value should be")
+
+    def items(self, end: str, depth: int) -> list[Term]:
+        found: list[Term] = []
+        if self.peek() == end:
+            self.take()
+            return found
+        while True:
+            found.append(self.term(depth + 1))
+            _, mark = self.take()
+            if mark == end:
+                return found
+            if mark != ",":
+                raise Malformed(f"a term has {mark!r} where a comma should be")
+
+
+def parse_term(text: str) -> Term:
+    """One whole term.
+
+    Raises:
+        Malformed: it is none, is cut, or more follows.
+    """
+    tokens: list[tuple[str, str]] = []
+    at, rest = 0, text.rstrip()
+    while at < len(rest):
+        found = _TOKEN.match(rest, at)
+        if found is None or found.lastgroup is None:
+            raise Malformed(f"{rest[at : at + 30]!r} is no part of an Erlang term")
+        if found.lastgroup == "number" and len(found[found.lastgroup]) > _LONGEST_NUMBER:
+            raise Malformed("a number is too long")
+        tokens.append((found.lastgroup, found[found.lastgroup]))
+        at = found.end()
+    reader = _Reader(tokens)
+    term = reader.term(0)
+    if reader.peek():
+        raise Malformed(f"{reader.peek()!r} follows a term")
+    return term
+
+
+def node_name(text: object) -> NodeName:
+    """A node's name, `name@host`.
+
+    Raises:
+        Malformed: it is none; a name that was wrapped in the middle has a blank in it.
+    """
+    if not isinstance(text, str) or not _NODE.fullmatch(text):
+        raise Malformed(f"{text!r} is no node name")
+    return NodeName(text)
+
+
+def printed_node(text: str) -> NodeName:
+    """A node's name as a version prints it: quoted as an atom, or bare.
+
+    Raises:
+        Malformed: it is neither.
+    """
+    text = text.strip()
+    return node_name(text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text)
+
+
+def node_names(text: str) -> tuple[NodeName, ...]:
+    """A list of nodes, each once.
+
+    Raises:
+        Malformed: it is none, or a name stands in it twice.
+    """
+    names = tuple(node_name(each) for each in _list(text))
+    if len(set(names)) != len(names):
+        raise Malformed("a node is listed twice")
+    return names
+
+
+def atoms(text: str) -> tuple[str, ...]:
+    """A list of atoms.
+
+    Raises:
+        Malformed: it is none.
+    """
+    found = _list(text)
+    if not all(isinstance(each, str) for each in found):
+        raise Malformed(f"{text.strip()[:60]!r} is no list of atoms")
+    return tuple(str(each) for each in found)
+
+
+def counts_by_node(text: str) -> dict[NodeName, int]:
+    """A list of `{node, count}`, each node once.
+
+    Raises:
+        Malformed: it is none.
+    """
+    found: dict[NodeName, int] = {}
+    for each in _list(text):
+        if not (isinstance(each, tuple) and len(each) == 2 and isinstance(each[1], int)):  # noqa: PLR2004  (a pair)
+            raise Malformed(f"{each!r} is no node with a number")
+        name = node_name(each[0])
+        if name in found:
+            raise Malformed(f"{name} is listed twice")
+        found[name] = each[1]
+    return found
+
+
+def _list(text: str) -> Sequence[Term]:
+    term = parse_term(text)
+    if not isinstance(term, list):
+        raise Malformed(f"{text.strip()[:60]!r} is no list")
+    return term

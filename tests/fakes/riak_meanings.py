@@ -1,0 +1,249 @@
+"""What each recorded command means, by the parser that reads it: `docs/reference/riak-outputs.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import groupby
+from typing import Any
+
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import (
+    Availability,
+    ClusterStatus,
+    HandoffSummary,
+    LimitSet,
+    RiakMember,
+    RingReady,
+    RingStatus,
+    ServiceWait,
+    TransferLimits,
+    Transfers,
+)
+from orchestrator.stores.riak import (
+    parse_limits,
+    parse_members,
+    parse_node,
+    parse_ring,
+    parse_transfers,
+)
+from orchestrator.stores.riak.dialect import Dialect, dialect_of
+from orchestrator.stores.riak.output import CommandOutput
+from tests.fakes.riak_transcripts import Recorded, recorded
+
+_found = dialect_of("3.2.1")
+assert _found is not None
+DIALECT: Dialect = _found
+
+Parser = Callable[[CommandOutput], Any]
+
+
+def _with(parse: Callable[[CommandOutput, Dialect], Any]) -> Parser:
+    return lambda output: parse(output, DIALECT)
+
+
+PARSERS: Mapping[str, Parser] = {
+    "riak ping": parse_node.parse_ping,
+    "riak pid": parse_node.parse_pid,
+    "riak stop": parse_node.parse_stop,
+    "riak daemon": parse_node.parse_start,
+    "riak start": parse_node.parse_start,
+    "riak versions": parse_node.parse_version,
+    "riak chkconfig": parse_node.parse_config_check,
+    "riak eval": parse_node.parse_schedulers,
+    "riak rpc erlang": parse_node.parse_count,
+    "riak rpc riak_core_node_watcher services": parse_node.parse_watched_services,
+    "riak admin services": _with(parse_node.parse_services),
+    "riak admin wait-for-service riak_kv": lambda it: parse_node.parse_wait_for_service(it, "riak_kv"),
+    "riak admin wait-for-service nosuch": lambda it: parse_node.parse_wait_for_service(it, "nosuch"),
+    "riak admin ringready": _with(parse_ring.parse_ringready),
+    "riak admin ring-status": _with(parse_ring.parse_ring_status),
+    "riak admin vnode-status": _with(parse_ring.parse_vnode_status),
+    "riak admin member-status": _with(parse_members.parse_member_status),
+    "riak admin cluster status": _with(parse_members.parse_cluster_status),
+    "riak admin cluster plan": _with(parse_node.parse_staged),
+    "riak admin cluster partition-count": _with(parse_node.parse_partition_count),
+    "riak admin transfers": _with(parse_transfers.parse_transfers),
+    "riak admin handoff summary": _with(parse_transfers.parse_handoff_summary),
+    "riak admin handoff config": _with(parse_limits.parse_handoff_config),
+    "riak admin show transfer_limit": lambda it: parse_limits.parse_shown(it, DIALECT, "transfer_limit"),
+    "riak admin show handoff.outbound": lambda it: parse_limits.parse_shown(it, DIALECT, "handoff.outbound"),
+    "riak admin show nosuch": lambda it: parse_limits.parse_shown(it, DIALECT, "nosuch"),
+    "riak admin show riak_core": lambda it: parse_limits.parse_shown(it, DIALECT, "riak_core"),
+    "riak admin set transfer_limit": _with(parse_limits.parse_limit_set),
+    "riak admin transfer-limit ": _with(parse_limits.parse_limit_set),
+    "riak admin transfer-limit": _with(parse_limits.parse_transfer_limits),
+}
+NOT_READ: Mapping[str, str] = {
+    "riak status": "prints nothing; `riak ping` tells",
+    "riak restart": "the applications start anew in the same process; it is no restart of the node",
+    "riak config": "`riak` has no such command",
+    "riak admin status": "the text form of `/stats`",
+    "riak admin handoff details": "one node's view: seen without a transfer while `transfers` showed one",
+    "riak admin handoff summary --help": "help",
+    "riak admin handoff disable": "changes handoff, which the program never does",
+    "riak admin handoff enable": "changes handoff, which the program never does",
+    "riak admin handoff": "help",
+    "riak admin aae-status": "not needed for a restart",
+    "riak admin ensemble-status": "not needed for a restart",
+    "riak admin describe": "help",
+    "riak admin cluster join": "changes the cluster, which the program never does",
+    "riak admin cluster commit": "changes the cluster, which the program never does",
+    "riak admin down": "never in a rolling restart",
+}
+
+
+WORDS: Mapping[str, Mapping[Any, str]] = {
+    "riak ping": {True: "answers", False: "the node is DOWN"},
+    "riak chkconfig": {True: "the configuration is taken", False: "the configuration is REFUSED"},
+    "riak admin cluster plan": {True: "changes are STAGED", False: "nothing staged"},
+    "riak stop": {parse_node.Stop.STOPPED: "stopped", parse_node.Stop.WAS_DOWN: "was down already"},
+    "riak daemon": {parse_node.Start.STARTED: "started", parse_node.Start.WAS_RUNNING: "was running already"},
+    "riak start": {parse_node.Start.WAS_RUNNING: "was running already"},
+}
+
+
+def parser_of(command: str) -> Parser | None:
+    """The parser of the longest beginning; None for what is not read on purpose."""
+    wanted = command.partition("{")[0]
+    known = sorted({*PARSERS, *NOT_READ}, key=len, reverse=True)
+    for start in known:
+        if wanted.startswith(start):
+            return PARSERS.get(start)
+    raise AssertionError(f"nobody says what {command} means")
+
+
+def why_not_read(command: str) -> str:
+    return next(
+        why
+        for start, why in sorted(NOT_READ.items(), key=lambda each: -len(each[0]))
+        if command.startswith(start)
+    )
+
+
+def value_of(record: Recorded) -> Any:
+    parse = parser_of(record.command)
+    return None if parse is None else parse(record.output)
+
+
+def meaning(record: Recorded) -> str:
+    """One line for people."""
+    if parser_of(record.command) is None:
+        return f"not read: {why_not_read(record.command)}"
+    value = value_of(record)
+    for start, words in WORDS.items():
+        if record.command.startswith(start) and not isinstance(value, Unknown):
+            return words[value]
+    return told(value)
+
+
+def told(value: Any) -> str:
+    match value:
+        case Unknown(reason=reason):
+            return f"UNKNOWN: {reason}"
+        case RingReady(agreed=True, nodes=nodes):
+            return f"ring ready: {_names(nodes)} agree"
+        case RingReady(down=down, differing=differing):
+            return "ring NOT ready: " + (f"{_names(down)} down" if down else f"{_names(differing)} differ")
+        case RingStatus():
+            return _ring_status(value)
+        case ClusterStatus():
+            ring = {True: "ring ready", False: "ring NOT ready", None: "claimant does not know of the ring"}
+            return f"{ring[value.ring_ready]}; " + ", ".join(
+                f"{_names([each.node])} {each.availability.value}"
+                + ("" if each.availability is Availability.UP else " (NOT UP)")
+                + (", claimant" if each.claimant else "")
+                for each in value.members
+            )
+        case Transfers():
+            return _transfers(value)
+        case TransferLimits(limits=limits, offline=offline):
+            return ", ".join(
+                [f"{_names([node])} {limit}" for node, limit in limits.items()]
+                + [f"{_names([node])} NOT TOLD" for node in offline]
+            )
+        case LimitSet(limit=limit, failed=failed):
+            done = "limit not set" if limit is None else f"limit set to {limit}"
+            return done + (f"; FAILED for {_names(failed)}" if failed else "")
+        case HandoffSummary(rows=rows, unreachable=unreachable):
+            cells = [
+                f"{_names([row.node])} {row.active} active, "
+                f"{sum(each.known or 0 for each in row.kinds.values())} known"
+                for row in rows
+            ]
+            return "; ".join(cells + [f"{_names([node])} UNREACHABLE" for node in unreachable])
+    return _told_of_node(value)
+
+
+def _told_of_node(value: Any) -> str:
+    match value:
+        case ServiceWait(service=service, up=up, last=last):
+            return f"{service} up" if up else f"{service} NOT up so far: {last}"
+        case tuple() if value and isinstance(value[0], RiakMember):
+            return "members " + ", ".join(
+                f"{_names([each.node])} {each.membership.value} {each.ring_share} %"
+                + (f" → {each.pending_share} %" if each.pending_share is not None else "")
+                for each in value
+            )
+        case frozenset():
+            return f"{len(value)} vnodes run"
+        case parse_node.Schedulers(total=total, online=online):
+            return f"{total} schedulers, {online} online"
+        case tuple() if len(value) == 2 and isinstance(value[1], dict):
+            return f"{_names(value[:1])}: " + ", ".join(f"{key} {each}" for key, each in value[1].items())
+        case tuple() if len(value) == 2 and "@" in value[0]:
+            return f"{_names(value[:1])}: {value[1]}"
+        case tuple():
+            return ", ".join(value)
+    return str(value)
+
+
+def _ring_status(status: RingStatus) -> str:
+    ring = {True: "ring ready", False: "ring NOT ready", None: "claimant does not know of the ring"}[
+        status.ring_ready
+    ]
+    parts = [f"{ring}, claimant {_names([status.claimant])} {'up' if status.claimant_up else 'DOWN'}"]
+    parts += [
+        f"{len(each.partitions)} partitions PENDING {_names([each.owner])} → {_names([each.next_owner])}"
+        for each in status.pending
+    ]
+    parts += [f"{_names([node])} UNREACHABLE" for node in status.unreachable]
+    return "; ".join(parts if len(parts) > 1 else [*parts, "nothing pending, all reachable"])
+
+
+def _transfers(transfers: Transfers) -> str:
+    if transfers.clean:
+        return "CLEAN"
+    parts = [f"{_names([node])} down" for node in transfers.down]
+    parts += [f"{_names([each.node])} waiting with {each.partitions}" for each in transfers.waiting]
+    parts += [f"{_names([each.node])} lacks {each.partitions} primaries" for each in transfers.not_running]
+    parts += [
+        f"{each.kind} {_names([each.source or '?'])} → {_names([each.target or '?'])} at {each.percent} %"
+        for each in transfers.active
+    ]
+    parts += [f"{_names([node])} not contacted" for node in transfers.uncontacted]
+    return "not clean: " + "; ".join(parts)
+
+
+def _names(nodes: Any) -> str:
+    return ", ".join(str(node).partition("@")[0] for node in nodes)
+
+
+def table() -> str:
+    """The page's table: equal neighbours in one line."""
+    rows = [
+        "| file, from line | state | asked | command | exit | means |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+
+    def key(each: Recorded) -> tuple[str, ...]:
+        ended = "cut" if each.exit is None else str(each.exit)
+        return (each.file, each.state, each.node, each.command, ended, meaning(each))
+
+    for (file, state, node, command, ended, means), group in groupby(recorded(), key):
+        same = list(group)
+        where = f"{'timeline' if 'timeline' in file else 'commands'} {same[0].line}"
+        times = f" ({len(same)} times)" if len(same) > 1 else ""
+        rows.append(
+            f"| {where}{times} | {state} | {node} | `{command}` | {ended} | {means.replace('|', '/')} |"
+        )
+    return "\n".join(rows) + "\n"

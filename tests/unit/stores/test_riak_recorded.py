@@ -1,0 +1,140 @@
+"""Every output that was recorded on a real Riak, read; a page of the docs tells what each one means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import Availability, NodeStats, Transfers
+from orchestrator.stores.riak.parse_stats import parse_stats
+from tests.fakes.riak_meanings import meaning, parser_of, table, told, value_of
+from tests.fakes.riak_transcripts import FILES, Recorded, recorded
+from tests.riak_transcripts import STATS
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "riak-outputs.md"
+REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
+HEAD = """# What Riak's commands say
+
+<!-- Written by `tests/unit/stores/test_riak_recorded.py` with ORCHESTRATE_REWRITE_GOLDEN=1. -->
+
+Every command that was recorded on a real Riak 3.2.1 of three nodes, and what the program takes its output to
+mean. The texts are in `tests/data/riak/`; the line is where the command stands in its file. Equal neighbours
+share a line, with their number. Node names are cut at the `@`.
+
+A reading is a value or UNKNOWN with a reason, and UNKNOWN is never healthy. Exit codes prove nothing on 3.2;
+`cut` is a command that its recorder ended, as the program's own limits do. What to look for:
+
+- `transfers` prints `No transfers active` in the state `dev2down` too; that is not CLEAN.
+- `member-status` lists a stopped node as valid; only `cluster status` has it as down.
+- `ring-status` calls the ring ready and all nodes reachable in the state `misc`, when a node is down that was
+  marked as down; `ringready` and `cluster status` do not.
+- `handoff summary` shows no active transfer in the first state `active`, while `transfers` shows one; and
+  known ones in the state `settled`, when `transfers` is CLEAN. It is for people only.
+- `transfer-limit` returns `ok` though a node did not get the limit.
+- `services` prints `[]` on 3.2, whatever runs.
+
+"""
+
+
+def page() -> str:
+    return HEAD + table()
+
+
+def test_the_page_says_what_every_recorded_command_means() -> None:
+    if os.environ.get(REWRITE):
+        PAGE.write_text(page())
+    assert PAGE.read_text() == page(), f"run with {REWRITE}=1 and read the diff"
+
+
+def test_every_command_of_the_files_is_walked() -> None:
+    heads = [
+        line for file in FILES for line in (FOLDER / file).read_bytes().split(b"\n") if line[:3] == b"==="
+    ]
+    assert len(recorded()) == len(heads) == 537
+
+
+def of(state: str, command: str) -> list[Recorded]:
+    return [each for each in recorded() if each.state == state and each.command == command]
+
+
+@pytest.mark.parametrize("record", recorded(), ids=str)
+def test_a_recorded_command_is_unknown_only_where_riak_itself_does_not_tell(record: Recorded) -> None:
+    if parser_of(record.command) is None:
+        assert meaning(record).startswith("not read: ")
+        return
+    untold = (
+        "is not responding to pings" in record.text
+        or record.command.startswith("riak admin services")
+        or "Invalid " in record.text
+    )
+    answers_in_any_case = record.command.startswith(("riak ping", "riak stop", "riak admin wait-for"))
+    assert isinstance(value_of(record), Unknown) is (untold and not answers_in_any_case)
+
+
+def test_clean_is_what_stands_after_every_drain_and_nowhere_else() -> None:
+    """The oracle knows nothing of the parser: the text of the clean ones is one and the same."""
+    clean = [each for each in recorded() if each.text == "No transfers active\n\nActive Transfers:\n\n\nok\n"]
+    read = [each for each in recorded() if isinstance(value := value_of(each), Transfers) and value.clean]
+    assert read == clean
+    assert len(clean) == 6
+
+
+def test_no_transfers_active_beside_a_node_that_is_down_is_not_clean() -> None:
+    (record,) = of("dev2down", "riak admin transfers")
+    assert "No transfers active" in record.text
+    assert meaning(record) == "not clean: dev2 down; dev2 not contacted"
+
+
+def test_only_cluster_status_tells_that_a_node_is_down() -> None:
+    (status,) = of("dev2down", "riak admin cluster status")
+    assert [each.availability for each in value_of(status).members] == [
+        Availability.UP,
+        Availability.DOWN,
+        Availability.UP,
+    ]
+    (members,) = of("dev2down", "riak admin member-status")
+    assert "dev2 valid" in meaning(members)
+
+
+def test_a_wrapped_list_is_one_list() -> None:
+    record = of("joining1", "riak admin ringready")[0]
+    assert record.text.count("\n") == 3
+    assert meaning(record) == "ring ready: dev1, dev2, dev3 agree"
+
+
+def test_stats_tell_vnodes_ring_and_schedulers() -> None:
+    stats = parse_stats(STATS.read_text())
+    assert isinstance(stats, NodeStats)
+    assert (stats.kv_vnodes, stats.ring_size, sum(stats.ownership.values())) == (6, 16, 16)
+    assert sorted(stats.members) == ["dev1@127.0.0.1", "dev2@127.0.0.1", "dev3@127.0.0.1"]
+    assert sorted(stats.connected) == ["dev2@127.0.0.1", "dev3@127.0.0.1"]
+    assert (stats.schedulers, stats.schedulers_online, stats.release) == (2, 2, "25")
+
+
+@pytest.mark.parametrize("length", range(0, 16_000, 531))
+def test_stats_that_are_cut_are_unknown(length: int) -> None:
+    assert isinstance(parse_stats(STATS.read_text()[:length]), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ('"riak_kv_vnodes_running":6', '"riak_kv_vnodes_running":"undefined"'),
+        ('"ring_num_partitions":16', '"ring_num_partitions":64'),
+        ("{'dev3@127.0.0.1',5},", ""),
+        ('"connected_nodes":["dev2@127.0.0.1","dev3@127.0.0.1"]', '"connected_nodes":null'),
+        ('"ring_members":["dev1@127.0.0.1",', '"ring_members":['),
+        ('"nodename":"dev1@127.0.0.1"', '"nodename":"dev1"'),
+    ],
+)
+def test_stats_that_contradict_themselves_are_unknown(was: str, now: str) -> None:
+    body = STATS.read_text()
+    assert was in body
+    assert isinstance(parse_stats(body.replace(was, now)), Unknown)
+
+
+def test_an_unknown_is_told_with_its_reason() -> None:
+    assert told(Unknown(reason="why")) == "UNKNOWN: why"
