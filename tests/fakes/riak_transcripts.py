@@ -1,4 +1,4 @@
-"""The recordings of a real Riak 3.2.1 as the program would get them: outputs of commands that ended or did not."""
+"""The recordings of a real Riak 3.2.1 as the program would get them: commands that ended, or did not."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FILES = (COMMANDS, TIMELINE)
 class Recorded:
     """One command.
 
-    `exit` is None where the recorder's own limit ended it. The timeline gives no exit codes for its polls: its
-    lines are copies of lines of the other file, which has 0 for each of them. Bytes that are no UTF-8 are
-    replaced, as the runner of commands does it.
+    `exit` is None where the recorder's own limit ended it. The timeline gives no exit codes for its polls:
+    its lines are copies of lines of the other file, which has 0 for each of them. Bytes that are no UTF-8
+    are replaced, as the runner of commands does it.
     """
 
     file: str

@@ -8,6 +8,7 @@ lines change places, a line is wrapped, a line comes twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -91,7 +92,10 @@ def is_good(record: Recorded, text: str) -> bool:
 
 BAD = tuple(each for each in judged() if not is_good(each, each.text))
 GOOD = tuple(each for each in judged() if is_good(each, each.text))
+SHAPES = tuple({re.sub(r"\d+", "0", f"{each.command} {each.text}"): each for each in BAD}.values())
+"""One of those that differ in their numbers alone."""
 in_turn = pytest.mark.parametrize("record", BAD, ids=str)
+each_shape = pytest.mark.parametrize("record", SHAPES, ids=str)
 good_in_turn = pytest.mark.parametrize("record", GOOD, ids=str)
 
 
@@ -115,7 +119,7 @@ def without_a_piece(record: Recorded) -> Iterator[str]:
             yield "".join(lines[:start] + lines[end:])
 
 
-@in_turn
+@each_shape
 def test_bad_news_that_lacks_any_run_of_lines_is_no_good_news(record: Recorded) -> None:
     assert [text for text in without_a_piece(record) if is_good(record, text)] == []
 
