@@ -87,7 +87,7 @@ def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
             continue
         index = bulk.indices.get(uuid)
         if index is None:
-            yield _merged(situation, one, None, why="it is gone, or closed")
+            yield _merged(situation, one, None, why="it is closed" if uuid in bulk.closed else "it is gone")
         elif index.under_way or (one.begun is not None and not one.refreshed):
             continue
         elif index.copies and index.segments <= most:

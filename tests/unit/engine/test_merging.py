@@ -179,7 +179,7 @@ def test_an_index_that_is_gone_is_done_with() -> None:
     run.look(run.bulk["posts-uuid"])
     run.until(Phase.FINISHING)
     why = {event.index: event.why for event in run.events if isinstance(event, IndexMerged)}
-    assert why == {"posts": "", "likes": "it is gone, or closed"}
+    assert why == {"posts": "", "likes": "it is gone"}
 
 
 # Limits ----------------------------------------------------------------------------------------------
