@@ -1,4 +1,4 @@
-"""Killed by SIGKILL at every seam of the merge phase: `resume` ends right, and nothing is merged twice at a time.
+"""Killed by SIGKILL at every seam of merging: `resume` ends right, and nothing is merged twice at a time.
 
 What is right is asked of the nodes: the segments of every copy, and their task lists, which are looked at all
 the while. The documents are long enough for a merge of an index to take its time, so that a second one beside
@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-
 from orchestrator.lab.bulk import BulkLoad, load, numbered
-from orchestrator.lab.errors import LabError
 from orchestrator.lab.segments import count_segments, told
+
+from orchestrator.lab.errors import LabError
 from tests.integration.killing import KILLED, QUICKEST, Bastion, Seam, Truth, When, truth
 
 if TYPE_CHECKING:
@@ -161,17 +161,14 @@ def test_a_merge_killed_four_times_by_chance_is_never_doubled(
     bastion = bastion_of(lab)
     said = [f"ORCHESTRATE_SEED={SEED}:"]
     with _loaded(lab) as (client, merges, before):
-        code: int | None = None
         for _ in range(KILLS):
-            seam = chance.choice(
-                [each for each in SEAMS if each.number <= (4 if each.when is When.ACTED else 12)]
-            )
-            code = (
-                _merge(bastion, seam)
-                if chance.random() < 0.5
-                else bastion.orchestrate("resume", "--yes", seam=seam)
-            )
-            said.append(f"{bastion.said and seam} -> {code}")
+            when = chance.choice([When.BEFORE, When.AFTER, When.ACTED])
+            seam = Seam(when=when, number=chance.randint(1, 4 if when is When.ACTED else 12))
+            if chance.random() < 0.5:
+                code = _merge(bastion, seam)
+            else:
+                code = bastion.orchestrate("resume", "--yes", seam=seam)
+            said.append(f"{seam} -> {code}")
             assert code in (0, KILLED, NO_RUN), bastion.story()
         assert _merge(bastion) == 0, bastion.story()
         with capsys.disabled():

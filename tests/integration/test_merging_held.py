@@ -1,4 +1,4 @@
-"""What holds the merges of a bulk load, on real nodes: a writer that is not done, and a disk that is too small."""
+"""What holds the merges of a bulk load, on real nodes: a writer that goes on, a disk that is too small."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from orchestrator.lab.bulk import BulkLoad, load, numbered
+from orchestrator.lab.segments import count_segments
+
 from orchestrator.lab.layout import THREE_ZONES
 from orchestrator.lab.nodes import LabCluster
-from orchestrator.lab.segments import count_segments
 from tests.integration.killing import QUICKEST, truth
 from tests.integration.restarting import orchestrate
 

@@ -74,8 +74,8 @@ def disk_has_room(question: Question) -> Iterator[Finding]:
     """Each node can hold the merged segments beside those that they replace, below its high watermark.
 
     The old ones go only when no search looks at them any more, which on an index that is not refreshed is
-    after the whole merge: so every copy on the node counts, not only the one that is merged just now. What the
-    indices that are being merged may still take is counted as well.
+    after the whole merge: so every copy on the node counts, not only the one that is merged just now. What
+    the indices that are being merged may still take is counted as well.
     """
     disks, index, bulk = question.observation.disks, question.index, question.observation.bulk
     if index is None or isinstance(disks, Unknown) or isinstance(bulk, Unknown):
