@@ -15,8 +15,8 @@ from orchestrator.view.units import counted, duration, listed, one_line, size
 
 BY_OPERATIONS: Final = (
     "From version 6 on, a copy that comes back is brought up to date by the operations that it missed: few "
-    "bytes are copied, merged or not, and a merge does not make the files of two copies equal. What a restart "
-    "after a merge does for files, it does on 0.90 to 5."
+    "bytes are copied, merged or not, and a merge does not make the files of two copies equal. What a "
+    "restart after a merge does for files, it does on 0.90 to 5."
 )
 """Operation-based recovery: sequence numbers, and retention leases that keep the operations."""
 
