@@ -27,8 +27,8 @@ KEEP_SEGMENTS: Final[Mapping[str, str]] = {
     "index.merge.policy.segments_per_tier": "100",
     "index.merge.policy.floor_segment": "1kb",
 }
-"""With these a copy of fewer than a hundred segments is left alone. A floor below the segments' own size, since
-all below the floor count as one that is worth merging."""
+"""With these a copy of fewer than a hundred segments is left alone. The floor is below the segments' own
+size: to the policy, all that are smaller are of the floor's size."""
 _AS_LOADERS_DO: Final = {"index.refresh_interval": "-1", "index.translog.durability": "async"}
 _AS_FOUND: Final = {"index.refresh_interval": "1s", "index.translog.durability": "request"}
 """The servers' own defaults, written out: 2.4 knows no other way back."""

@@ -1,7 +1,7 @@
 """Elasticsearch 2.4.6 as lab nodes, for figures beside those of today: it is no version that is restarted.
 
-Its nodes are controlled by the lab's own `nodectl`. What differs is the archive's place, the command line, and
-the names of settings.
+Its nodes are controlled by the lab's own `nodectl`. What differs is the archive's place, the command line,
+and the names of settings.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ class OldDistribution(Distribution):
         return f"org.elasticsearch.distribution.zip:elasticsearch:{self.version}:zip"
 
 
-OLD: Final = OldDistribution(
-    product=Product.ELASTICSEARCH, version="2.4.6", java_minimum=17, java_maximum=17
-)
+OLD: Final = OldDistribution(product=Product.ELASTICSEARCH, version="2.4.6", java_minimum=17, java_maximum=17)
 """Java 8 is its own; 17 is the newest that it was seen to start on."""
 
 DIALECT: Final = Dialect(
@@ -57,9 +55,7 @@ class OldCluster(LabCluster):
     """A lab cluster of 2.4.6. Start it with `boot`; it is used and closed as any other."""
 
     @classmethod
-    def boot(
-        cls, *, nodes: Sequence[LabNode], name: str, heap_mb: int, progress: Progress
-    ) -> Self:
+    def boot(cls, *, nodes: Sequence[LabNode], name: str, heap_mb: int, progress: Progress) -> Self:
         """Fetch what is needed, start all nodes and wait until they are one cluster.
 
         Raises:

@@ -38,9 +38,7 @@ SHAPES: Final[Mapping[str, Query]] = {
     "50 ids": lambda dice: {
         "size": 50,
         "query": {
-            "ids": {
-                "values": [f"{dice.randrange(1, 13):02}-{dice.randrange(25_000)}" for _ in range(50)]
-            }
+            "ids": {"values": [f"{dice.randrange(1, 13):02}-{dice.randrange(25_000)}" for _ in range(50)]}
         },
     },
     "sorted range": lambda dice: {

@@ -14,7 +14,7 @@ from orchestrator.lab.bulk import BulkLoad, Dialect, write
 from orchestrator.lab.client import Access, LabClient
 from orchestrator.lab.nodes import LabCluster
 
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.3
 FROM_A_PEER = frozenset({"PEER", "REPLICA"})
 """What a recovery from the primary is called today, and up to 2.x."""
 
@@ -49,7 +49,7 @@ class Recovery:
 
 @dataclass(slots=True)
 class Watch:
-    """Gathers recoveries that began since it was made. Those of a later life of a copy do not hide earlier ones."""
+    """Gathers recoveries that began since it was made; a copy's later ones do not hide its earlier ones."""
 
     client: LabClient
     pattern: str
