@@ -103,6 +103,8 @@ class OldCluster(LabCluster):
             "http.port": str(ports.http),
             "transport.tcp.port": str(ports.transport),
             "discovery.zen.ping.unicast.hosts": seeds,
+            # After five minutes without a write it would mark the copies as equal by itself (a synced flush).
+            "indices.memory.shard_inactive_time": "12h",
             "discovery.zen.minimum_master_nodes": str(len(self.nodes) // 2 + 1),
         }
 

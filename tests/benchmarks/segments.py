@@ -1,6 +1,6 @@
 """What merging after a bulk load does for queries and for restarts, on a server of today and on an old one.
 
-    python -m tests.benchmarks.segments [--versions 8.19.0 2.4.6] [--rounds 40]
+    python -m tests.benchmarks.segments [--versions 8.19.0 2.4.6] [--rounds 25]
 
 300,000 documents in 12 indices of two shards and one replica, loaded so that each copy has some two dozen
 small segments, on three real nodes in three zones. First the same documents are loaded a second time, and
@@ -35,14 +35,14 @@ from orchestrator.lab.segments import count_segments, told
 from orchestrator.view.table import table
 from tests.benchmarks.old_server import DIALECT, OLD, OldCluster
 from tests.benchmarks.procedure import by_long_poll, restart_all
-from tests.benchmarks.queries import NO_CACHES, Compared, compare, quartiles
+from tests.benchmarks.queries import GROUP, NO_CACHES, Compared, compare, quartiles
 from tests.benchmarks.recoveries import Recovery, Watch, Writer, totals
 from tests.integration.restarting import restart
 
 HEAP_MB: Final = 448
 MOST: Final = 5
 TWIN: Final = "twin"
-WARM_UP: Final = 15
+WARM_UP: Final = 3
 WHILE_DOWN: Final = 50
 """Documents written into each index while a node is down."""
 BETWEEN: Final = 1500
@@ -104,7 +104,7 @@ def _options() -> Any:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.segments", description=__doc__)
     parser.add_argument("--versions", nargs="+", default=["8.19.0", OLD.version])
     parser.add_argument("--documents", type=int, default=POSTS.documents)
-    parser.add_argument("--rounds", type=int, default=40, help="of queries")
+    parser.add_argument("--rounds", type=int, default=25, help="of queries")
     parser.add_argument("--keep", help="a folder for the figures as JSON")
     return parser.parse_args()
 
@@ -125,7 +125,7 @@ def _measure(version: str, options: Any) -> Figures:
         client = lab.client
         load(client, wanted, dialect=dialect)
         _say(told(count_segments(client, "posts-*")))
-        apart, merged = _queries(client, wanted, dialect, options.rounds)
+        apart, merged = _queries(lab, wanted, dialect, options.rounds)
         by: Callable[[], None] = (
             (lambda: _by_hand(lab)) if old else (lambda: _by_the_program(lab, Path(temporary)))
         )
@@ -134,19 +134,18 @@ def _measure(version: str, options: Any) -> Figures:
 
 
 def _queries(
-    client: LabClient, wanted: BulkLoad, dialect: Dialect, rounds: int
+    lab: LabCluster, wanted: BulkLoad, dialect: Dialect, rounds: int
 ) -> tuple[tuple[Compared, ...], tuple[Compared, ...]]:
     """Both sets with many segments, then the second one merged; the second one is deleted after that."""
+    client = lab.client
     twin = replace(wanted, indices=numbered(TWIN, len(wanted.indices)))
     load(client, twin, dialect=dialect)
     _say(f"{TWIN}: {told(count_segments(client, f'{TWIN}-*'))}")
     measured = []
     for number in (1, 2):
-        measured.append(
-            compare(client, "posts-*", f"{TWIN}-*", rounds=rounds, warm_up=WARM_UP, number=number)
-        )
+        measured.append(compare(lab, "posts-*", f"{TWIN}-*", rounds=rounds, warm_up=WARM_UP, number=number))
         for each in measured[-1]:
-            _say(f"{each.shape}: {quartiles(each.ratios)}")
+            _say(f"{each.shape}: {_spread(each.ratios)}, processors {_spread(each.cpu_ratios)}")
         if number == 1:
             _merge(client, twin)
     for name in twin.indices:
@@ -221,7 +220,10 @@ class _Restarts:
         watch.look()
         self.next_number = writer.next_number
         recoveries = tuple(watch.found.values())
-        _say(f"{title}: {seconds:.0f} s, {len(recoveries)} recoveries, {totals(recoveries)}")
+        _say(
+            f"{title}: {seconds:.0f} s, {len(recoveries)} recoveries, {totals(recoveries)}, "
+            f"{sum(not each.copied and not each.reused for each in recoveries)} without a comparison"
+        )
         return Stage(
             title=title,
             segments=median(each.searched for each in copies),
@@ -250,7 +252,7 @@ def report(figures: Figures) -> list[str]:
     return [
         f"{figures.server}; load of the machine {os.getloadavg()[0]:.1f}",
         "",
-        f"query times, merged set over the other, {rounds} rounds each: median (quartiles)",
+        f"queries, the second set over the first, {rounds} rounds of {GROUP} each: median (quartiles)",
         "",
         *_query_table(figures),
         "",
@@ -266,13 +268,23 @@ def _query_table(figures: Figures) -> list[str]:
             after.shape,
             _spread(before.ratios),
             _spread(after.ratios),
-            f"{median(after.first):.1f}",
-            f"{median(after.second):.1f}",
+            _spread(before.cpu_ratios),
+            _spread(after.cpu_ratios),
+            f"{median(after.first_cpu):.1f}",
+            f"{median(after.second_cpu):.1f}",
         )
         for before, after in zip(figures.apart, figures.merged, strict=True)
     ]
-    heads = ("QUERY", "BOTH UNMERGED", "ONE MERGED", "MS UNMERGED", "MS MERGED")
-    return table(heads, rows, numbers=(3, 4))
+    heads = (
+        "QUERY",
+        "TIME, BOTH UNMERGED",
+        "TIME, ONE MERGED",
+        "CPU, BOTH UNMERGED",
+        "CPU, ONE MERGED",
+        "CPU MS",
+        "MERGED",
+    )
+    return table(heads, rows, numbers=(5, 6))
 
 
 def _spread(values: Sequence[float]) -> str:
