@@ -25,6 +25,7 @@ from orchestrator.config.tuning import load_profile
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
+from orchestrator.engine.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
 from orchestrator.engine.standdown import exit_code_of
 from orchestrator.engine.state import RunState
@@ -233,6 +234,14 @@ def tuning() -> str:
     )
 
 
+_MERGE_RULES: Final = """\
+## Before a merge
+
+`post-bulk-index` and `force-merge` ask these about each index, each time before its merge is begun. All
+indices are asked about before the first, so that a run which is going to hold holds with nothing merged.
+"""
+
+
 def predicates() -> str:
     """Every safety rule, in the order in which it is asked."""
     head = _PREDICATES
@@ -248,7 +257,23 @@ def predicates() -> str:
     ]
     overview = _table(("", "predicate", "may be disabled", "passes with time", "makes a wave smaller"), rows)
     rules = "\n".join(f"## {rule.name}\n\n{_rule(rule)}\n\n*Why:* {rule.why}\n" for rule in PREDICATES)
-    return _page("Predicates", "orchestrator/engine/kinds/elasticsearch/catalogue.py", head, overview, rules)
+    source = "orchestrator/engine/kinds/elasticsearch/catalogue.py"
+    return _page("Predicates", source, head, overview, rules, _merge_rules())
+
+
+def _merge_rules() -> str:
+    rows = [
+        (
+            f"`{rule.name}`",
+            "yes" if rule.may_be_disabled else "**no**",
+            "yes" if rule.passes_with_time else "no",
+        )
+        for rule in OWN_RULES
+    ]
+    shared = ", ".join(f"`{rule.name}`" for rule in MERGE_RULES if rule not in OWN_RULES)
+    overview = _table(("predicate", "may be disabled", "passes with time"), rows)
+    rules = "\n".join(f"### {rule.name}\n\n{_rule(rule)}\n\n*Why:* {rule.why}\n" for rule in OWN_RULES)
+    return f"{_MERGE_RULES}Asked as before a stop: {shared}. Beside them:\n\n{overview}\n{rules}"
 
 
 def _rule(predicate: Predicate) -> str:

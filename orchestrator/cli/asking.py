@@ -12,7 +12,7 @@ from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.plan import Plan
 from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.summary import hold_object
-from orchestrator.view.units import counted, duration, visible
+from orchestrator.view.units import counted, duration, size, visible
 
 
 def show_plan(plan: Plan, around: Surroundings) -> ExitCode:
@@ -39,6 +39,7 @@ def end_not_due(why: str, cluster: str, around: Surroundings) -> ExitCode:
         holds=[],
         left=[],
         message=why,
+        nothing_to_do=True,
     )
 
 
@@ -56,9 +57,18 @@ def confirm(plan: Plan, around: Surroundings, look: str = "--dry-run") -> None:
 
 def question(plan: Plan) -> str:
     """What is asked; on a small terminal the head of the plan has scrolled away by then."""
-    nodes = counted(sum(len(wave.nodes) for wave in plan.waves), "node")
+    number = sum(len(wave.nodes) for wave in plan.waves)
+    nodes = counted(number, "node")
     held = f", though {counted(len(plan.holds), 'rule holds', 'rules hold')} it now" if plan.holds else ""
     waves, likely = counted(len(plan.waves), "wave"), duration(plan.predicted.likely)
+    if plan.max_segments is not None:
+        due = [one for one in plan.merges if one.due]
+        merge = f"merge {counted(len(due), 'index', 'indices')} ({size(sum(one.bytes for one in due))})"
+        put_right = any(one.put_right for one in plan.leftovers)
+        first = merge if due else "put right what the loader left" if put_right else ""
+        then = f"restart {nodes} in {waves}, likely {likely}" if number else ""
+        what = ", then ".join(part for part in (first, then) if part) or "merge nothing"
+        return f"{visible(plan.cluster)}: {what}{held}?"
     return f"Restart {nodes} of {visible(plan.cluster)} in {waves}, likely {likely}{held}?"
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from orchestrator.config.policy import PredicateNames
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
+from orchestrator.engine.merging.rules import OWN_RULES
 from orchestrator.engine.waves import selected, undated, unmatched
 from orchestrator.errors import UsageError
 from orchestrator.model.event import RunStarted
@@ -14,10 +15,12 @@ from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.policy import Policy, Strategy
 from orchestrator.model.reading import Reading, Unknown
 
+_RULES = (*PREDICATES, *OWN_RULES)
 PREDICATE_NAMES = PredicateNames(
-    known=tuple(rule.name for rule in PREDICATES),
-    always_on=frozenset(rule.name for rule in PREDICATES if not rule.may_be_disabled),
+    known=tuple(rule.name for rule in _RULES),
+    always_on=frozenset(rule.name for rule in _RULES if not rule.may_be_disabled),
 )
+"""Rules before a stop, then those before a merge."""
 
 
 def require_cluster(read: Reading[ClusterView], name: str, file: str) -> ClusterView:

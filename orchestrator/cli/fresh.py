@@ -10,6 +10,7 @@ from orchestrator.cli.asking import require_terminal
 from orchestrator.cli.begin import PREDICATE_NAMES, require_cluster, require_zones, start_of
 from orchestrator.cli.drive import drive, exit_code
 from orchestrator.cli.holding import begin, settle_others
+from orchestrator.cli.loaded import Loaded, LoadedIndices
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
@@ -24,12 +25,13 @@ from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Reading, Seconds
+from orchestrator.model.reading import NOT_READ, Reading, Seconds
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.store import StateMissing, StateStore, open_store
-from orchestrator.view.units import counted, stamp_seconds
+from orchestrator.view.merges import half_done
+from orchestrator.view.units import stamp_seconds
 
 _PAST_RUNS = 10
 """Older runs tell of other data and other machines."""
@@ -43,6 +45,7 @@ class Fresh:
         view: the first reading of the cluster.
         started: how the run would begin.
         state_url: `--state`.
+        loaded: what was found of the indices of a bulk load; None for a restart alone.
     """
 
     around: Surroundings
@@ -50,10 +53,13 @@ class Fresh:
     view: ClusterView
     started: RunStarted
     state_url: str | None
+    loaded: LoadedIndices | None = None
 
     @property
     def not_due(self) -> str | None:
-        """Why there is nothing to restart; None when there is something."""
+        """Why there is nothing to do; None when there is something."""
+        if self.loaded is not None:
+            return self.loaded.nothing_to_do
         before = self.started.policy.selection.started_before
         if self.started.nodes or before is None:
             return None
@@ -73,7 +79,7 @@ class Fresh:
         """What the run would do. Writes nothing, takes no lease."""
         if self.not_due:
             seen = Observation(at=self.around.clock.now(), cluster=self.view)
-            return empty_plan(self.started, seen)
+            return self._with_merges(empty_plan(self.started, seen))
         hosts = self.world.hosts(self.started.addresses)
         at, profile = self.around.clock.now(), self.started.policy.tune
         read = self.world.cluster.observe(EVERYTHING - {Look.RECOVERIES})
@@ -86,9 +92,17 @@ class Fresh:
             disks=read.disks,
             hosts=hosts.observe(self.started.nodes, rights=True),
             tuning=hosts.tuning(self.started.nodes, profile) if profile else {},
+            bulk=self.loaded.bulk if self.loaded else NOT_READ,
         )
         describe = Executor(self.world.cluster, hosts).describe
-        return make_plan(self.started, seen, describe=describe, times=self._times())
+        return self._with_merges(make_plan(self.started, seen, describe=describe, times=self._times()))
+
+    def _with_merges(self, plan: Plan) -> Plan:
+        merge = self.started.policy.merge
+        if self.loaded is None or merge is None:
+            return plan
+        targets, left = self.started.indices, self.loaded.left
+        return replace(plan, max_segments=merge.max_segments, merges=targets, leftovers=left)
 
     def tell_of_unfinished(self) -> None:
         """Say when the last run on this cluster stopped half-way: to begin anew takes its nodes once more."""
@@ -100,11 +114,12 @@ class Fresh:
                 past = replay(last.run, store.replay(last.run))
         except StateMissing:
             return
-        if past.recovered and past.unfinished:
+        done = half_done(past)
+        if done:
+            anew = "all" if self.loaded is None else "what is due by now"
             self.around.note(
-                f"run {last.run} ended {last.outcome.value} with {past.recovered} of "
-                f"{counted(len(past.nodes), 'node')} restarted: "
-                "`orchestrate resume` goes on with the others; this begins anew with all"
+                f"run {last.run} ended {last.outcome.value} with {done}: "
+                f"`orchestrate resume` goes on with the others; this begins anew with {anew}"
             )
 
     def _times(self) -> dict[NodeName, tuple[Seconds, ...]]:
@@ -143,7 +158,9 @@ class Fresh:
         """
         view, settings = _first_look(self.world)
         around = self.around
-        now = replace(_started(around, self.world, view, settings, before.policy), planned=before.planned)
+        like = Loaded(restarts=self.loaded.restarts, state_url=self.state_url) if self.loaded else None
+        fresh, _ = _started(around, self.world, view, settings, before.policy, like)
+        now = replace(fresh, planned=before.planned)
         other = sorted(set(now.nodes) ^ set(before.nodes))
         if before.planned and other:
             raise _mismatch(view.name, f"what was put back brought {', '.join(other)} into the selection")
@@ -183,6 +200,7 @@ def prepare(
     overrides: Overrides,
     state_url: str | None,
     asks: bool = False,
+    loaded: Loaded | None = None,
 ) -> Iterator[Fresh]:
     """Look at the cluster for the first time, and work out what is wanted.
 
@@ -193,12 +211,17 @@ def prepare(
         overrides: selection and policy flags.
         state_url: `--state`.
         asks: whether a question will follow, so that a missing terminal is told before the cluster is asked.
+        loaded: a bulk load whose indices are merged first; None for a restart alone.
 
     Raises:
         OrchestratorError: anything wrong with files, flags, secrets, cluster, zones or selection.
     """
-    with _prepared(file, around, playbook, overrides, state_url, asks=asks) as (fresh, settings):
-        require_zones(fresh.view, settings, fresh.started.policy, str(file.path))
+    with _prepared(file, around, playbook, overrides, state_url, asks=asks, loaded=loaded) as (
+        fresh,
+        settings,
+    ):
+        if loaded is None or loaded.restarts:
+            require_zones(fresh.view, settings, fresh.started.policy, str(file.path))
         yield fresh
 
 
@@ -211,6 +234,7 @@ def _prepared(
     state_url: str | None,
     *,
     asks: bool = False,
+    loaded: Loaded | None = None,
 ) -> Iterator[tuple[Fresh, Reading[SettingsView]]]:
     book = around.playbook(playbook or file.spec.playbook)
     wanted = profile_wanted(file, book, overrides)
@@ -233,7 +257,7 @@ def _prepared(
     world = World(file, around)
     try:
         view, settings = _first_look(world)
-        yield _fresh(around, world, view, settings, policy(len(view.nodes)), state_url), settings
+        yield _fresh(around, world, view, settings, policy(len(view.nodes)), state_url, loaded), settings
     finally:
         world.close()
 
@@ -307,8 +331,9 @@ def _fresh(
     settings: Reading[SettingsView],
     policy: Policy,
     state_url: str | None,
+    loaded: Loaded | None = None,
 ) -> Fresh:
-    started = _started(around, world, view, settings, policy)
+    started, found = _started(around, world, view, settings, policy, loaded)
     unknown = undated(view, policy.selection, started.policy.zone_attribute)
     if unknown:
         around.warn(
@@ -316,7 +341,7 @@ def _fresh(
         )
     for warning in world.file.overrides_without_node(started.addresses):
         around.warn(warning)
-    return Fresh(around=around, world=world, view=view, started=started, state_url=state_url)
+    return Fresh(around=around, world=world, view=view, started=started, state_url=state_url, loaded=found)
 
 
 def _started(
@@ -325,7 +350,8 @@ def _started(
     view: ClusterView,
     settings: Reading[SettingsView],
     policy: Policy,
-) -> RunStarted:
+    loaded: Loaded | None,
+) -> tuple[RunStarted, LoadedIndices | None]:
     started = start_of(
         view,
         settings,
@@ -334,7 +360,9 @@ def _started(
         host=host_name(),
         cluster_file=str(world.file.path.resolve()),
     )
-    return _with_data_paths(around, world, started) if policy.tune else started
+    found = loaded.find(around, world, view, started) if loaded else None
+    started = found.started if found else started
+    return (_with_data_paths(around, world, started) if policy.tune else started), found
 
 
 def _with_data_paths(around: Surroundings, world: World, started: RunStarted) -> RunStarted:

@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.errors import NotInThisVersion
 
-COMMANDS: Final = ("post-bulk-index", "force-merge", "rehearse", "report")
+COMMANDS: Final = ("rehearse", "report")
 
 
 def register(app: typer.Typer) -> None:

@@ -15,7 +15,19 @@ from typing import Annotated, Final
 
 import typer
 
-from orchestrator.cli import demo, diagnose, later, look, plans, recover, requests, restart, tune, validate
+from orchestrator.cli import (
+    bulk,
+    demo,
+    diagnose,
+    later,
+    look,
+    plans,
+    recover,
+    requests,
+    restart,
+    tune,
+    validate,
+)
 from orchestrator.errors import ExitCode, OrchestratorError
 from orchestrator.runtime.signals import CAUGHT
 from orchestrator.view.jsonlines import json_line
@@ -56,7 +68,7 @@ def _program(
     del show_version  # the callback has answered
 
 
-for module in (restart, plans, recover, requests, look, validate, tune, diagnose, demo, later):
+for module in (restart, bulk, plans, recover, requests, look, validate, tune, diagnose, demo, later):
     module.register(app)
 
 

@@ -29,7 +29,8 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.runs import Wanted, find_run
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore, open_store
 from orchestrator.runtime.taking import LeaseUnreachable, Taken
-from orchestrator.view.units import counted, visible
+from orchestrator.view.merges import left_to_do
+from orchestrator.view.units import visible
 
 Skip = Annotated[
     list[str] | None, typer.Option("--skip", help="Do without this node (repeatable).", metavar="NODE")
@@ -71,8 +72,8 @@ def resume(
             around.warn(f"{', '.join(failed)} failed: --retry-failed starts them again, --skip gives them up")
         if not yes:
             require_terminal(around, "orchestrate status")
-            left = [name for name in past.unfinished if name not in skipped]
-            what = f"run {entry.run} on {visible(entry.cluster)}, {counted(len(left), 'node')} left"
+            left = left_to_do(past, without=skipped) or "0 nodes"
+            what = f"run {entry.run} on {visible(entry.cluster)}, {left} left"
             ask(f"Resume {what}?", around)
         event = RunResumed(
             operator=operator_name(around.environment),

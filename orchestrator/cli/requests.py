@@ -15,7 +15,7 @@ from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.runs import Wanted, find_run, leave_request
 from orchestrator.runtime.store import open_store
 
-_WORDS: Final = {Request.PAUSE: "pause after the wave in hand", Request.STOP: "stand down now"}
+_WORDS: Final = {Request.PAUSE: "pause after the wave or the merges in hand", Request.STOP: "stand down now"}
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def pause(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Let a run finish the wave in hand and then pause. Never asks."""
+    """Let a run finish the wave or the merges in hand and then pause. Never asks."""
     del yes
     return _ask(Request.PAUSE, surroundings(output), run, cluster, state)
 
@@ -43,7 +43,7 @@ def stop(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Let a run stand down now: nodes up, settings back. Never asks."""
+    """Let a run stand down now: nodes up, settings back; a merge goes on by itself. Never asks."""
     del yes
     return _ask(Request.STOP, surroundings(output), run, cluster, state)
 

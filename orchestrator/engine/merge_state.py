@@ -23,6 +23,7 @@ class MergeProgress:
         refreshed: searches see what the last merge made; only counted after that.
         ended: every copy has few enough segments, or the index is gone.
         warned: something that the operator has to know of it was said.
+        end: how it was then; None before.
     """
 
     target: MergeTarget
@@ -32,6 +33,7 @@ class MergeProgress:
     refreshed: bool = False
     ended: bool = False
     warned: bool = False
+    end: IndexMerged | None = None
 
     @property
     def pending(self) -> bool:
@@ -71,6 +73,11 @@ class Merging:
         return tuple(one for one in self.indices.values() if one.pending)
 
     @property
+    def unfinished(self) -> tuple[MergeProgress, ...]:
+        """Those that are due and not seen to their end, in order."""
+        return tuple(one for one in self.indices.values() if one.pending or one.in_hand)
+
+    @property
     def begun(self) -> bool:
         """Whether the cluster was asked for any merge."""
         return any(one.begun is not None for one in self.indices.values())
@@ -91,7 +98,7 @@ def evolve_merging(merging: Merging, event: MergeEvent, at: Instant) -> Merging:
         case MergeBegun(index_uuid=uuid):
             return with_index(merging, uuid, begun=at)
         case IndexMerged(index_uuid=uuid):
-            return with_index(merging, uuid, ended=True)
+            return with_index(merging, uuid, ended=True, end=event)
 
 
 def with_index(merging: Merging, uuid: str, **changes: object) -> Merging:

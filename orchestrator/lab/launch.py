@@ -20,7 +20,7 @@ FIRST_WITH_SERVER_ARGUMENTS = 8
 KEYSTORE_FORMAT = 7
 """Format of an in-memory keystore on the wire, 8.19 to 9.1 (KeyStoreWrapper.CURRENT_VERSION)."""
 
-_QUICK_START = (
+QUICK_START = (
     "-XX:TieredStopAtLevel=1",  # the optimising compiler never pays in a node that lives for minutes
     "-XX:+UseSerialGC",  # no collector threads to start; the heap is small
     "-XX:+UnlockDiagnosticVMOptions",
@@ -69,7 +69,7 @@ def java_command(
     head = (
         str(java / "bin" / "java"),
         *_COMMON,
-        *_QUICK_START,
+        *QUICK_START,
         *memory,
         f"-Djava.io.tmpdir={folder / 'tmp'}",
     )

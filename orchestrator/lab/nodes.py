@@ -222,22 +222,13 @@ class LabCluster:
         """
         wanted = next(each for each in self.nodes if each.name == node)
         folder = self.directory / node
-        every = node_settings(
-            self.distribution,
-            cluster=self.name,
-            node=wanted,
-            nodes=self.nodes,
-            ports=self._ports,
-            folder=folder,
-        )
+        every = self._settings(wanted, folder)
         every |= {} if self._security is None else self._security.settings(folder / "config")
         every |= {**self._extra, **settings}
         (folder / "config" / settings_file(self.distribution)).write_text(
             settings_text(every), encoding="utf-8"
         )
-        command = java_command(
-            self.distribution, home=self._home, java=self._java, folder=folder, heap_mb=self._heap_mb
-        )
+        command = self._command(folder)
         given = standard_input(self.distribution, home=self._home, folder=folder, settings=every)
         launch = {
             "command": list(command),
@@ -254,6 +245,23 @@ class LabCluster:
         written.write_text(text, encoding="utf-8")
         written.chmod(0o600)
         return changed
+
+    def _settings(self, node: LabNode, folder: Path) -> dict[str, str]:
+        """What the lab gives a node; a lab of another generation has other names for it."""
+        return node_settings(
+            self.distribution,
+            cluster=self.name,
+            node=node,
+            nodes=self.nodes,
+            ports=self._ports,
+            folder=folder,
+        )
+
+    def _command(self, folder: Path) -> tuple[str, ...]:
+        """The command line of a node's server."""
+        return java_command(
+            self.distribution, home=self._home, java=self._java, folder=folder, heap_mb=self._heap_mb
+        )
 
     def nodectl(self, verb: str, node: str) -> tuple[str, ...]:
         """The command line that starts, stops or asks after a node."""

@@ -156,3 +156,19 @@ class BulkView:
 
     indices: Mapping[str, BulkIndex]
     closed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderLeftover:
+    """A setting that a bulk loader seems to have left behind.
+
+    Attributes:
+        setting: its full name, `index.…`.
+        put_right: whether the playbook says to what it is set; to `wanted` then, None takes it away.
+    """
+
+    index: str
+    setting: str
+    found: str
+    put_right: bool
+    wanted: str | None = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.event import Hold
+from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.observation import SettingValue
 from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.reading import Seconds
@@ -72,6 +73,9 @@ class Plan:
         lower_bound_waves: fewest waves that any plan could have; None until planning knows one.
         holds: what would hold the run now.
         settings_changed: key to (found, wanted); None is "absent".
+        max_segments: what indices are merged to; None for a restart alone.
+        merges: the indices of the run, in its order; empty for a restart alone.
+        leftovers: what bulk loaders seem to have left on them.
     """
 
     cluster: str
@@ -88,3 +92,6 @@ class Plan:
     settings_changed: Mapping[str, tuple[SettingValue | None, SettingValue | None]] = field(
         default_factory=dict
     )
+    max_segments: int | None = None
+    merges: tuple[MergeTarget, ...] = ()
+    leftovers: tuple[LoaderLeftover, ...] = ()

@@ -9,6 +9,7 @@ from statistics import median
 from orchestrator.engine.estimate import idle_times, node_times
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record, RunFinished, RunStarted
+from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.table import table
@@ -29,6 +30,8 @@ class PastRun:
         seconds: of all its attempts, without the time between them.
         selected: how many nodes it was to restart.
         node_seconds: from each node's stop to its recovery, without the time between two attempts.
+        merged: indices that it merged.
+        to_merge: how many it was to merge; None for a restart alone.
     """
 
     run: str
@@ -42,6 +45,8 @@ class PastRun:
     selected: int
     node_seconds: Mapping[NodeName, Seconds]
     reason: str
+    merged: int = 0
+    to_merge: int | None = None
 
     @property
     def a_node(self) -> Seconds | None:
@@ -73,6 +78,8 @@ def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastR
         selected=len(begun.event.nodes),
         node_seconds=node_times(records),
         reason=begun.event.policy.reason or "",
+        merged=len({one.event.index_uuid for one in records if isinstance(one.event, IndexMerged)}),
+        to_merge=None if begun.event.policy.merge is None else sum(t.due for t in begun.event.indices),
     )
 
 
@@ -94,6 +101,11 @@ def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
             "seconds_a_node": None if one.a_node is None else round(one.a_node, 3),
             "node_seconds": {name: round(seconds, 3) for name, seconds in one.node_seconds.items()},
             "reason": one.reason,
+            **(
+                {}
+                if one.to_merge is None
+                else {"indices_to_merge": one.to_merge, "indices_merged": one.merged}
+            ),
         }
         for one in runs
     ]
@@ -122,12 +134,18 @@ def _runs(runs: Sequence[PastRun]) -> list[str]:
             duration(one.a_node) if one.a_node is not None else "-",
             duration(one.seconds),
             one.outcome.value if one.outcome else "unfinished",
-            one_line(one.reason, 40),
+            one_line("; ".join(part for part in (_merges(one), one.reason) if part), 60),
         )
         for one in runs
     ]
     head = ("RUN", "BEGAN", "VERSION", "STRATEGY", "NODES", "A NODE", "IN ALL", "OUTCOME", "REASON")
     return table(head, rows, numbers=(4, 5, 6))
+
+
+def _merges(one: PastRun) -> str:
+    if one.to_merge is None:
+        return ""
+    return f"{one.merged} of {counted(one.to_merge, 'index', 'indices')} merged"
 
 
 def _per_node(runs: Sequence[PastRun]) -> list[str]:

@@ -15,7 +15,9 @@ from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.listen import NOTHING_SEEN, Seen
+from orchestrator.view.merges import merges_in_words
 from orchestrator.view.summary import not_put_back
+from orchestrator.view.units import counted
 from orchestrator.view.waits import Wait, still_recovering, wait_of
 from orchestrator.view.words import product
 
@@ -61,6 +63,34 @@ class RecoveryCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeCell:
+    """One index whose merge is in hand.
+
+    Attributes:
+        segments: of the copy that had most of them, and `bytes` of all copies, when the run began.
+        seconds: since its merge was begun.
+    """
+
+    index: str
+    segments: int
+    bytes: int
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergesCell:
+    """How the merges of a run stand.
+
+    Attributes:
+        share: of the bytes that are due, those of indices that are merged; from 0 to 1.
+    """
+
+    words: str
+    share: float
+    in_hand: tuple[MergeCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
     """All that the live view shows at one moment.
 
@@ -70,6 +100,7 @@ class Screen:
         withheld: how long allocation has been off; None while it is on.
         not_put_back: what the run owes the cluster, one item each.
         trouble: what the operator must know first: a lost lease, a second failure, a stand-down.
+        merges: how the merges before the first wave stand; None when there are none, or they are done with.
     """
 
     run: str
@@ -91,6 +122,7 @@ class Screen:
     not_put_back: tuple[str, ...]
     request: Request
     trouble: tuple[str, ...]
+    merges: MergesCell | None = None
 
     @property
     def done(self) -> int:
@@ -150,6 +182,7 @@ def screen_of(
         not_put_back=not_put_back(state),
         request=state.request,
         trouble=_trouble(state),
+        merges=_merges(state, now),
     )
 
 
@@ -160,7 +193,34 @@ def _what(state: RunState) -> str:
     if state.repairs is not None:
         return f"{server}, putting back what run {state.repairs} left"
     how = "reboot of every host" if state.policy.reboot else "restart"
-    return f"{server}, rolling {how}, strategy {state.policy.strategy.value}"
+    number = len(state.merging.indices)
+    first = f"merge of {counted(number, 'index', 'indices')}" if number else ""
+    if first and not state.nodes:
+        return f"{server}, {first}"
+    then = f"{first}, then " if first else ""
+    return f"{server}, {then}rolling {how}, strategy {state.policy.strategy.value}"
+
+
+def _merges(state: RunState, now: Instant) -> MergesCell | None:
+    due = [one for one in state.merging.indices.values() if one.target.due]
+    if state.merging.settled or not due:
+        return None
+    total = sum(one.target.bytes for one in due)
+    done = sum(one.target.bytes for one in due if one.ended)
+    return MergesCell(
+        words=merges_in_words(state),
+        share=done / total if total else 0.0,
+        in_hand=tuple(
+            MergeCell(
+                index=one.target.index,
+                segments=one.target.segments,
+                bytes=one.target.bytes,
+                seconds=max(0.0, now - one.begun),
+            )
+            for one in state.merging.in_hand
+            if one.begun is not None
+        ),
+    )
 
 
 def _trouble(state: RunState) -> tuple[str, ...]:
@@ -220,6 +280,6 @@ def seconds_left(
         in_hand = [node for node in state.wave_nodes if node.phase not in _AT_REST]
         spent = now - state.wave_since if in_hand and state.wave_since is not None else 0.0
         return a_node * (to_do - len(in_hand)) + max(0.0, a_node * len(in_hand) - spent)
-    if predicted is not None:
+    if predicted is not None and not state.merging.indices:  # a plan does not know how long merges take
         return max(0.0, predicted - (now - state.started))
     return None

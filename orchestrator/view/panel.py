@@ -121,7 +121,13 @@ def panel(
         columns.add_column(width=left)
         columns.add_column(width=half)
         columns.add_row(
-            _rows([*_progress(screen, left, glyphs), *_nodes(screen, left, room, glyphs)]),
+            _rows(
+                [
+                    *_progress(screen, left, glyphs),
+                    *_merges(screen, left, room, glyphs),
+                    *_nodes(screen, left, room, glyphs),
+                ]
+            ),
             _rows([*_waiting(screen, room), *_recovery(screen, half, room, glyphs), *_owed(screen, room)]),
         )
         body: RenderableType = columns
@@ -129,6 +135,7 @@ def panel(
         body = _rows(
             [
                 *_progress(screen, inner, glyphs),
+                *_merges(screen, inner, room, glyphs),
                 *_nodes(screen, inner, room, glyphs),
                 *_waiting(screen, room),
                 *_recovery(screen, inner, room, glyphs),
@@ -176,6 +183,32 @@ def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
         rows.append(
             ("Asked", Text(asked.get(screen.request, "interrupt: stand down now"), style="bold yellow"))
         )
+    return rows
+
+
+def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
+    """The merges before the first wave: how many, how much, and a line for each that is in hand."""
+    cell = screen.merges
+    if cell is None:
+        return []
+    rows: list[_Row] = [
+        ("Merges", Text(cell.words, overflow="ellipsis", no_wrap=True)),
+        ("", _bar(cell.share, width - _LABEL - 1, glyphs)),
+    ]
+    shown = cell.in_hand[: room.moving]
+    rows += [
+        (
+            "",
+            Text(
+                f"{one.index}: from {counted(one.segments, 'segment')} a copy, {size(one.bytes)}, "
+                f"{duration(one.seconds)} so far",
+                style="dim",
+                overflow="ellipsis",
+                no_wrap=True,
+            ),
+        )
+        for one in shown
+    ]
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.model.plan import Plan, Prediction, Step
+from orchestrator.view.merges import planned_lines, planned_object
 from orchestrator.view.summary import hold_object
 from orchestrator.view.table import table
 from orchestrator.view.units import counted, duration, listed, one_line, setting, visible
@@ -44,6 +45,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
             key: {"from": found, "to": wanted} for key, (found, wanted) in plan.settings_changed.items()
         },
         "predicted_seconds": prediction_object(plan.predicted),
+        **planned_object(plan),
     }
 
 
@@ -72,8 +74,9 @@ def plan_text(plan: Plan) -> str:
         "",
         *_holds(plan),
         "",
-        *_waves(plan),
     ]
+    merges = planned_lines(plan)
+    lines += [*merges, "", *_waves(plan)] if merges else _waves(plan)
     if plan.settings_changed:
         lines += ["", *_settings(plan)]
     if plan.steps:
@@ -96,7 +99,7 @@ def _holds(plan: Plan) -> list[str]:
 
 def _waves(plan: Plan) -> list[str]:
     if not plan.waves:
-        return ["No waves: no node is selected."]
+        return ["No waves: no node is " + ("selected." if plan.max_segments is None else "restarted.")]
     rows = [
         (
             str(wave.number),

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Record
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant
 from orchestrator.view.lines import record_line
+from orchestrator.view.merges import left_to_do, merge_object, merges_in_words
 from orchestrator.view.summary import hold_object, not_put_back
-from orchestrator.view.units import counted, duration, listed, one_line, stamp, stamp_seconds, visible
+from orchestrator.view.units import duration, listed, one_line, stamp, stamp_seconds, visible
 from orchestrator.view.waits import still_recovering, wait_of
 from orchestrator.view.words import OUTCOMES, hold_sentence
 
@@ -39,6 +41,9 @@ def status_text(
         f"  last event {duration(now - last)} ago{_alive(state, alive)}",
         f"  nodes: {_nodes(state)}",
     ]
+    merges = merges_in_words(state)
+    if merges:
+        lines.append(f"  merges: {merges}")
     if state.wave is not None and state.phase is not Phase.ENDED:
         inside = ", ".join(f"{node.name} {node.phase.value}" for node in state.wave_nodes)
         lines.append(f"  wave {state.wave.number}: {inside}")
@@ -96,7 +101,12 @@ def status_object(
         "last_sequence": records[-1].sequence if records else None,
         "last_event_at": stamp(records[-1].at) if records else None,
         "message": state.message,
+        **({"merges": [merge_object(one) for one in merges]} if (merges := _merges(state)) else {}),
     }
+
+
+def _merges(state: RunState) -> tuple[MergeProgress, ...]:
+    return tuple(state.merging.indices.values())
 
 
 def _where(state: RunState) -> str:
@@ -118,7 +128,7 @@ def _nodes(state: RunState) -> str:
         if names:
             shown = "" if phase is NodePhase.PENDING else f" ({listed(names, 6)})"
             counts.append(f"{len(names)} {phase.value}{shown}")
-    return "; ".join(counts) or "none selected yet"
+    return "; ".join(counts) or ("none is restarted" if state.merging.indices else "none selected yet")
 
 
 def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
@@ -138,12 +148,8 @@ def _advice(state: RunState, alive: bool | None) -> list[str]:  # noqa: FBT001  
     """The command that goes on from here, when this process is known to do nothing more by itself."""
     left = not_put_back(state)
     over = state.phase is Phase.ENDED or alive is False
-    to_do = state.unfinished
+    to_do = left_to_do(state)
     if not over or not (left or to_do):
         return []
     lines = [f"  to put back: orchestrate restore {state.run}"] if left else []
-    return (
-        [*lines, f"  to go on with {counted(len(to_do), 'node')}: orchestrate resume {state.run}"]
-        if to_do
-        else lines
-    )
+    return [*lines, f"  to go on with {to_do}: orchestrate resume {state.run}"] if to_do else lines

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
@@ -21,6 +22,13 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.view.merges import (
+    merge_object,
+    merged_lines,
+    recovers_by_operations,
+    recovery_lines,
+    recovery_object,
+)
 from orchestrator.view.units import counted, duration, listed, setting
 from orchestrator.view.words import OUTCOMES, hold_sentence
 
@@ -40,6 +48,9 @@ class Summary:
         node_seconds: from each node's stop to its recovery, where this process saw it.
         left: what is not put back, one item each.
         message: what to do next, for people.
+        merges: the indices of the run, in its order; empty for a restart alone.
+        recovered: figures of the nodes that this process saw recover.
+        by_operations: whether this server's copies recover by operations.
     """
 
     run: str
@@ -57,6 +68,9 @@ class Summary:
     unchecked: tuple[NodeName, ...] = ()
     repairs: bool = False
     resumed: bool = False
+    merges: tuple[MergeProgress, ...] = ()
+    recovered: tuple[NodeRecovered, ...] = ()
+    by_operations: bool = False
 
 
 def exit_code_of(outcome: Outcome) -> ExitCode:
@@ -127,6 +141,9 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         unchecked=tuple(names.get(NodePhase.REJOINED, [])),
         repairs=state.repairs is not None,
         resumed=any(isinstance(event, RunResumed) for event in events),
+        merges=tuple(state.merging.indices.values()),
+        recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
+        by_operations=recovers_by_operations(state.version, state.distribution),
     )
 
 
@@ -166,6 +183,19 @@ def summary_object(end: Summary) -> dict[str, object]:
         "holds": [hold_object(hold) for hold in end.holds],
         "left": list(end.left),
         "message": end.message,
+        **_merges_object(end),
+    }
+
+
+def _merges_object(end: Summary) -> dict[str, object]:
+    """What a run after a bulk load says beside; nothing for a restart alone."""
+    if not end.merges:
+        return {}
+    return {
+        "nothing_to_do": False,
+        "indices_merged": sum(one.target.due and one.ended for one in end.merges),
+        "merges": [merge_object(one) for one in end.merges],
+        "recovery": recovery_object(end.recovered, by_operations=end.by_operations),
     }
 
 
@@ -196,6 +226,9 @@ def summary_lines(end: Summary) -> list[str]:
         mean = sum(end.node_seconds.values()) / len(end.node_seconds)
         worst = duration(end.node_seconds[slowest])
         lines.append(f"  {duration(mean)} a node on average; slowest {slowest} with {worst}")
+    if end.merges:
+        lines += [f"  {line}" for line in merged_lines(end.merges)]
+        lines += [f"  {line}" for line in recovery_lines(end.recovered, by_operations=end.by_operations)]
     if end.failed:
         lines.append(f"  failed: {listed(end.failed)}")
     untouched = [name for name in end.pending if name not in end.unchecked]
@@ -209,10 +242,14 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  {end.message}")
     if end.left:
         lines.append(f"  repair: orchestrate restore {end.run}")
-    elif (end.pending or end.failed) and not end.repairs:
+    elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
         retry = " --retry-failed" if end.failed else ""
         lines.append(f"  go on: orchestrate resume {end.run}{retry}")
     return lines
+
+
+def _merges_left(end: Summary) -> bool:
+    return any(one.pending or one.in_hand for one in end.merges)
 
 
 def _how_many(end: Summary) -> str:
@@ -220,6 +257,8 @@ def _how_many(end: Summary) -> str:
     ending = f"exit code {int(end.exit_code)}, run {end.run}"
     if end.repairs:
         return f"put back in {duration(end.seconds)}, {ending}"
+    if end.merges and not (end.restarted or end.failed or end.pending):
+        return f"no node was to be restarted; {duration(end.seconds)}, {ending}"
     total = counted(len(end.restarted) + len(end.failed) + len(end.pending), "node")
     if end.resumed:
         done = f"{len(end.restarted)} of {total} restarted, {len(end.node_seconds)} of them in this attempt"

@@ -78,8 +78,14 @@ def by_polls(seconds: float) -> Await:
     return poll
 
 
-def restart_all(lab: LabCluster, wait: Await) -> tuple[Wire, ...]:
-    """Restart every node of the lab; the wires, which tell what was sent."""
+def restart_all(lab: LabCluster, wait: Await, *, back: str | None = None) -> tuple[Wire, ...]:
+    """Restart every node of the lab; the wires, which tell what was sent.
+
+    Args:
+        lab: the cluster.
+        wait: how it is waited for.
+        back: what allocation is put back to; None takes the setting away, which servers before 5 do not know.
+    """
     count = len(lab.nodes)
     wires = {node.name: Wire(endpoint=lab.endpoint(node.name)) for node in lab.nodes}
     for node in lab.nodes:
@@ -89,7 +95,7 @@ def restart_all(lab: LabCluster, wait: Await) -> tuple[Wire, ...]:
         _control(lab, "stop", node.name)
         _control(lab, "start", node.name)
         wait(wire, f"wait_for_nodes={count}", lambda seen: seen["number_of_nodes"] == count)
-        _allocation(wire, None)
+        _allocation(wire, back)
         wait(wire, GREEN, _is_green)
         for each in wires.values():
             each.close()  # the next node's wire would be one that has just gone down with its node

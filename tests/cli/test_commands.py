@@ -26,6 +26,8 @@ from tests.cli.runs import entry
 
 COMMANDS = (
     "restart",
+    "post-bulk-index",
+    "force-merge",
     "plan",
     "apply",
     "resume",
@@ -82,7 +84,19 @@ def test_every_command_that_names_a_cluster_takes_one(
 
 
 @pytest.mark.parametrize(
-    "command", ["restart", "apply", "resume", "restore", "pause", "stop", "tune apply", "tune revert"]
+    "command",
+    [
+        "restart",
+        "post-bulk-index",
+        "force-merge",
+        "apply",
+        "resume",
+        "restore",
+        "pause",
+        "stop",
+        "tune apply",
+        "tune revert",
+    ],
 )
 def test_every_command_that_changes_something_takes_yes(
     command: str, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""One `orchestrate restart` on local processes, from its files to its JSON lines."""
+"""One `orchestrate restart`, or another such command, on local processes, from files to JSON lines."""
 
 from __future__ import annotations
 
@@ -26,13 +26,26 @@ def restart(
     seconds: float = 400.0,
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run `orchestrate restart` to its end; the exit code and every JSON line."""
+    return orchestrate(lab, folder, "restart", *words, playbook=playbook, race=race, seconds=seconds)
+
+
+def orchestrate(
+    lab: LabCluster,
+    folder: Path,
+    command: str,
+    *words: str,
+    playbook: Mapping[str, Any] | None = None,
+    race: Mapping[str, str] | None = None,
+    seconds: float = 400.0,
+) -> tuple[int, list[dict[str, Any]]]:
+    """Run a command that changes the cluster to its end; the exit code and every JSON line."""
     book, file = folder / "book.yml", folder / "lab.yml"
     content = {"kind": "elasticsearch", "settle": {"consecutive": 2}, "deadlines": {"hold": "15s"}}
     book.write_text(json.dumps({**content, **(playbook or {})}), encoding="utf-8")
     file.write_text(json.dumps({**lab.cluster_document(), "playbook": str(book)}), encoding="utf-8")
     program = PROGRAM if race is None else (sys.executable, str(RACE))
     done = subprocess.run(  # noqa: S603  (the program under test)
-        [*program, "restart", "--cluster", str(file), "--yes", "--output", "json", *words],
+        [*program, command, "--cluster", str(file), "--yes", "--output", "json", *words],
         env={
             **os.environ,
             "HOME": str(folder),

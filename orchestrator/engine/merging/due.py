@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from orchestrator.engine.merging.settling import changes, left_behind
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merge_event import IndexMerged
-from orchestrator.model.merging import BulkIndex, BulkView, LoaderSettings, MergePolicy, MergeTarget
+from orchestrator.model.merging import (
+    BulkIndex,
+    BulkView,
+    LoaderLeftover,
+    LoaderSettings,
+    MergePolicy,
+    MergeTarget,
+)
 from orchestrator.model.observation import ClusterView
 
 
@@ -27,22 +34,6 @@ class PastMerges:
 
     unfinished: frozenset[str] = frozenset()
     ended: Mapping[str, IndexMerged] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderLeftover:
-    """A setting that a bulk loader seems to have left behind.
-
-    Attributes:
-        setting: its full name, `index.…`.
-        put_right: whether the playbook says to what it is set; to `wanted` then, None takes it away.
-    """
-
-    index: str
-    setting: str
-    found: str
-    put_right: bool
-    wanted: str | None = None
 
 
 def merge_targets(bulk: BulkView, policy: MergePolicy, past: PastMerges) -> tuple[MergeTarget, ...]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.merging.due import (
-    LoaderLeftover,
     PastMerges,
     leftovers,
     merge_targets,
@@ -20,6 +19,7 @@ from orchestrator.model.merging import (
     BulkIndex,
     BulkView,
     CopySegments,
+    LoaderLeftover,
     LoaderSettings,
     MergePolicy,
     MergeTarget,

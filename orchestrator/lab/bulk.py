@@ -1,0 +1,196 @@
+"""A bulk load as pipelines do it, which leaves every copy of every shard in many small segments.
+
+Each bulk request ends in a refresh, so that each copy gets a segment of its own, and a merge policy that is
+content with a hundred segments a tier keeps them. At the end the policy is put back, the indices are flushed,
+and the copies are green.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from orchestrator.lab.client import LabClient
+from orchestrator.lab.errors import LabError
+
+GREEN_SECONDS: Final = 180
+BULK_SECONDS: Final = 120.0
+AT_ONCE: Final = 3
+"""Indices that are loaded at a time: two cores have no more to give."""
+
+KEEP_SEGMENTS: Final[Mapping[str, str]] = {
+    "index.merge.policy.segments_per_tier": "100",
+    "index.merge.policy.floor_segment": "1kb",
+}
+"""With these a copy of fewer than a hundred segments is left alone. The floor is below the segments' own
+size: to the policy, all that are smaller are of the floor's size."""
+_AS_LOADERS_DO: Final = {"index.refresh_interval": "-1", "index.translog.durability": "async"}
+_AS_FOUND: Final = {"index.refresh_interval": "1s", "index.translog.durability": "request"}
+"""The servers' own defaults, written out: 2.4 knows no other way back."""
+
+
+def _falling(count: int) -> list[float]:
+    """Sums of 1/1, 1/2, 1/3, …: some words are common and many are rare, as in a language."""
+    return list(itertools.accumulate(1 / rank for rank in range(1, count + 1)))
+
+
+_WORDS: Final = tuple(f"word{number}" for number in range(5000))
+_COMMON_WORDS: Final = _falling(len(_WORDS))
+_TOPICS: Final = tuple(f"topic{number}" for number in range(200))
+_COMMON_TOPICS: Final = _falling(len(_TOPICS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkLoad:
+    """What is loaded.
+
+    Attributes:
+        indices: their names.
+        documents: how many in all, shared out evenly.
+        shards: primary shards of each.
+        replicas: copies of each beside the primary.
+        documents_per_request: of a bulk request; each leaves one segment in each copy.
+        document_words: how long each document's text is.
+        settings: further index settings by their dotted names, from the beginning on.
+    """
+
+    indices: tuple[str, ...]
+    documents: int
+    shards: int = 2
+    replicas: int = 1
+    documents_per_request: int = 1000
+    document_words: int = 20
+    settings: Mapping[str, str] | None = None
+
+    @property
+    def copies(self) -> int:
+        """Shard copies of all its indices."""
+        return len(self.indices) * self.shards * (1 + self.replicas)
+
+
+def numbered(prefix: str, count: int) -> tuple[str, ...]:
+    """Names with two figures: `posts-01`, `posts-02`, ..."""
+    return tuple(f"{prefix}-{number:02}" for number in range(1, count + 1))
+
+
+POSTS: Final = BulkLoad(indices=numbered("posts", 12), documents=300_000)
+"""48 copies of 12,500 documents, each in some two dozen segments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How a server is told about documents.
+
+    Attributes:
+        mapping: the body's `mappings`.
+        bulk: path of the bulk request below the index.
+        unset: what a setting of `KEEP_SEGMENTS` is put back to; None takes it away.
+    """
+
+    mapping: Mapping[str, Any]
+    bulk: str
+    unset: Mapping[str, str | None]
+
+
+TODAY: Final = Dialect(
+    mapping={
+        "properties": {
+            "text": {"type": "text"},
+            "topic": {"type": "keyword"},
+            "number": {"type": "long"},
+            "score": {"type": "double"},
+        }
+    },
+    bulk="_bulk",
+    unset=dict.fromkeys(KEEP_SEGMENTS),
+)
+"""Elasticsearch from 7 on, and OpenSearch: no types."""
+
+
+def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODAY, number: int = 1) -> None:
+    """Make the indices, load them, put the merge policy back, flush, and wait until every copy is started.
+
+    Args:
+        client: of the cluster.
+        wanted: what is loaded.
+        dialect: of the server.
+        number: seed of the documents, so that two loads have the same.
+
+    Raises:
+        LabError: the cluster refused something, or does not become green.
+    """
+    each = wanted.documents // len(wanted.indices)
+    for name in wanted.indices:
+        settings = {
+            "index.number_of_shards": wanted.shards,
+            "index.number_of_replicas": wanted.replicas,
+            **_AS_LOADERS_DO,
+            **KEEP_SEGMENTS,
+            **(wanted.settings or {}),
+        }
+        client.ask("PUT", f"/{name}", {"settings": settings, "mappings": dialect.mapping})
+    wait_green(client, wanted.indices)  # a replica that is made later would get the primary's files
+
+    def fill(name: str) -> None:
+        write(client, name, range(each), wanted, dialect=dialect, number=number)
+
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        list(pool.map(fill, wanted.indices))  # raises what a thread raised
+    names = ",".join(wanted.indices)
+    kept = {key: value for key, value in dialect.unset.items() if key not in (wanted.settings or {})}
+    # First the flush: OpenSearch merges in a flush, by the policy that holds then.
+    client.ask("POST", f"/{names}/_flush", seconds=BULK_SECONDS)
+    client.ask("PUT", f"/{names}/_settings", {**kept, **_AS_FOUND})
+    wait_green(client, wanted.indices)
+
+
+def write(
+    client: LabClient, index: str, numbers: range, wanted: BulkLoad, *, dialect: Dialect, number: int = 1
+) -> None:
+    """Write the documents of these numbers, with a refresh after each request.
+
+    Raises:
+        LabError: the cluster refused a document.
+    """
+    for first in range(numbers.start, numbers.stop, wanted.documents_per_request):
+        some = range(first, min(first + wanted.documents_per_request, numbers.stop))
+        body = "\n".join([*_lines(index, some, wanted.document_words, number), ""])
+        path = f"/{index}/{dialect.bulk}?refresh=true"
+        answer = client.ask("POST", path, body, seconds=BULK_SECONDS)
+        if answer["errors"]:
+            raise LabError(f"loading {index}: the cluster refused documents: {str(answer)[:500]}")
+
+
+def _lines(index: str, numbers: range, words: int, number: int) -> Iterator[str]:
+    """The lines of a bulk request. They depend on the index's number, the documents' and the seed alone."""
+    place = index.rpartition("-")[2]  # `posts-03` and `twin-03` hold the same
+    dice = random.Random(f"{number}/{place}/{numbers.start}")  # noqa: S311  (test data, the same each time)
+    for each in numbers:
+        document = {
+            "number": each,
+            "topic": dice.choices(_TOPICS, cum_weights=_COMMON_TOPICS)[0],
+            "score": round(dice.random() * 100, 3),
+            "text": " ".join(dice.choices(_WORDS, cum_weights=_COMMON_WORDS, k=words)),
+        }
+        yield json.dumps({"index": {"_id": f"{place}-{each}"}})
+        yield json.dumps(document)
+
+
+def wait_green(client: LabClient, indices: Sequence[str], seconds: int = GREEN_SECONDS) -> None:
+    """Wait until every copy of the indices is started.
+
+    Raises:
+        LabError: it did not come about.
+    """
+    path = (
+        f"/_cluster/health/{','.join(indices)}?wait_for_status=green&wait_for_events=languid"
+        f"&timeout={seconds}s"
+    )
+    health = client.ask("GET", path, accept=(408,), seconds=seconds + 10)
+    if health["timed_out"]:
+        raise LabError(f"not green after {seconds} s: {json.dumps(health)}")

@@ -1,0 +1,92 @@
+"""How many segments each copy of each shard has, by the servers' own `_segments`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from orchestrator.lab.client import LabClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySegments:
+    """The segments of one copy of a shard. A copy is known by the node that it is on.
+
+    Attributes:
+        index: its index.
+        shard: the number of its shard.
+        node: the name of its node.
+        primary: whether it is the primary.
+        state: as the server writes it: `STARTED` and others.
+        searched: segments that a search reads.
+        committed: segments of the last commit, which are what a restarted node opens.
+        documents: live documents in those that are searched.
+        bytes: size of those that are searched.
+    """
+
+    index: str
+    shard: int
+    node: str
+    primary: bool
+    state: str
+    searched: int
+    committed: int
+    documents: int
+    bytes: int
+
+    @property
+    def most(self) -> int:
+        """Searched or committed segments, whichever are more: what a merge must bring down is both."""
+        return max(self.searched, self.committed)
+
+
+def count_segments(client: LabClient, pattern: str) -> tuple[CopySegments, ...]:
+    """Every copy of the indices of a pattern, in the order of index, shard and node.
+
+    A copy that is not assigned, or whose node does not answer, is not among them: compare with the number of
+    copies that there should be.
+
+    Raises:
+        LabError: the cluster did not answer.
+    """
+    nodes = client.ask("GET", "/_nodes/http")["nodes"]  # without a part named, 2.4 sends all of it
+    names = {identity: str(node["name"]) for identity, node in nodes.items()}
+    read = client.ask("GET", f"/{pattern}/_segments")
+    copies = [
+        _copy(index, int(number), names, copy)
+        for index, one in read["indices"].items()
+        for number, copies in one["shards"].items()
+        for copy in copies
+    ]
+    return tuple(sorted(copies, key=lambda copy: (copy.index, copy.shard, copy.node)))
+
+
+def _copy(index: str, shard: int, names: dict[str, str], read: dict[str, Any]) -> CopySegments:
+    routing = read["routing"]
+    searched = [segment for segment in read["segments"].values() if segment["search"]]
+    return CopySegments(
+        index=index,
+        shard=shard,
+        node=names.get(routing["node"], routing["node"]),
+        primary=routing["primary"],
+        state=routing["state"],
+        searched=int(read["num_search_segments"]),
+        committed=int(read["num_committed_segments"]),
+        documents=sum(int(segment["num_docs"]) for segment in searched),
+        bytes=sum(int(segment["size_in_bytes"]) for segment in searched),
+    )
+
+
+def told(copies: Sequence[CopySegments]) -> str:
+    """One line for a reader: how many copies on how many nodes, and how many segments they have."""
+    if not copies:
+        return "no copies"
+    searched, committed = [each.searched for each in copies], [each.committed for each in copies]
+    return (
+        f"{len(copies)} copies on {len({each.node for each in copies})} nodes, "
+        f"{sum(each.bytes for each in copies) / 2**20:.0f} MiB; segments of a copy, least/median/most: "
+        f"searched {min(searched)}/{median(searched):.0f}/{max(searched)}, "
+        f"committed {min(committed)}/{median(committed):.0f}/{max(committed)}"
+    )
