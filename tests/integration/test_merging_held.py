@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from orchestrator.lab.bulk import BulkLoad, load, numbered
-from orchestrator.lab.segments import count_segments
 
+from orchestrator.lab.bulk import KEEP_SEGMENTS, BulkLoad, load, numbered
 from orchestrator.lab.layout import THREE_ZONES
 from orchestrator.lab.nodes import LabCluster
+from orchestrator.lab.segments import count_segments
 from tests.integration.killing import QUICKEST, truth
 from tests.integration.restarting import orchestrate
 
@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 MOST = 5
-POSTS = BulkLoad(indices=numbered("posts", 2), documents=6000, shards=1, documents_per_request=250)
+POSTS = BulkLoad(
+    indices=numbered("posts", 2), documents=6000, shards=1, documents_per_request=250, settings=KEEP_SEGMENTS
+)
+LONG_POSTS = BulkLoad(
+    indices=("posts-01",),
+    documents=6000,
+    shards=1,
+    replicas=0,
+    documents_per_request=250,
+    document_words=200,
+    settings=KEEP_SEGMENTS,
+)
 HELD = 3
 DISK_BYTES = 192 << 20
 HIGH_WATERMARK = 0.9
@@ -69,7 +80,7 @@ def test_an_index_that_is_written_holds_the_step_and_allowed_writes_say_what_the
         before, segments = truth(lab), count_segments(client, "posts-02")
         with _writer(of_the_writer, "posts-01"):
             code, lines = orchestrate(lab, tmp_path, *step)
-            assert (code, lines[-1]["outcome"]) == (HELD, "held"), lines
+            assert (code, lines[-1]["outcome"]) == (HELD, "held"), "\n".join(map(str, lines))
             evidence = _holds(lines)["index_is_not_written", "index posts-01"]
             assert "is still written" in evidence
             assert "--allow-writes" in evidence
@@ -113,15 +124,18 @@ def _run(*words: str) -> None:
 def test_a_disk_without_room_for_the_merge_is_refused_with_the_arithmetic(
     small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    load_ = BulkLoad(indices=("posts-01",), documents=6000, shards=1, replicas=0, documents_per_request=250)
-    with LabCluster.start(version=QUICKEST, nodes=THREE_ZONES[:1], directory=small_disk / "lab") as lab:
+    measured = {"cluster.routing.allocation.disk.threshold_enabled": "true"}  # the lab's own nodes do not
+    alone = THREE_ZONES[:1]
+    with LabCluster.start(
+        version=QUICKEST, nodes=alone, directory=small_disk / "lab", settings=measured
+    ) as lab:
         client = lab.client
         try:
-            load(client, load_)
+            load(client, LONG_POSTS)
             segments = count_segments(client, "posts-01")
             _fill(client, small_disk / "ballast", of_the_copy=0.5)
             code, lines = orchestrate(lab, tmp_path, "force-merge", "--index", "posts-*")
-            assert (code, lines[-1]["outcome"]) == (HELD, "held"), lines
+            assert (code, lines[-1]["outcome"]) == (HELD, "held"), "\n".join(map(str, lines))
             evidence = _holds(lines)["disk_has_room", "index posts-01"]
             assert "too little" in evidence
             assert count_segments(client, "posts-01") == segments

@@ -15,7 +15,7 @@ from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds.predicates import Question, holds
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.merging.amounts import progress, size
-from orchestrator.engine.merging.rules import MERGE_RULES, written
+from orchestrator.engine.merging.rules import MERGE_RULES, NOT_WRITTEN, written
 from orchestrator.engine.state import RunState
 from orchestrator.engine.steps import (
     GRACE_SECONDS,
@@ -47,6 +47,8 @@ _HOLD_POLL_SECONDS: Final[Seconds] = 5.0
 
 _SLOWEST_POLL_SECONDS: Final[Seconds] = 15.0
 """Segments are read of every copy: a merge of hours is not looked at every other second."""
+
+_NO_WAVE: Final = Wave(number=0, nodes=())
 
 _READY: Final = ("settings_are_writable", "no_other_maintenance", "selected_hosts_ready")
 """Of the rules before a stop, those that a restart would fail by after hours of merging, and that no merge
@@ -190,7 +192,7 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decisio
     if not state.merging.begun:
         # All are asked before the first: a step that is going to hold holds before it has changed anything.
         of_each = [hold for index in pending for hold in _against(situation, index)]
-        refused = tuple(dict.fromkeys((*_not_ready(situation), *of_each)))
+        refused = tuple(dict.fromkeys((*_not_ready(situation), *of_each, *_not_loaded(situation, bulk))))
         if refused:
             return _held(situation, refused)
     refusals: list[Hold] = []
@@ -233,7 +235,16 @@ def _room_for_another(others: tuple[BulkIndex, ...], index: BulkIndex, policy: M
 
 def _against(situation: Situation, index: BulkIndex) -> tuple[Hold, ...]:
     """What the rules say against merging an index by this reading."""
-    return holds(MERGE_RULES, _question(situation, Wave(number=0, nodes=()), index))
+    return holds(MERGE_RULES, _question(situation, _NO_WAVE, index))
+
+
+def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
+    """Indices of few segments that are written all the same: the load that this step comes after goes on."""
+    rules = tuple(rule for rule in MERGE_RULES if rule.name == NOT_WRITTEN)
+    indices = [
+        index for index in bulk.indices.values() if not situation.state.merging.indices[index.uuid].pending
+    ]
+    return tuple(hold for index in indices for hold in holds(rules, _question(situation, _NO_WAVE, index)))
 
 
 def _not_ready(situation: Situation) -> tuple[Hold, ...]:

@@ -18,6 +18,9 @@ from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.merging import BulkIndex, Writes
 from orchestrator.model.reading import Unknown
 
+NOT_WRITTEN: Final = "index_is_not_written"
+"""The rule that `--allow-writes` sets aside."""
+
 _SHARED: Final = ("observation_is_fresh", "cluster_is_the_one_named", "lease_is_held", "gates_open")
 """Of the rules before a stop, those that a merge has to pass as well."""
 
@@ -114,7 +117,7 @@ def bytes_by_node(index: BulkIndex) -> Counter[NodeName]:
 
 OWN_RULES: Final[tuple[Predicate, ...]] = (
     Predicate(
-        name="index_is_not_written",
+        name=NOT_WRITTEN,
         why="What is written after a merge makes new segments, and a segment above 5 GB is not merged again.",
         check=index_is_not_written,
         passes_with_time=False,

@@ -225,6 +225,14 @@ def test_an_index_that_is_written_holds_the_whole_step_before_anything_is_merged
     assert "--allow-writes" in reason
 
 
+def test_an_index_of_few_segments_that_is_written_holds_the_step_too() -> None:
+    run = play(index("quiet", nodes=("es3",)), index("posts", segments=2))
+    run.until(Phase.MERGING)
+    run.step()
+    run.change("posts", writes=Writes(operations=150, sequence=149))
+    assert "index posts: is still written" in _held_by(run)
+
+
 def test_writes_are_seen_without_sequence_numbers_too() -> None:
     run = play(index("posts", writes=Writes(operations=100, sequence=None)))
     run.until(Phase.MERGING)
