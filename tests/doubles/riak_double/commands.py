@@ -77,24 +77,19 @@ def answer(words: Sequence[str], view: View, *, quoted: bool = False, services: 
             return _transfer_limit(rest, view)
         case ["admin", "handoff", *rest]:
             return _handoff(rest, view)
-        case ["admin", "down", name]:
-            said = Said(f'Success: "{name}" marked as down\n')
-            return Answer(said, (Effect("mark_down", name),))
         case ["admin", "show", *keys] if keys:
             return Answer(tables.show(view, keys))
         case ["admin", "set", setting] if re.fullmatch(r"transfer_limit=\d+", setting):
             limit = setting.partition("=")[2]
             effect = Effect("limit", view.me.name, int(limit))
             return Answer(Said(f'transfer_limit set to "{limit}"\n'), (effect,))
-        case ["admin", word]:
-            return _admin(word, view)
-        case ["admin", "describe", "transfer_limit"]:
-            return Answer(Said(rarely.DESCRIBED))
+        case ["admin", *rest]:
+            return _admin(rest, view)
         case _:
             raise UnrecordedError(" ".join(words))
 
 
-def _admin(word: str, view: View) -> Answer:
+def _admin(words: Sequence[str], view: View) -> Answer:
     plain = {
         "ringready": texts.ringready,
         "ring-status": texts.ring_status,
@@ -103,11 +98,18 @@ def _admin(word: str, view: View) -> Answer:
         "vnode-status": rarely.vnode_status,
         "aae-status": rarely.aae_status,
     }
-    if word == "ensemble-status":
-        return Answer(Said(rarely.ENSEMBLES))
-    if word not in plain:
-        raise UnrecordedError(f"admin {word}")
-    return Answer(plain[word](view))
+    match words:
+        case ["ensemble-status"]:
+            return Answer(Said(rarely.ENSEMBLES))
+        case ["describe", "transfer_limit"]:
+            return Answer(Said(rarely.DESCRIBED))
+        case ["down", name]:
+            said = Said(f'Success: "{name}" marked as down\n')
+            return Answer(said, (Effect("mark_down", name),))
+        case [word] if word in plain:
+            return Answer(plain[word](view))
+        case _:
+            raise UnrecordedError(f"admin {' '.join(words)}")
 
 
 def _cluster(words: Sequence[str], view: View) -> Answer:

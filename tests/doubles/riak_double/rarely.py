@@ -109,19 +109,21 @@ def _moves(after: Ring) -> str:
 
 def vnode_status(view: View) -> Said:
     """`vnode-status`. The vnode ids are random bytes on a real node; the double's are readable."""
-    parts = ["Vnode status information\n-------------------------------------------\n\n"]
-    for partition in sorted(view.me.vnodes):
-        parts.append(
-            f"VNode: {view.ring.index(partition)}\n"
-            "Backend: riak_kv_bitcask_backend\n"
-            "Status: \n[{key_count,0},{status,[]}]\n"
-            f'Status: \n{{vnodeid,<<"double{partition:02}">>}}\n'
-            "Status: \n{counter,0}\n"
-            "Status: \n{counter_lease,10000}\n"
-            "Status: \n{counter_lease_size,10000}\n"
-            "Status: \n{counter_leasing,false}\n\n"
-        )
-    return Said("".join(parts))
+    head = "Vnode status information\n-------------------------------------------\n\n"
+    return Said(head + "".join(_vnode(view, partition) for partition in sorted(view.me.vnodes)))
+
+
+def _vnode(view: View, partition: int) -> str:
+    return (
+        f"VNode: {view.ring.index(partition)}\n"
+        "Backend: riak_kv_bitcask_backend\n"
+        "Status: \n[{key_count,0},{status,[]}]\n"
+        f'Status: \n{{vnodeid,<<"double{partition:02}">>}}\n'
+        "Status: \n{counter,0}\n"
+        "Status: \n{counter_lease,10000}\n"
+        "Status: \n{counter_lease_size,10000}\n"
+        "Status: \n{counter_leasing,false}\n\n"
+    )
 
 
 def aae_status(view: View) -> Said:
@@ -134,5 +136,3 @@ def aae_status(view: View) -> Said:
         f"{title('Entropy Trees')}\n{'Index':<49}  Built (ago)\n{RULE}\n{trees}\n"
         f"{title('Keys Repaired')}\n{'Index':<49}    {'Last':<10}{'Mean':<10}{'Max':<6}\n{RULE}\n"
     )
-
-

@@ -84,6 +84,11 @@ class Ring:
         """With another status for a member."""
         return replace(self, version=self.version + 1, members={**self.members, name: status})
 
+    def with_staged(self, name: str) -> Ring:
+        """With one more node that has asked to join."""
+        staged = tuple(sorted({*self.staged, name}))
+        return replace(self, version=self.version + 1, staged=staged)
+
     def committed(self) -> Ring:
         """With the staged nodes as members, and the changes that this takes."""
         members = {**self.members, **dict.fromkeys(self.staged, "valid")}

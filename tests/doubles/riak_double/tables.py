@@ -1,4 +1,4 @@
-"""What the commands print that draw tables: `cluster status`, `handoff`, `show`, byte for byte as on 3.2.1."""
+"""What commands print that draw tables, byte for byte as on 3.2.1: `cluster status`, `handoff`, `show`."""
 
 from __future__ import annotations
 

@@ -96,12 +96,15 @@ def ring_status(view: View) -> Said:
     unreachable = [name for name in view.down if view.ring.members[name] != "down"]
     claimant_up = view.report(view.ring.claimant) is not None
     ready = {True: "true", False: "false", None: "unknown"}[ring_ready(view)]
-    parts = [
+    head = (
         f"{title('Claimant')}\n"
         f"Claimant:  '{view.ring.claimant}'\n"
         f"Status:     {'up' if claimant_up else 'down'}\n"
         f"Ring Ready: {ready}\n\n"
-        f"{title('Ownership Handoff')}\n",
+        f"{title('Ownership Handoff')}\n"
+    )
+    parts = [
+        head,
         _changes(view) if view.ring.changes else "No pending changes.\n",
         f"\n{title('Unreachable Nodes')}\n",
     ]

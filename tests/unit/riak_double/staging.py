@@ -68,7 +68,9 @@ def _joining(ring: Ring, recording: Recording) -> Ring:
         owners = tuple(DEV1 if number in waiting else TO_BE[number] for number in range(SIZE))
         return replace(ring, owners=owners, changes=changes)
     if "Ownership|" in text:
-        half = {name: int(count or 0) for name, count in re.findall(r"(dev\d@\S+).*?(?:0 \((\d+)\)  \| )", text)}
+        half = {
+            name: int(count or 0) for name, count in re.findall(r"(dev\d@\S+).*?(?:0 \((\d+)\)  \| )", text)
+        }
         some = [
             Change(partition=number, owner=name, complete=("riak_pipe_vnode",))
             for name in (DEV2, DEV3)
@@ -76,7 +78,7 @@ def _joining(ring: Ring, recording: Recording) -> Ring:
         ]
         return replace(ring, owners=(DEV1,) * SIZE, changes=tuple(some))
     shares = {name: share for share, name in re.findall(r"valid +([\d.]+)%.*?(dev\d@\S+)", text)}
-    shares |= {name: share for name, share in re.findall(r"(dev\d@\S+) \|valid \|  up   \| *([\d.]+)", text)}
+    shares |= dict(re.findall(r"(dev\d@\S+) \|valid \|  up   \| *([\d.]+)", text))
     owners = list((DEV1,) * SIZE)
     for name in (DEV2, DEV3):
         for number in _of(name)[: round(float(shares.get(name, 0)) * SIZE / 100)]:
@@ -120,7 +122,9 @@ def _report(recording: Recording, ring: Ring, name: str) -> Report:
     vnodes = own - set(sorted(own)[: int(missing[1])]) if missing else own
     vnodes |= set(others[: int(waiting[1])]) if waiting else set()
     known = re.search(rf"  {name}  .*\|\d \((\d+)\) *\|      \|", text)
-    limit = re.search(rf"^\|? *{name}\| +(\d+) ", text, re.MULTILINE) or re.search(rf"  (\d+)  +'{name}'", text)
+    limit = re.search(rf"^\|? *{name}\| +(\d+) ", text, re.MULTILINE) or re.search(
+        rf"  (\d+)  +'{name}'", text
+    )
     return Report(
         name=name,
         ring=ring,
