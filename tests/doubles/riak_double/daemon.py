@@ -6,9 +6,11 @@ process named as its parent in `double.conf` is gone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socketserver
 import sys
 import threading
 import time
@@ -18,7 +20,7 @@ from typing import Any
 
 from . import peers
 from .commands import Effect, UnrecordedError, answer, services_of
-from .faults import Faults, read_faults
+from .faults import FaultError, Faults, read_faults
 from .machine import Machine
 from .report import View, ring_from_json, to_json
 from .ring import Ring, alone, formed
@@ -28,7 +30,7 @@ from .texts import Said
 from .versions import dialect
 
 TICK_SECONDS = 0.5
-SHORTEST_SECONDS = 0.05
+SHORTEST_SECONDS = 0.1
 """No tick is shorter in real time, however fast the double's time goes."""
 READY_SECONDS = 3.0
 """From the start of the process to the first answer: `riak daemon` took 3.6 s, and ping answered then."""
@@ -44,6 +46,7 @@ class Node:
         self.stopping = threading.Event()
         self._real = time.monotonic()
         self._wall = time.time()
+        self._faults = Faults({})
         ring, hints = self._kept()
         self.machine = Machine(
             name=riaks.name,
@@ -57,6 +60,12 @@ class Node:
     def now(self) -> float:
         """Seconds since 1970, at the double's pace since the start."""
         return self._wall + (time.monotonic() - self._real) / self.own.pace
+
+    def faults(self) -> Faults:
+        """What is wrong now; a file that cannot be understood changes nothing, and `riak` says so."""
+        with contextlib.suppress(FaultError):
+            self._faults = read_faults(self.own.home)
+        return self._faults
 
     def _kept(self) -> tuple[Ring, set[int]]:
         """The ring and the hints that the last life of this node left."""
@@ -79,7 +88,7 @@ class Node:
 
     def tick(self) -> None:
         """Ask the peers and live on."""
-        faults = read_faults(self.own.home)
+        faults = self.faults()
         names = {*self.machine.ring.members, self.machine.joining} - {self.machine.name, ""}
         heard = peers.reports(self.own, names - faults.unreachable)
         with self.lock:
@@ -91,7 +100,7 @@ class Node:
 
     def view(self) -> View:
         """What it answers from, its peers asked anew."""
-        faults = read_faults(self.own.home)
+        faults = self.faults()
         names = set(self.machine.ring.members) - {self.machine.name} - faults.unreachable
         others = peers.reports(self.own, names)
         with self.lock:
@@ -119,7 +128,7 @@ class Node:
         for effect in answered.effects:
             self.effect(effect)
         text = manner.text(answered.said)
-        cut = read_faults(self.own.home).get("transfers")
+        cut = self.faults().get("transfers")
         if cut and words == ["admin", "transfers"]:
             text = manner.text(Said(text, None))[: int(cut)]
         return {"text": text, "code": manner.code(answered.said)}
@@ -129,7 +138,7 @@ class Node:
         machine = self.machine
         if effect.verb in {"limit", "outbound", "inbound"} and effect.node != machine.name:
             body = {"verb": effect.verb, "node": effect.node, "value": effect.value}
-            peers.ask(self.own.address(effect.node), "/effect", body)
+            peers.ask(self.own.address(effect.node), "effect", body)
             return
         with self.lock:
             match effect.verb:
@@ -148,7 +157,7 @@ class Node:
                 case verb:
                     raise ValueError(f"there is no effect {verb}")
         if effect.verb == "join":
-            peers.ask(self.own.address(effect.node), "/stage", {"name": machine.name})
+            peers.ask(self.own.address(effect.node), "stage", {"name": machine.name})
         self.keep()
 
     def stage(self, name: str) -> None:
@@ -158,17 +167,25 @@ class Node:
         self.keep()
 
 
-class Handler(BaseHTTPRequestHandler):
-    """What both ports have in common."""
+class RiakHandler(BaseHTTPRequestHandler):
+    """Riak's HTTP port."""
 
     node: Node
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *words: Any) -> None:  # noqa: A002
-        """Nothing: peers ask many times a second."""
+        """Nothing: it is asked many times a second."""
 
-    def say(self, code: int, kind: str, text: str) -> None:
-        """Send an answer."""
+    def do_GET(self) -> None:
+        """`/ping`, which says `OK` while no vnode runs too, and `/stats`; nothing else was recorded."""
+        if self.path == "/ping":
+            self._say(200, "text/html", "OK")
+        elif self.path == "/stats":
+            self._say(200, "application/json", json.dumps(stats(self.node.view()), separators=(",", ":")))
+        else:
+            self._say(404, "text/plain", f"riak-double: {self.path} was not recorded\n")
+
+    def _say(self, code: int, kind: str, text: str) -> None:
         body = text.encode()
         self.send_response(code)
         self.send_header("Content-Type", kind)
@@ -177,67 +194,61 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-class RiakHandler(Handler):
-    """Riak's HTTP port."""
-
-    def do_GET(self) -> None:
-        """`/ping`, which says `OK` while no vnode runs too, and `/stats`; nothing else was recorded."""
-        if self.path == "/ping":
-            self.say(200, "text/html", "OK")
-        elif self.path == "/stats":
-            self.say(200, "application/json", json.dumps(stats(self.node.view()), separators=(",", ":")))
-        else:
-            self.say(404, "text/plain", f"riak-double: {self.path} was not recorded\n")
-
-
-class OwnHandler(Handler):
+class OwnHandler(socketserver.StreamRequestHandler):
     """The double's own port: peers and the `riak` command."""
 
-    def do_GET(self) -> None:
-        """What the node tells of itself."""
-        node = self.node
-        if self.path != "/double/report":
-            self.say(404, "text/plain", f"riak-double: there is no {self.path}\n")
-            return
-        with node.lock:
-            report = node.machine.report(node.now(), read_faults(node.own.home))
-        self.say(200, "application/json", json.dumps(to_json(report)))
+    node: Node
 
-    def do_POST(self) -> None:
-        """What it is asked to do."""
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def handle(self) -> None:
+        """One line in, one line out."""
+        line = self.rfile.readline()
+        if line:  # whoever only looks whether the port is open asks nothing
+            what, body = json.loads(line)
+            self.wfile.write(json.dumps(self._answer(what, body)).encode() + b"\n")
+
+    def _answer(self, what: str, body: Any) -> Any:
         node = self.node
-        said: Any = {}
-        match self.path.removeprefix("/double"):
-            case "/run":
-                said = node.run(body)
-            case "/services":
-                said = list(services_of(node.view(), body["name"]))
-            case "/effect":
+        match what:
+            case "report":
+                with node.lock:
+                    report = node.machine.report(node.now(), node.faults())
+                return to_json(report)
+            case "run":
+                return node.run(body)
+            case "services":
+                return list(services_of(node.view(), body["name"]))
+            case "effect":
                 node.effect(Effect(**body))
-            case "/stage":
+            case "stage":
                 node.stage(body["name"])
-            case "/stop":
+            case "stop":
                 node.stopping.set()
             case _:
-                self.say(404, "text/plain", f"riak-double: there is no {self.path}\n")
-                return
-        self.say(200, "application/json", json.dumps(said))
+                return {"error": f"there is no {what}"}
+        return {}
 
 
-class Server(ThreadingHTTPServer):
+class RiakServer(ThreadingHTTPServer):
     """Many ask at once; none of their threads keeps the process alive."""
 
     daemon_threads = True
     request_queue_size = 64
 
 
+class OwnServer(socketserver.ThreadingTCPServer):
+    """As above."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+
 def serve(node: Node) -> None:
     """Answer and live until told to stop."""
     own, riaks = node.own, node.riaks
-    servers = [
-        Server((own.bind, own.port), type("Own", (OwnHandler,), {"node": node})),
-        Server(riaks.http, type("Riak", (RiakHandler,), {"node": node})),
+    servers: list[socketserver.BaseServer] = [
+        OwnServer((own.bind, own.port), type("Own", (OwnHandler,), {"node": node})),
+        RiakServer(riaks.http, type("Riak", (RiakHandler,), {"node": node})),
     ]
     for server in servers:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

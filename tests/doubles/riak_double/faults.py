@@ -68,14 +68,23 @@ def read_faults(folder: Path) -> Faults:
         FaultError: it names what there is not.
     """
     values = read_pairs(folder / "faults")
-    unknown = sorted(set(values) - set(MEANINGS))
-    if unknown:
-        raise FaultError(f"{folder / 'faults'} names {', '.join(unknown)}; there are {', '.join(MEANINGS)}")
+    _check(values, folder / "faults")
     return Faults(values)
 
 
+def _check(values: Mapping[str, str], place: Path) -> None:
+    unknown = sorted(set(values) - set(MEANINGS))
+    if unknown:
+        raise FaultError(f"{place} names {', '.join(unknown)}; there are {', '.join(MEANINGS)}")
+
+
 def write_faults(folder: Path, values: Mapping[str, str]) -> None:
-    """Set these and no others; a reader finds the old file or the new one."""
+    """Set these and no others; a reader finds the old file or the new one.
+
+    Raises:
+        FaultError: there is no such fault; the file is as it was.
+    """
+    _check(values, folder / "faults")
     new = folder / "faults.new"
     new.write_text("".join(f"{name} = {value}\n" for name, value in values.items()), encoding="utf-8")
     new.replace(folder / "faults")

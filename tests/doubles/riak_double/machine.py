@@ -23,8 +23,8 @@ FALLBACKS_SECONDS = 9.5
 hand off 11 of 16 where it owns 5."""
 INACTIVITY_SECONDS = 60.0
 """`vnode_inactivity_timeout`: a fallback is looked at only when nobody used it for so long."""
-SPREAD_SECONDS = 60.0
-"""Fallbacks are looked at one by one over so long: on the time line the first at 77 s, most by 133 s."""
+SPREAD_SECONDS = (12.0, 60.0)
+"""After that, the first and the last of many: on the time line the first at 77 s, most by 133 s."""
 RETRY_SECONDS = 40.0
 """A fallback that found the transfer limit used up is looked at again: the last was gone at 174 s."""
 OBJECTS = 1972
@@ -185,7 +185,8 @@ class Machine:
         """Chance that is the same in every run: from the names of things."""
         self._rounds += 1
         seed = f"{self.name} {partition} {self._rounds}"
-        return SPREAD_SECONDS * (zlib.crc32(seed.encode()) % 1000) / 1000
+        first, last = SPREAD_SECONDS
+        return first + (last - first) * (zlib.crc32(seed.encode()) % 1000) / 1000
 
     def _send(self, now: float, peers: Mapping[str, Report], faults: Faults) -> None:
         for partition, running in list(self.running.items()):

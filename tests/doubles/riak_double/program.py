@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -57,15 +55,9 @@ class Command:
         started_before = (self.own.state / "generated.conf").exists()
         return read_riaks(self.own).name if started_before else unset_name()
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where the node on this host is asked."""
-        local = "127.0.0.1" if self.own.bind == "0.0.0.0" else self.own.bind  # noqa: S104
-        return local, self.own.port
-
     def answers(self) -> bool:
         """Whether the node here answers."""
-        return peers.ask(self.address, "/report") is not None
+        return peers.ask(self.own.here, "report") is not None
 
     def sleep(self, seconds: float) -> None:
         """So many seconds of the recording."""
@@ -100,9 +92,9 @@ def main() -> int:
     program, words = Path(sys.argv[0]).name, sys.argv[1:]
     own = read_own()
     try:
-        command = Command(own=own, faults=read_faults(own.home), manner=dialect(own.version), began=began)
         if program == "riak-double":
-            return _double(command, words)
+            return _double(own, words)
+        command = Command(own=own, faults=read_faults(own.home), manner=dialect(own.version), began=began)
     except FaultError as error:
         say(f"riak-double: {error}\n", stream=sys.stderr)
         return UNRECORDED
@@ -137,7 +129,7 @@ def _run(command: Command, words: list[str]) -> int:
 
 def _ask(command: Command, words: list[str]) -> int:
     """Let the node answer."""
-    said = peers.ask(command.address, "/run", words, seconds=30)
+    said = peers.ask(command.own.here, "run", words, seconds=30)
     if said is None:
         return command.down()
     if "unrecorded" in said:
@@ -160,10 +152,16 @@ def _start(command: Command, word: str) -> int:
     if command.answers() or _process(command.own):
         say("Node is already running!\n")
         return 1
+    import resource  # noqa: PLC0415  (only here: a command that is asked often should be quick)
+
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if 0 <= limit < OPEN_FILES:
         say(f"!!!!\n!!!! WARNING: ulimit -n is {limit}; {OPEN_FILES} is the recommended minimum.\n!!!!\n")
     _spawn(command.own)
+    # The node answers when the recorded command returns: so it does here, however slow the machine is.
+    late = command.faults.get("ping") or command.faults.get("dies")
+    while not late and _process(command.own) and not command.answers():
+        time.sleep(0.02)
     if fault == "loops":
         command.loop()
     return 0
@@ -171,11 +169,13 @@ def _start(command: Command, word: str) -> int:
 
 def _spawn(own: Own) -> None:
     """Start the node's process, in a session of its own, and note its number."""
+    import subprocess  # noqa: PLC0415  (as above)
+
     (own.state / "generated.conf").mkdir(parents=True, exist_ok=True)
     launcher = Path(__file__).resolve().parent.parent / "riak-double-node"
     with (own.state / "log").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603  (the double's own program)
-            [sys.executable, str(launcher)],
+            [sys.executable, "-E", "-S", str(launcher)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -194,7 +194,9 @@ def _process(own: Own) -> int:
         state = Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except OSError:
         return 0
-    return number if b"riak-double-node" in words and state != "Z" else 0
+    # Between the system call that starts a program and its first page there are no words to read.
+    ours = not words or b"riak-double-node" in words
+    return number if ours and state != "Z" else 0
 
 
 def _stop(command: Command) -> int:
@@ -204,7 +206,7 @@ def _stop(command: Command) -> int:
     if command.faults.get("stop") == "refused" or not command.answers():
         return 1
     number = _process(command.own)
-    peers.ask(command.address, "/stop", {})
+    peers.ask(command.own.here, "stop", {})
     if not _gone(command.own, number):
         return 1
     command.last("stop")
@@ -231,7 +233,7 @@ def _wait(command: Command, service: str, *node: str) -> int:
             shown = command.manner.down_text.format(name=command.name).rstrip("\n")
         else:
             name = node[0] if node else read_riaks(command.own).name
-            found = peers.ask(command.address, "/services", {"name": name}, seconds=30) or []
+            found = peers.ask(command.own.here, "services", {"name": name}, seconds=30) or []
             if service in found:
                 say(f"{service} is up\n")
                 return 0
@@ -250,21 +252,20 @@ def _check(command: Command) -> int:
     return 0
 
 
-def _double(command: Command, words: Sequence[str]) -> int:
+def _double(own: Own, words: Sequence[str]) -> int:
     """What only a double can do."""
     match words:
         case ["faults", *pairs] if all("=" in pair for pair in pairs):
-            write_faults(command.own.home, dict(pair.split("=", 1) for pair in pairs))
-            read_faults(command.own.home)
+            write_faults(own.home, dict(pair.split("=", 1) for pair in pairs))
         case ["report"]:
-            found = peers.ask(command.address, "/report")
+            found = peers.ask(own.here, "report")
             say(f"{json.dumps(found)}\n")
             return int(found is None)
         case ["end"]:
-            number = _process(command.own)
+            number = _process(own)
             if number:
                 os.kill(number, signal.SIGKILL)
-            return int(not _gone(command.own, number))
+            return int(not _gone(own, number))
         case _:
             say("riak-double: faults [NAME=VALUE...] | report | end\n", stream=sys.stderr)
             return 2

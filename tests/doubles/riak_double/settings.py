@@ -54,6 +54,12 @@ class Own:
     parent: int
     location: str
 
+    @property
+    def here(self) -> tuple[str, int]:
+        """Where the node on this host is asked from this host."""
+        local = "127.0.0.1" if self.bind == "0.0.0.0" else self.bind  # noqa: S104
+        return local, self.port
+
     def address(self, name: str) -> tuple[str, int]:
         """Where a node is asked."""
         host, _, port = self.addresses.get(name, name.partition("@")[2]).partition(":")
