@@ -31,6 +31,7 @@ class SmallCluster(ScriptedServer):
         self.started: int | None = 1
         self.nodes = {f"{number:022d}": name for number, name in enumerate(names)}
         self.templates: dict[str, Any] = {}
+        self.lives: dict[str, int] = {}
         health = {"status": "green", "timed_out": False, "number_of_nodes": len(names), "active_shards": 0}
         health |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)
         health |= {"number_of_pending_tasks": 0, "task_max_waiting_in_queue_millis": 0}
@@ -53,6 +54,11 @@ class SmallCluster(ScriptedServer):
         self.on("/_index_template/orchestrate-lease-*", self._leases)
         for epoch in range(1, 4):
             self.on(f"/_index_template/orchestrate-lease-{epoch}", self._leases)
+
+    def reborn(self, *names: str) -> None:
+        """These nodes have been restarted by somebody."""
+        for name in names:
+            self.lives[name] = self.lives.get(name, 1) + 1
 
     def write_file(self, folder: Path, **keys: Any) -> str:
         """Write a cluster file that is right, with these keys; its path."""
@@ -84,7 +90,7 @@ class SmallCluster(ScriptedServer):
         nodes = {
             node: {
                 "name": name,
-                "ephemeral_id": f"life-{node}",
+                "ephemeral_id": f"life-{self.lives.get(name, 1)}-{node}",
                 "transport_address": f"127.0.0.1:{9300 + number}",
                 "attributes": {},
                 "roles": ["master", "data"],

@@ -14,11 +14,14 @@ from orchestrator.model.action import (
     Done,
     ExcludeFromVoting,
     Flush,
+    ForceMerge,
     InDoubt,
     ProbeSettings,
     Purpose,
+    RefreshIndex,
     Refused,
     RetryFailed,
+    SetIndexSettings,
     SetReplicas,
     SettingChange,
     WriteSettings,
@@ -48,6 +51,14 @@ WRITE = WriteSettings(
     ),
 )
 REPLICAS = SetReplicas(index="a/b <c>", index_uuid="u", found=0, wanted=1)
+MERGE = ForceMerge(index="a/b", index_uuid="u", max_segments=5)
+REFRESH = RefreshIndex(index="a/b", index_uuid="u")
+LOADED = SetIndexSettings(
+    index="a/b",
+    index_uuid="u",
+    found={"index.refresh_interval": "-1", "index.translog.durability": "async"},
+    wanted={"index.refresh_interval": "5s", "index.translog.durability": None},
+)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +88,18 @@ REPLICAS = SetReplicas(index="a/b <c>", index_uuid="u", found=0, wanted=1)
             (
                 "PUT /a%2Fb%20%3Cc%3E/_settings?expand_wildcards=none&master_timeout=30s&timeout=30s "
                 '{"index": {"number_of_replicas": 1}}'
+            ),
+        ),
+        (
+            MERGE,
+            "POST /a%2Fb/_forcemerge?max_num_segments=5&expand_wildcards=none&wait_for_completion=false",
+        ),
+        (REFRESH, "POST /a%2Fb/_refresh?expand_wildcards=none"),
+        (
+            LOADED,
+            (
+                "PUT /a%2Fb/_settings?expand_wildcards=none&master_timeout=30s&timeout=30s "
+                '{"index.refresh_interval": "5s", "index.translog.durability": null}'
             ),
         ),
         (
@@ -113,6 +136,18 @@ def fault(*, nothing_done: bool, error_type: str | None = None) -> Fault:
         (Flush(), answer({"_shards": {"total": 4, "successful": 2, "failed": 1}}), Done),
         (Flush(), answer({}), InDoubt),
         (ClearVotingExclusions(), answer(""), Done),
+        (LOADED, answer({"acknowledged": True}), Done),
+        (LOADED, answer({"acknowledged": False}), InDoubt),
+        (LOADED, fault(nothing_done=True), Refused),
+        (LOADED, fault(nothing_done=True, error_type="index_not_found_exception"), Done),
+        (REFRESH, answer({"_shards": {"total": 4, "successful": 4, "failed": 0}}), Done),
+        (REFRESH, answer({}), InDoubt),
+        (REFRESH, fault(nothing_done=True, error_type="index_not_found_exception"), Done),
+        (MERGE, answer({"task": "n:1"}), Done),
+        (MERGE, answer({"_shards": {"total": 4, "successful": 4, "failed": 0}}), Done),
+        (MERGE, answer({"task": ""}), InDoubt),
+        (MERGE, answer({}), InDoubt),
+        (MERGE, fault(nothing_done=False), InDoubt),
         (REPLICAS, fault(nothing_done=True, error_type="index_not_found_exception"), Done),
         (WRITE, fault(nothing_done=True, error_type="index_not_found_exception"), Refused),
     ],
@@ -168,11 +203,49 @@ def test_families(
 
 
 @pytest.mark.parametrize(
+    ("distribution", "version", "merge_call", "merge_task", "task_list", "sequence_numbers"),
+    [
+        ("elasticsearch", "0.90.13", "_optimize", False, False, False),
+        ("elasticsearch", "2.0.2", "_optimize", False, False, False),
+        ("elasticsearch", "2.4.6", "_forcemerge", False, False, False),
+        ("elasticsearch", "5.6.16", "_forcemerge", False, True, False),
+        ("elasticsearch", "6.8.23", "_forcemerge", False, True, True),
+        ("elasticsearch", "7.17.28", "_forcemerge", False, True, True),
+        ("elasticsearch", "8.0.1", "_forcemerge", False, True, True),
+        ("elasticsearch", "8.1.0", "_forcemerge", True, True, True),
+        ("elasticsearch", "9.1.0", "_forcemerge", True, True, True),
+        ("opensearch", "1.3.20", "_forcemerge", False, True, True),
+        ("opensearch", "2.6.0", "_forcemerge", False, True, True),
+        ("opensearch", "2.7.0", "_forcemerge", True, True, True),
+        ("opensearch", "3.3.0", "_forcemerge", True, True, True),
+    ],
+)
+def test_how_each_family_merges(
+    distribution: str,
+    version: str,
+    merge_call: str,
+    *,
+    merge_task: bool,
+    task_list: bool,
+    sequence_numbers: bool,
+) -> None:
+    dialect = family_of(distribution, version)
+    assert dialect is not None
+    assert (dialect.merge_call, dialect.merge_task) == (merge_call, merge_task)
+    assert (dialect.task_list, dialect.sequence_numbers) == (task_list, sequence_numbers)
+    request = request_for(MERGE, dialect)
+    assert ("wait_for_completion" in request.params) is merge_task
+    assert (request.silence is None) is merge_task, "a call that waits for the end is hung up on"
+
+
+@pytest.mark.parametrize(
     ("distribution", "version", "accepted"),
     [
         ("elasticsearch", "9.1.0", True),
         ("elasticsearch", "9.0.0-SNAPSHOT", True),
         ("elasticsearch", "8.0.0", True),
+        ("elasticsearch", "8.19.0", True),
+        ("opensearch", "2.19.0", True),
         ("elasticsearch", "7.17.28", False),
         ("elasticsearch", "10.0.0", False),
         ("opensearch", "2.0.0", True),

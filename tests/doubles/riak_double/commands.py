@@ -1,0 +1,197 @@
+"""From the words of a command, asked of a running node, to what is printed and what is changed.
+
+Every command here was recorded; anything else raises `UnrecordedError`, which the program turns into exit
+code 99: a test must not come to rest on what nobody has seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import rarely, tables, texts
+from .report import View
+from .texts import Said
+
+SERVICES = ("riak_kv", "riak_pipe", "riak_repl")
+"""As the node watcher lists them; asked for a node by name, it lists them the other way round."""
+
+
+class UnrecordedError(Exception):
+    """The recordings say nothing of this command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a command changes, to be done by the node's process.
+
+    Attributes:
+        verb: `limit`, `outbound`, `inbound`, `join`, `commit` or `mark_down`.
+        node: whose.
+        value: a limit, or 1 and 0 for on and off.
+    """
+
+    verb: str
+    node: str = ""
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command prints and changes."""
+
+    said: Said
+    effects: tuple[Effect, ...] = ()
+
+
+def answer(words: Sequence[str], view: View, *, quoted: bool = False, services: bool = False) -> Answer:
+    """What a running node answers to `riak WORDS`.
+
+    Args:
+        words: without `riak`; `riak-admin X` is given as `admin X`.
+        view: what the node knows.
+        quoted: node names of `member-status` in quotes, as before 3.0.
+        services: whether `admin services` lists any, as before 3.2.
+
+    Raises:
+        UnrecordedError: nobody has recorded this command.
+    """
+    match words:
+        case ["ping"]:
+            return Answer(Said("pong\n", None))
+        case ["pid"]:
+            return Answer(Said(f"{view.pid}\n", None))
+        case ["status"] | ["restart"]:
+            return Answer(Said("", None))
+        case ["rpc" | "eval", *rest]:
+            return Answer(Said(f"{_term(words[0], rest, view)}\n", None))
+        case ["admin", "services"]:
+            listed = f"[{','.join(view.me.services)}]" if services else "[]"
+            return Answer(Said(f"{listed}\n", None))
+        case ["admin", "member-status"]:
+            return Answer(texts.member_status(view, quoted=quoted))
+        case ["admin", "cluster", *rest]:
+            return _cluster(rest, view)
+        case ["admin", "transfer-limit" | "transfer_limit", *rest]:
+            return _transfer_limit(rest, view)
+        case ["admin", "handoff", *rest]:
+            return _handoff(rest, view)
+        case ["admin", "show", *keys] if keys:
+            return Answer(tables.show(view, keys))
+        case ["admin", "set", setting] if re.fullmatch(r"transfer_limit=\d+", setting):
+            limit = setting.partition("=")[2]
+            effect = Effect("limit", view.me.name, int(limit))
+            return Answer(Said(f'transfer_limit set to "{limit}"\n'), (effect,))
+        case ["admin", *rest]:
+            return _admin(rest, view)
+        case _:
+            raise UnrecordedError(" ".join(words))
+
+
+def _admin(words: Sequence[str], view: View) -> Answer:
+    plain = {
+        "ringready": texts.ringready,
+        "ring-status": texts.ring_status,
+        "ring_status": texts.ring_status,
+        "transfers": texts.transfers,
+        "vnode-status": rarely.vnode_status,
+        "aae-status": rarely.aae_status,
+    }
+    match words:
+        case ["ensemble-status"]:
+            return Answer(Said(rarely.ENSEMBLES))
+        case ["describe", "transfer_limit"]:
+            return Answer(Said(rarely.DESCRIBED))
+        case ["down", name]:
+            said = Said(f'Success: "{name}" marked as down\n')
+            return Answer(said, (Effect("mark_down", name),))
+        case [word] if word in plain:
+            return Answer(plain[word](view))
+        case _:
+            raise UnrecordedError(f"admin {' '.join(words)}")
+
+
+def _cluster(words: Sequence[str], view: View) -> Answer:
+    match words:
+        case ["status"]:
+            return Answer(tables.cluster_status(view))
+        case ["partition-count"]:
+            return Answer(tables.partition_count(view))
+        case ["plan"]:
+            return Answer(rarely.plan(view))
+        case ["commit"]:
+            return Answer(Said("Cluster changes committed\n"), (Effect("commit"),))
+        case ["join", target]:
+            said = Said(f"Success: staged join request for '{view.me.name}' to '{target}'\n")
+            return Answer(said, (Effect("join", target),))
+        case _:
+            raise UnrecordedError(f"admin cluster {' '.join(words)}")
+
+
+def _transfer_limit(words: Sequence[str], view: View) -> Answer:
+    match words:
+        case []:
+            return Answer(texts.transfer_limit(view))
+        case [limit] if limit.isdecimal():
+            effects = tuple(Effect("limit", report.name, int(limit)) for report in view.reports)
+            return Answer(texts.limit_set(int(limit), view.down, width=view.width), effects)
+        case [limit]:
+            return Answer(Said(f"Invalid limit: {limit}\n", "error"))
+        case [name, limit] if limit.isdecimal() and view.report(name) is None:
+            return Answer(Said(f"Failed to set transfer limit for '{name}'\n"))
+        case [name, limit] if limit.isdecimal():
+            # Not recorded for a node that is up; the text is the one in the product's source.
+            said = Said(f"Set transfer limit for '{name}' to {limit}\n")
+            return Answer(said, (Effect("limit", name, int(limit)),))
+        case _:
+            raise UnrecordedError(f"admin transfer-limit {' '.join(words)}")
+
+
+def _handoff(words: Sequence[str], view: View) -> Answer:
+    match words:
+        case []:
+            return Answer(Said(tables.HANDOFF_USAGE, "{error,1}"))
+        case ["summary"]:
+            return Answer(tables.handoff_summary(view))
+        case ["summary", "--help"]:
+            return Answer(Said(tables.SUMMARY_USAGE))
+        case ["details"]:
+            return Answer(tables.handoff_details(view))
+        case ["config"]:
+            return Answer(tables.handoff_config(view))
+        case ["enable" | "disable" as verb, "outbound" | "inbound" as way, "-n", name]:
+            effect = Effect(way, name, int(verb == "enable"))
+            return Answer(Said("Handoff setting successfully updated\n"), (effect,))
+        case _:
+            raise UnrecordedError(f"admin handoff {' '.join(words)}")
+
+
+def _term(word: str, rest: Sequence[str], view: View) -> str:
+    facts = {
+        "schedulers": view.schedulers,
+        "schedulers_online": view.schedulers_online,
+        "logical_processors": view.processors,
+        "logical_processors_available": view.processors,
+        "logical_processors_online": view.processors,
+    }
+    if word == "rpc":
+        match rest:
+            case ["riak_core_node_watcher", "services"]:
+                return f"[{','.join(view.me.services)}]"
+            case ["riak_core_node_watcher", "services", name]:
+                listed = services_of(view, name.strip("[]'"))
+                return f"[{','.join(listed)}]"
+            case ["erlang", "system_info", fact] if fact.strip("[]") in facts:
+                return str(facts[fact.strip("[]")])
+    asked = re.findall(r"erlang:system_info\((\w+)\)", " ".join(rest))
+    if word == "eval" and asked and all(fact in facts for fact in asked):
+        inner = ",".join(str(facts[fact]) for fact in asked)
+        return f"{{{inner}}}" if " ".join(rest).lstrip().startswith("{") else inner
+    raise UnrecordedError(f"{word} {' '.join(rest)}")
+
+
+def services_of(view: View, name: str) -> tuple[str, ...]:
+    """A node's services as its peers' node watchers list them; none while it is down."""
+    report = view.report(name)
+    return tuple(reversed(report.services)) if report else ()

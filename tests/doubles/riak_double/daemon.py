@@ -1,0 +1,280 @@
+"""The process of a running node: answers HTTP as Riak does, peers and the `riak` command on its own port.
+
+Started by `riak daemon`. It ends when told to (`riak stop`, SIGTERM), when a fault says so, or when the
+process named as its parent in `double.conf` is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socketserver
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from . import peers
+from .commands import Effect, UnrecordedError, answer, services_of
+from .faults import FaultError, Faults, read_faults
+from .machine import Machine
+from .report import View, ring_from_json, to_json
+from .ring import Ring, alone, formed
+from .settings import Own, Riaks, processors, read_own, read_riaks
+from .stats import stats
+from .texts import Said
+from .versions import dialect
+
+TICK_SECONDS = 0.5
+SHORTEST_SECONDS = 0.1
+"""No tick is shorter in real time, however fast the double's time goes."""
+READY_SECONDS = 3.0
+"""From the start of the process to the first answer: `riak daemon` took 3.6 s, and ping answered then."""
+
+
+class Node:
+    """A running node: its machine, its settings, and what it last heard of its peers."""
+
+    def __init__(self, own: Own, riaks: Riaks) -> None:
+        self.own = own
+        self.riaks = riaks
+        self.lock = threading.RLock()
+        self.stopping = threading.Event()
+        self._real = time.monotonic()
+        self._wall = time.time()
+        self._faults = Faults({})
+        ring, hints = self._kept()
+        self.machine = Machine(
+            name=riaks.name,
+            ring=ring,
+            born=self.now(),
+            limit=riaks.transfer_limit,
+            hints=hints,
+            location=own.location,
+        )
+
+    def now(self) -> float:
+        """Seconds since 1970, at the double's pace since the start."""
+        return self._wall + (time.monotonic() - self._real) / self.own.pace
+
+    def faults(self) -> Faults:
+        """What is wrong now; a file that cannot be understood changes nothing, and `riak` says so."""
+        with contextlib.suppress(FaultError):
+            self._faults = read_faults(self.own.home)
+        return self._faults
+
+    def _kept(self) -> tuple[Ring, set[int]]:
+        """The ring and the hints that the last life of this node left."""
+        file = self.own.state / "ring.json"
+        if file.exists():
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            return ring_from_json(kept["ring"]), set(kept["hints"])
+        if self.own.members:
+            return formed(self.own.members, self.riaks.ring_size), set()
+        return alone(self.riaks.name, self.riaks.ring_size), set()
+
+    def keep(self) -> None:
+        """Write down what outlives the process."""
+        with self.lock:
+            ring = to_json(self.machine.report(self.now(), Faults({})))["ring"]
+            kept = json.dumps({"ring": ring, "hints": sorted(self.machine.hints)})
+        new = self.own.state / "ring.new"
+        new.write_text(kept, encoding="utf-8")
+        new.replace(self.own.state / "ring.json")
+
+    def tick(self) -> None:
+        """Ask the peers and live on."""
+        faults = self.faults()
+        names = {*self.machine.ring.members, self.machine.joining} - {self.machine.name, ""}
+        heard = peers.reports(self.own, names - faults.unreachable)
+        with self.lock:
+            before = (self.machine.ring, set(self.machine.hints))
+            self.machine.tick(self.now(), heard, faults)
+            changed = before != (self.machine.ring, self.machine.hints)
+        if changed:
+            self.keep()
+
+    def view(self) -> View:
+        """What it answers from, its peers asked anew."""
+        faults = self.faults()
+        names = set(self.machine.ring.members) - {self.machine.name} - faults.unreachable
+        others = peers.reports(self.own, names)
+        with self.lock:
+            now = self.now()
+            me = self.machine.report(now, faults)
+        return View(
+            me=me,
+            others=others,
+            now=now,
+            pid=os.getpid(),
+            schedulers=self.riaks.schedulers,
+            schedulers_online=self.riaks.schedulers_online,
+            processors=processors(),
+            width=int(faults.get("width") or 80),
+            age=now - self.machine.born,
+        )
+
+    def run(self, words: list[str]) -> dict[str, Any]:
+        """Do a command; what it prints and exits with."""
+        manner = dialect(self.own.version)
+        try:
+            answered = answer(words, self.view(), quoted=manner.quoted, services=manner.lists_services)
+        except UnrecordedError as error:
+            return {"unrecorded": str(error)}
+        for effect in answered.effects:
+            self.effect(effect)
+        text = manner.text(answered.said)
+        cut = self.faults().get("transfers")
+        if cut and words == ["admin", "transfers"]:
+            text = manner.text(Said(text, None))[: int(cut)]
+        return {"text": text, "code": manner.code(answered.said)}
+
+    def effect(self, effect: Effect) -> None:
+        """Change what a command changes, here or at the node that it concerns."""
+        machine = self.machine
+        if effect.verb in {"limit", "outbound", "inbound"} and effect.node != machine.name:
+            body = {"verb": effect.verb, "node": effect.node, "value": effect.value}
+            peers.ask(self.own.address(effect.node), "effect", body)
+            return
+        with self.lock:
+            match effect.verb:
+                case "limit":
+                    machine.limit = effect.value
+                case "outbound":
+                    machine.outbound = bool(effect.value)
+                case "inbound":
+                    machine.inbound = bool(effect.value)
+                case "mark_down":
+                    machine.adopt(machine.ring.marked(effect.node, "down"), self.now())
+                case "commit":
+                    machine.adopt(machine.ring.committed(), self.now())
+                case "join":
+                    machine.joining = effect.node
+                case verb:
+                    raise ValueError(f"there is no effect {verb}")
+        if effect.verb == "join":
+            peers.ask(self.own.address(effect.node), "stage", {"name": machine.name})
+        self.keep()
+
+    def stage(self, name: str) -> None:
+        """Note a node that has asked to join."""
+        with self.lock:
+            self.machine.adopt(self.machine.ring.with_staged(name), self.now())
+        self.keep()
+
+
+class RiakHandler(BaseHTTPRequestHandler):
+    """Riak's HTTP port."""
+
+    node: Node
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *words: Any) -> None:  # noqa: A002
+        """Nothing: it is asked many times a second."""
+
+    def do_GET(self) -> None:
+        """`/ping`, which says `OK` while no vnode runs too, and `/stats`; nothing else was recorded."""
+        if self.path == "/ping":
+            self._say(200, "text/html", "OK")
+        elif self.path == "/stats":
+            self._say(200, "application/json", json.dumps(stats(self.node.view()), separators=(",", ":")))
+        else:
+            self._say(404, "text/plain", f"riak-double: {self.path} was not recorded\n")
+
+    def _say(self, code: int, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class OwnHandler(socketserver.StreamRequestHandler):
+    """The double's own port: peers and the `riak` command."""
+
+    node: Node
+
+    def handle(self) -> None:
+        """One line in, one line out."""
+        line = self.rfile.readline()
+        if line:  # whoever only looks whether the port is open asks nothing
+            what, body = json.loads(line)
+            self.wfile.write(json.dumps(self._answer(what, body)).encode() + b"\n")
+
+    def _answer(self, what: str, body: Any) -> Any:
+        node = self.node
+        match what:
+            case "report":
+                with node.lock:
+                    report = node.machine.report(node.now(), node.faults())
+                return to_json(report)
+            case "run":
+                return node.run(body)
+            case "services":
+                return list(services_of(node.view(), body["name"]))
+            case "effect":
+                node.effect(Effect(**body))
+            case "stage":
+                node.stage(body["name"])
+            case "stop":
+                node.stopping.set()
+            case _:
+                return {"error": f"there is no {what}"}
+        return {}
+
+
+class RiakServer(ThreadingHTTPServer):
+    """Many ask at once; none of their threads keeps the process alive."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+
+class OwnServer(socketserver.ThreadingTCPServer):
+    """As above."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+
+def serve(node: Node) -> None:
+    """Answer and live until told to stop."""
+    own, riaks = node.own, node.riaks
+    servers: list[socketserver.BaseServer] = [
+        OwnServer((own.bind, own.port), type("Own", (OwnHandler,), {"node": node})),
+        RiakServer(riaks.http, type("Riak", (RiakHandler,), {"node": node})),
+    ]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    dies = read_faults(own.home).seconds("dies")
+    born = node.now()
+    pause = max(SHORTEST_SECONDS, TICK_SECONDS * own.pace)
+    while not node.stopping.wait(pause):
+        node.tick()
+        if dies is not None and node.now() - born >= dies:
+            break
+        if own.parent and not Path(f"/proc/{own.parent}").exists():
+            break
+    node.keep()
+    for server in servers:
+        server.server_close()
+
+
+def main() -> None:
+    """Be a node, from now until it is stopped."""
+    own = read_own()
+    riaks = read_riaks(own)
+    late = read_faults(own.home).seconds("ping")
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    if stopped.wait((READY_SECONDS if late is None else late) * own.pace):
+        sys.exit(0)
+    node = Node(own, riaks)
+    node.stopping = stopped
+    serve(node)

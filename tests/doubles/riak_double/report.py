@@ -1,0 +1,166 @@
+"""What a node tells its peers of itself, and what one node knows of all when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .ring import Change, Ring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """A handoff that is running, as `transfers` shows it at its source.
+
+    Attributes:
+        partition: its number.
+        source: who sends.
+        target: who gets it.
+        started: in seconds since 1970.
+        age: seconds since the start.
+        update_age: seconds since the last progress; None before the first.
+        total: objects to send.
+        sent: objects sent.
+        rate: objects a second.
+        kind: `hinted` or `ownership`; only hinted was recorded.
+    """
+
+    partition: int
+    source: str
+    target: str
+    started: float
+    age: float
+    update_age: float | None
+    total: int
+    sent: int
+    rate: int = 425
+    kind: str = "hinted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One running node about itself.
+
+    Attributes:
+        name: of the node.
+        ring: as it knows it.
+        vnodes: numbers of the partitions whose vnodes run.
+        transfer_limit: as set now; it starts as configured, whatever it was set to before.
+        services: what its node watcher lists.
+        transfers: those that it sends.
+        known_out: hinted transfers by target that its handoff manager knows of.
+        settled: whether the ring has converged as far as it can tell.
+        outbound: whether handoff from it is on.
+        inbound: whether handoff to it is on.
+        location: of 3.x, empty without.
+    """
+
+    name: str
+    ring: Ring
+    vnodes: frozenset[int]
+    transfer_limit: int = 2
+    services: tuple[str, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    known_out: Mapping[str, int] = field(default_factory=dict, hash=False)
+    settled: bool = True
+    outbound: bool = True
+    inbound: bool = True
+    location: str = ""
+
+    @property
+    def missing(self) -> int:
+        """How many partitions of its own do not run."""
+        return len(self.ring.owned(self.name) - self.vnodes)
+
+    @property
+    def waiting(self) -> int:
+        """How many partitions of others it runs, which wait to be handed off."""
+        return len(self.vnodes - self.ring.owned(self.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a node answers from.
+
+    Attributes:
+        me: its own report.
+        others: the reports of the members that it can reach.
+        now: seconds since 1970.
+        pid: of the node's process.
+        handoff_port: for `handoff config`.
+        schedulers: Erlang's `schedulers`, fixed when the process started.
+        schedulers_online: as above.
+        processors: of the machine.
+        width: at which Erlang wraps terms.
+        age: seconds since the node started.
+    """
+
+    me: Report
+    others: Mapping[str, Report] = field(default_factory=dict, hash=False)
+    now: float = 0.0
+    pid: int = 0
+    handoff_port: int = 8099
+    schedulers: int = 2
+    schedulers_online: int = 2
+    processors: int = 2
+    width: int = 80
+    age: float = 0.0
+
+    @property
+    def ring(self) -> Ring:
+        """As this node knows it."""
+        return self.me.ring
+
+    def report(self, name: str) -> Report | None:
+        """Of a member, or None if it cannot be reached."""
+        return self.me if name == self.me.name else self.others.get(name)
+
+    @property
+    def reports(self) -> tuple[Report, ...]:
+        """Of all members that can be reached, in the order of their names."""
+        return tuple(report for name in sorted(self.ring.members) if (report := self.report(name)))
+
+    @property
+    def down(self) -> tuple[str, ...]:
+        """Members that cannot be reached."""
+        return tuple(name for name in sorted(self.ring.members) if self.report(name) is None)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """As it goes over the network."""
+    return {**asdict(report), "vnodes": sorted(report.vnodes)}
+
+
+def from_json(data: Mapping[str, Any]) -> Report:
+    """What came over the network.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no report.
+    """
+    rest = {key: value for key, value in data.items() if key not in {"ring", "vnodes", "transfers"}}
+    return Report(
+        **{**rest, "services": tuple(rest["services"])},
+        ring=ring_from_json(data["ring"]),
+        vnodes=frozenset(data["vnodes"]),
+        transfers=tuple(Transfer(**each) for each in data["transfers"]),
+    )
+
+
+def ring_from_json(data: Mapping[str, Any]) -> Ring:
+    """What came over the network.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no ring.
+    """
+    return Ring(
+        version=data["version"],
+        claimant=data["claimant"],
+        members=dict(data["members"]),
+        owners=tuple(data["owners"]),
+        changes=tuple(
+            Change(partition=each["partition"], owner=each["owner"], complete=tuple(each["complete"]))
+            for each in data["changes"]
+        ),
+        staged=tuple(data["staged"]),
+    )

@@ -1,0 +1,158 @@
+"""Where a node's files are and what they say: the double's own, and Riak's.
+
+`RIAK_DOUBLE_HOME` (default `/etc/riak-double`) holds `double.conf`, which is the double's own, and `faults`.
+Riak's files are in `RIAK_DOUBLE_ETC` (default `/etc/riak`), read when a node starts and not again:
+`riak.conf` from 2.0, before it `vm.args`; `advanced.config` may overrule the schedulers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .faults import read_pairs
+
+DISTRIBUTION_PORT = 8199
+"""Where nodes ask each other; a real node's distribution has ports of its own."""
+HTTP_PORT = 8098
+RING_SIZE = 64
+TRANSFER_LIMIT = 2
+OPEN_FILES = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What `double.conf` says.
+
+    Attributes:
+        home: the folder with it.
+        etc: the folder with Riak's files.
+        state: where pid, ring and log are kept.
+        version: of the Riak that it stands for.
+        pace: real seconds for one recorded second: 0.1 makes everything ten times as fast.
+        port: where peers and the command reach the node.
+        bind: on which address.
+        members: nodes of a ring that is formed from the start; empty if nodes are to be joined.
+        addresses: `HOST:PORT` by name, where it is not the name's own host and the usual port.
+        parent: a process without which the node ends, or 0.
+        location: of 3.x.
+    """
+
+    home: Path
+    etc: Path
+    state: Path
+    version: str
+    pace: float
+    port: int
+    bind: str
+    members: tuple[str, ...]
+    addresses: Mapping[str, str]
+    parent: int
+    location: str
+
+    @property
+    def here(self) -> tuple[str, int]:
+        """Where the node on this host is asked from this host."""
+        local = "127.0.0.1" if self.bind == "0.0.0.0" else self.bind  # noqa: S104
+        return local, self.port
+
+    def address(self, name: str) -> tuple[str, int]:
+        """Where a node is asked."""
+        host, _, port = self.addresses.get(name, name.partition("@")[2]).partition(":")
+        return host, int(port or self.port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Riaks:
+    """What Riak's files say.
+
+    Attributes:
+        name: of the node.
+        http: host and port of HTTP.
+        ring_size: of a new ring.
+        transfer_limit: at the start.
+        schedulers: Erlang's, total.
+        schedulers_online: of these, in use.
+    """
+
+    name: str
+    http: tuple[str, int]
+    ring_size: int
+    transfer_limit: int
+    schedulers: int
+    schedulers_online: int
+
+
+def processors() -> int:
+    """How many the machine has, as Erlang sees it."""
+    return os.cpu_count() or 1
+
+
+def read_own(environment: Mapping[str, str] = os.environ) -> Own:
+    """The double's own settings."""
+    home = Path(environment.get("RIAK_DOUBLE_HOME", "/etc/riak-double"))
+    found = read_pairs(home / "double.conf")
+    return Own(
+        home=home,
+        etc=Path(environment.get("RIAK_DOUBLE_ETC", found.get("etc", "/etc/riak"))),
+        state=Path(found.get("state", "/var/lib/riak-double")),
+        version=found.get("version", "3.2.1"),
+        pace=float(found.get("pace", "1")),
+        port=int(found.get("port", str(DISTRIBUTION_PORT))),
+        bind=found.get("bind", "0.0.0.0"),  # noqa: S104  (in a container, for its peers)
+        members=tuple(name.strip() for name in found.get("members", "").split(",") if name.strip()),
+        addresses={
+            name.removeprefix("address."): value
+            for name, value in found.items()
+            if name.startswith("address.")
+        },
+        parent=int(found.get("parent", "0")),
+        location=found.get("location", ""),
+    )
+
+
+def unset_name() -> str:
+    """A node's name before its first start: nothing has been generated from riak.conf yet (seen)."""
+    return f"riak@{socket.gethostname()}"
+
+
+def read_riaks(own: Own) -> Riaks:
+    """Riak's settings, as they are now."""
+    conf = read_pairs(own.etc / "riak.conf")
+    host, _, port = conf.get("listener.http.internal", f"127.0.0.1:{HTTP_PORT}").rpartition(":")
+    total, online = _schedulers(own, conf)
+    return Riaks(
+        name=conf.get("nodename") or _flag(own, "-name") or unset_name(),
+        http=(host, int(port)),
+        ring_size=int(conf.get("ring_size", str(RING_SIZE))),
+        transfer_limit=int(conf.get("transfer_limit", str(TRANSFER_LIMIT))),
+        schedulers=total,
+        schedulers_online=online,
+    )
+
+
+def _schedulers(own: Own, conf: Mapping[str, str]) -> tuple[int, int]:
+    """`advanced.config` over `riak.conf` over `vm.args` over the number of processors.
+
+    Only `riak.conf` was seen to work; the other two follow the field notes.
+    """
+    advanced = _text(own.etc / "advanced.config")
+    if found := re.search(r'"\+S"\s*,\s*"(\d+)(?::(\d+))?"', advanced):
+        return int(found[1]), int(found[2] or found[1])
+    total = conf.get("erlang.schedulers.total") or _flag(own, "+S").partition(":")[0]
+    online = conf.get("erlang.schedulers.online") or _flag(own, "+S").partition(":")[2]
+    count = int(total or processors())
+    return count, min(count, int(online or count))
+
+
+def _flag(own: Own, flag: str) -> str:
+    found = re.search(rf"^\s*{re.escape(flag)}\s+(\S+)", _text(own.etc / "vm.args"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -1,0 +1,239 @@
+"""What `riak admin` prints of ring, members, transfers and limits, byte for byte as recorded on 3.2.1."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .report import Transfer, View
+from .ring import MODULES, Change
+
+WIDTH = 79
+RULE = "-" * WIDTH
+BAR = 43
+"""The width of a transfer's progress bar."""
+BOX = 62
+"""The width of the four lines around it."""
+MEGABYTES_AN_OBJECT = 20.35 / 425
+"""As in the one recording that has both rates; the double's objects are all of that size."""
+UNREACHABLE = """\
+WARNING: The cluster state will not converge until all nodes
+are up. Once the above nodes come back online, convergence
+will continue. If the outages are long-term or permanent, you
+can either mark the nodes as down (riak-admin down NODE) or
+forcibly remove the nodes from the cluster (riak-admin
+force-remove NODE) to allow the remaining nodes to settle.
+"""
+LIMIT_NOTE = """\
+Note: You can change transfer limits with 'riak-admin transfer_limit <limit>'
+      and 'riak-admin transfer_limit <node> <limit>'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command's function printed, and the term that it returned.
+
+    Attributes:
+        text: with its line ends.
+        term: what 3.2 prints as the last line: `ok`, `error`, `{error,1}`; None for none at all.
+    """
+
+    text: str
+    term: str | None = "ok"
+
+
+def title(words: str) -> str:
+    """A line with a heading in its middle."""
+    return f"{f' {words} ':=^{WIDTH}}"
+
+
+def percent(value: float) -> str:
+    """One decimal, rounded half up as Erlang does: 31.25 is 31.3."""
+    return f"{math.floor(value * 10 + 0.5) / 10:.1f}"
+
+
+def atoms(names: Iterable[str], *, column: int, width: int) -> str:
+    """An Erlang list of node names as `~p` prints it: wrapped before `width`, under its first element."""
+    quoted = [f"'{name}'" for name in names]
+    lines, line = [], "["
+    for number, word in enumerate(quoted):
+        more = f"{word}{']' if number == len(quoted) - 1 else ','}"
+        if len(line) > 1 and column + len(line) + len(more) > width:
+            lines.append(line)
+            line = " "
+        line += more
+    lines.append(line if quoted else "[]")
+    return f"\n{' ' * column}".join(lines)
+
+
+def ringready(view: View) -> Said:
+    """`ringready`. The text for rings that differ was not recorded; it is the one in the product's source."""
+    if view.down:
+        names = atoms(view.down, column=len("FALSE "), width=view.width)
+        return Said(f"FALSE {names} down.  All nodes need to be up to check.\n", "error")
+    for report in view.reports:
+        if report.ring.owners != view.ring.owners:
+            return Said(
+                f"FALSE Node '{view.me.name}' and '{report.name}' list different partition owners\n", "error"
+            )
+    start = "TRUE All nodes agree on the ring "
+    return Said(f"{start}{atoms(sorted(view.ring.members), column=len(start), width=view.width)}\n")
+
+
+def ring_ready(view: View) -> bool | None:
+    """What `ring-status` and `cluster status` call ready; None while the claimant is down."""
+    if view.report(view.ring.claimant) is None:
+        return None
+    same = all(report.ring == view.ring for report in view.reports)
+    return same and view.me.settled
+
+
+def ring_status(view: View) -> Said:
+    """`ring-status`."""
+    unreachable = [name for name in view.down if view.ring.members[name] != "down"]
+    claimant_up = view.report(view.ring.claimant) is not None
+    ready = {True: "true", False: "false", None: "unknown"}[ring_ready(view)]
+    head = (
+        f"{title('Claimant')}\n"
+        f"Claimant:  '{view.ring.claimant}'\n"
+        f"Status:     {'up' if claimant_up else 'down'}\n"
+        f"Ring Ready: {ready}\n\n"
+        f"{title('Ownership Handoff')}\n"
+    )
+    parts = [
+        head,
+        _changes(view) if view.ring.changes else "No pending changes.\n",
+        f"\n{title('Unreachable Nodes')}\n",
+    ]
+    if unreachable:
+        start = "The following nodes are unreachable: "
+        names = atoms(unreachable, column=len(start), width=view.width)
+        parts.append(f"{start}{names}\n\n{UNREACHABLE}")
+    else:
+        parts.append("All nodes are up and reachable\n\n")
+    return Said("".join(parts))
+
+
+def _changes(view: View) -> str:
+    ways = sorted({(view.ring.owners[each.partition], each.owner) for each in view.ring.changes})
+    parts = []
+    for owner, next_owner in ways:
+        parts.append(f"Owner:      {owner}\nNext Owner: {next_owner}\n\n")
+        parts.extend(
+            _change(view, each)
+            for each in sorted(view.ring.changes, key=lambda each: each.partition)
+            if (view.ring.owners[each.partition], each.owner) == (owner, next_owner)
+        )
+        parts.append(f"{RULE}\n")
+    return "".join(parts)
+
+
+def _change(view: View, change: Change) -> str:
+    left = [module for module in MODULES if module not in change.complete]
+    head = f"Index: {view.ring.index(change.partition)}\n"
+    if not left:
+        return f"{head}  All transfers complete. Waiting for claimant to change ownership.\n\n"
+    done = f"  Complete:   [{','.join(change.complete)}]\n" if change.complete else ""
+    return f"{head}  Waiting on: [{','.join(left)}]\n{done}\n"
+
+
+def member_status(view: View, *, quoted: bool = False) -> Said:
+    """`member-status`; `quoted` as before 3.0. A location is 3.x's, and none was recorded."""
+    ring = view.ring
+    rows = []
+    for name in ring.names:
+        report = view.report(name)
+        pending = f"{percent(ring.share_to_be(name))}%" if ring.changes else "--  "
+        shown = f"'{name}'" if quoted else name
+        place = f" ({report.location})" if report and report.location and not quoted else ""
+        rows.append(
+            f"{ring.members[name]:<8}  {percent(ring.share(name)):>5}%    {pending:>6}    {shown}{place}\n"
+        )
+    counts = {status: list(ring.members.values()).count(status) for status in STATUSES}
+    total = " / ".join(f"{status.capitalize()}:{count}" for status, count in counts.items())
+    head = f"{title('Membership')}\nStatus     Ring    Pending    Node\n{RULE}\n"
+    return Said(f"{head}{''.join(rows)}{RULE}\n{total}\n")
+
+
+STATUSES = ("valid", "leaving", "exiting", "joining", "down")
+
+
+def transfers(view: View) -> Said:
+    """`transfers`.
+
+    No recording has a node with both partitions that do not run and partitions that wait; the double prints
+    both lines then.
+    """
+    parts = []
+    if view.down:
+        names = atoms(view.down, column=len("Nodes "), width=view.width)
+        parts.append(f"Nodes {names} are currently down.\n")
+    lines = []
+    for report in reversed(view.reports):
+        if report.missing:
+            lines.append(f"'{report.name}' does not have {report.missing} primary partitions running\n")
+        if report.waiting:
+            lines.append(f"'{report.name}' waiting to handoff {report.waiting} partitions\n")
+    parts.extend(lines or ["No transfers active\n"])
+    parts.append("\nActive Transfers:\n\n")
+    parts.extend(_transfer(view, each) for report in view.reports for each in report.transfers)
+    parts.append("\n")
+    parts.extend(f"Node '{name}' could not be contacted\n" for name in view.down)
+    return Said("".join(parts))
+
+
+def _transfer(view: View, transfer: Transfer) -> str:
+    if transfer.update_age is None:
+        update, total, sent, share, objects, size = "no updates seen", "unknown", "unknown", 0.0, None, None
+    else:
+        update = _moment(transfer.started + transfer.age - transfer.update_age, transfer.update_age)
+        total, sent = f"{transfer.total} objects", str(transfer.sent)
+        share = transfer.sent / max(1, transfer.total)
+        objects = f"{transfer.rate} Objs/s"
+        size = f"{transfer.rate * MEGABYTES_AN_OBJECT:.2f} MB/s"
+    done = int(100 * share)
+    # The names are of one length in the recording; how others are laid out is a guess.
+    way = f"{transfer.source:^24}   =======>  {_centred(transfer.target, 25)}"
+    return (
+        f"transfer type: {transfer.kind}\n"
+        "vnode type: riak_kv_vnode\n"
+        f"partition: {view.ring.index(transfer.partition)}\n"
+        f"started: {_moment(transfer.started, transfer.age)}\n"
+        f"last update: {update}\n"
+        f"total size: {total}\n"
+        f"objects transferred: {sent}\n\n"
+        f"{_centred(objects or 'unknown', BOX)}\n"
+        f"{way}\n"
+        f"        |{'=' * int(BAR * done / 100):<{BAR}}|{done:>4}%    \n"
+        f"{_centred(size or 'unknown', BOX)}\n\n"
+    )
+
+
+def _centred(text: str, width: int) -> str:
+    """With the odd space on the right, as recorded."""
+    left = max(0, (width - len(text)) // 2)
+    return f"{' ' * left}{text}".ljust(width)
+
+
+def _moment(stamp: float, ago: float) -> str:
+    """Durations of a minute and more were not recorded; the double goes on in seconds."""
+    since = f"{ago:.2f} s" if ago >= 1 else f"{ago * 1000:.2f} ms"
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(stamp))} [{since} ago]"
+
+
+def transfer_limit(view: View) -> Said:
+    """`transfer-limit` without words."""
+    rows = [f"    {report.transfer_limit}        '{report.name}'\n" for report in view.reports]
+    rows.extend(f"(offline)    '{name}'\n" for name in view.down)
+    head = f"{title('Transfer Limit')}\nLimit        Node\n{RULE}\n"
+    return Said(f"{head}{''.join(rows)}{RULE}\n{LIMIT_NOTE}")
+
+
+def limit_set(limit: int, failed: Sequence[str], *, width: int) -> Said:
+    """`transfer-limit LIMIT`, which sets every node's that can be reached."""
+    start = "Failed to set limit for: "
+    names = f"{start}{atoms(failed, column=len(start), width=width)}\n" if failed else ""
+    return Said(f"Setting transfer limit to {limit} across the cluster\n{names}")

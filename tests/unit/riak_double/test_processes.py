@@ -1,0 +1,222 @@
+"""Real processes of the double: what can go wrong, HTTP, older versions, and that all of it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.riak_nodes import RiakNode, riak_nodes
+from tests.riak_transcripts import STATS
+
+PACE = 0.02
+ROOT = Path(__file__).parents[3]
+
+
+def wait_until(check: Callable[[], bool], what: str) -> None:
+    limit = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < limit, what
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def _two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RiakNode, ...]]:
+    with riak_nodes(tmp_path_factory.mktemp("two"), 2, pace=PACE) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def two(_two: tuple[RiakNode, ...]) -> tuple[RiakNode, ...]:
+    for node in _two:
+        node.faults()
+        if not node.alive:
+            assert node.riak("daemon").returncode == 0
+    return _two
+
+
+def test_stats_has_the_recorded_fields_and_the_state_of_the_node(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    wait_until(lambda: dev1.stats()["riak_kv_vnodes_running"] == 16, "the vnodes do not run")
+    found, recorded = dev1.stats(), json.loads(STATS.read_text())
+    assert list(found) == list(recorded)
+    changed = {key for key in found if found[key] != recorded[key]}
+    assert changed <= {
+        "connected_nodes",
+        "riak_kv_vnodes_running",
+        "riak_pipe_vnodes_running",
+        "ring_members",
+        "ring_ownership",
+        "sys_logical_processors",
+    }
+    assert found["connected_nodes"] == [dev2.name]
+    assert found["ring_ownership"] == f"[{{'{dev2.name}',8}},{{'{dev1.name}',8}}]"
+    assert dev2.riak("stop").returncode == 0
+    assert dev1.stats()["connected_nodes"] == []
+    assert dev1.stats()["ring_members"] == [dev1.name, dev2.name]
+
+
+def test_ping_answers_200_while_no_vnode_runs(two: tuple[RiakNode, ...]) -> None:
+    dev1, _ = two
+    dev1.faults(vnodes="none")
+    wait_until(lambda: dev1.stats()["riak_kv_vnodes_running"] == 0, "vnodes go on running")
+    assert dev1.get("/ping") == (200, "OK")
+    assert dev1.riak("ping").stdout == "pong\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"stop": "hangs"}, ("stop",)),
+        ({"wait_for_service": "never"}, ("admin", "wait-for-service", "riak_kv")),
+    ],
+)
+def test_a_command_that_never_ends(
+    two: tuple[RiakNode, ...], fault: dict[str, str], words: tuple[str, ...]
+) -> None:
+    dev1, _ = two
+    dev1.faults(**fault)
+    assert dev1.riak(*words, seconds=2).returncode == 124
+    assert dev1.alive
+
+
+@pytest.mark.parametrize("word", ["start", "daemon"])
+def test_a_start_that_loops_for_ever(two: tuple[RiakNode, ...], word: str) -> None:
+    dev1, _ = two
+    for fault, lives in (("loops-down", False), ("loops", True)):
+        assert dev1.riak("stop").returncode == 0
+        dev1.faults(**{word: fault})
+        assert dev1.riak(word, seconds=4).returncode == 124
+        assert dev1.alive is lives
+        if not lives:
+            dev1.faults()
+            assert dev1.riak(word).returncode == 0
+
+
+def test_a_stop_that_is_refused_and_a_node_that_dies_after_its_start(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    dev1.faults(stop="refused")
+    refused = dev1.riak("stop")
+    assert (refused.returncode, refused.stdout, dev1.alive) == (1, "", True)
+    dev1.faults(dies="20")
+    assert dev1.riak("stop").returncode == 0
+    assert dev1.riak("daemon").returncode == 0
+    wait_until(lambda: not dev1.alive, "it does not die")
+    assert dev1.riak("ping").returncode == 1
+    assert "down!" in dev2.riak("admin", "cluster", "status").stdout
+
+
+def test_a_late_ping_output_cut_short_and_terms_wrapped_elsewhere(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    dev1.faults(transfers="12")
+    assert len(dev1.riak("admin", "transfers").stdout) == 12
+    dev1.faults(width="50")
+    assert dev1.riak("admin", "ringready").stdout.count("\n") == 3
+    dev1.faults(ping="300")
+    assert dev1.riak("stop").returncode == 0
+    assert dev1.riak("daemon").returncode == 0
+    assert dev1.riak("ping").returncode == 1
+    assert f"Node '{dev1.name}' could not be contacted" in dev2.riak("admin", "transfers").stdout
+    wait_until(lambda: dev1.riak("ping").returncode == 0, "it never answers")
+
+
+def test_what_nobody_recorded_and_what_is_no_fault_is_refused_aloud(two: tuple[RiakNode, ...]) -> None:
+    dev1, _ = two
+    odd = dev1.riak("admin", "cluster", "force-replace")
+    assert (odd.returncode, odd.stdout) == (99, "")
+    assert "nobody has recorded" in odd.stderr
+    assert dev1.double("faults", "nonsense=1").returncode == 99
+    assert dev1.riak("ping").returncode == 0
+    (dev1.folder / "faults").write_text("nonsense = 1\n")
+    misread = dev1.riak("ping")
+    assert (misread.returncode, misread.stdout) == (99, "")
+    assert "there are start, daemon" in misread.stderr
+    dev1.faults()
+    assert dev1.riak("ping").returncode == 0
+
+
+def test_a_limit_set_across_the_cluster_reaches_the_peer(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    assert dev1.riak("admin", "transfer-limit", "6").returncode == 0
+    assert "|      6       |" in dev2.riak("admin", "show", "transfer_limit").stdout
+    assert dev1.riak("admin", "transfer-limit", dev2.name, "5").stdout == (
+        f"Set transfer limit for '{dev2.name}' to 5\nok\n"
+    )
+    assert "|      5       |" in dev2.riak("admin", "show", "transfer_limit").stdout
+
+
+@pytest.mark.parametrize("version", ["1.4.12", "2.9.10", "3.0.16"])
+def test_older_versions_differ_as_the_field_notes_say(tmp_path: Path, version: str) -> None:
+    admin = version.startswith("3.")
+    with riak_nodes(tmp_path, 2, pace=PACE, version=version) as (dev1, dev2):
+        ask = (lambda *words: dev1.riak("admin", *words)) if admin else dev1.riak_admin
+        gone = ask("ringready")
+        assert (gone.returncode, gone.stdout, gone.stderr) == (1, "", "Node did not respond to ping!\n")
+        assert dev1.riak("daemon").returncode == 0
+        down = ask("ringready")
+        assert down.returncode == 1
+        assert down.stdout == f"FALSE ['{dev2.name}'] down.  All nodes need to be up to check.\n"
+        wait_until(lambda: ask("services").stdout == "[riak_kv,riak_pipe,riak_repl]\n", "no services")
+        quoted = f"--      '{dev1.name}'\n" in ask("member-status").stdout
+        assert quoted is not admin
+        assert ask("transfers").stdout.endswith(f"Node '{dev2.name}' could not be contacted\n")
+        other = dev1.riak_admin("ringready") if admin else dev1.riak("admin", "ringready")
+        assert other.returncode == 99
+
+
+def test_three_join_and_become_one_cluster(tmp_path: Path) -> None:
+    with riak_nodes(tmp_path, 3, pace=PACE, formed=False) as nodes:
+        dev1, *others = nodes
+        for node in nodes:
+            assert node.riak("daemon").returncode == 0
+        assert dev1.riak("admin", "cluster", "plan").stdout == "There are no staged changes\nok\n"
+        for node in others:
+            assert node.riak("admin", "cluster", "join", dev1.name).returncode == 0
+        assert dev1.riak("admin", "cluster", "commit").returncode == 0
+        wait_until(
+            lambda: (
+                "No pending changes." in others[1].riak("admin", "ring-status").stdout
+                and "TRUE" in others[1].riak("admin", "ringready").stdout
+                and len(others[1].stats()["ring_members"]) == 3
+            ),
+            "they do not become one",
+        )
+        assert "37.5" in others[0].riak("admin", "member-status").stdout
+
+
+def test_nodes_end_with_the_with_and_when_their_parent_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    with riak_nodes(tmp_path / "first", 2, pace=PACE) as nodes:
+        for node in nodes:
+            assert node.riak("daemon").returncode == 0
+        assert all(node.alive for node in nodes)
+    assert not any(node.alive for node in nodes)
+    (tmp_path / "second").mkdir()
+    script = textwrap.dedent(f"""
+        import time
+        from pathlib import Path
+        from tests.riak_nodes import riak_nodes
+        with riak_nodes(Path({str(tmp_path / "second")!r}), 1, pace={PACE}) as (node,):
+            assert node.riak("daemon").returncode == 0
+            print(node.pid, flush=True)
+            time.sleep(600)
+    """)
+    with subprocess.Popen(  # noqa: S603  (this Python)
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as parent:
+        assert parent.stdout is not None
+        node = Path(f"/proc/{int(parent.stdout.readline())}/cmdline")
+        assert b"riak-double-node" in node.read_bytes()
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not node.exists(), "it outlives the process that made it")
