@@ -161,10 +161,10 @@ def test_a_merge_killed_four_times_by_chance_is_never_doubled(
     bastion = bastion_of(lab)
     said = [f"ORCHESTRATE_SEED={SEED}:"]
     with _loaded(lab) as (client, merges, before):
-        for _ in range(KILLS):
+        for number in range(KILLS):
             when = chance.choice([When.BEFORE, When.AFTER, When.ACTED])
             seam = Seam(when=when, number=chance.randint(1, 4 if when is When.ACTED else 12))
-            if chance.random() < 0.5:
+            if not number or chance.random() < 0.5:
                 code = _merge(bastion, seam)
             else:
                 code = bastion.orchestrate("resume", "--yes", seam=seam)
