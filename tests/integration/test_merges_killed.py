@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from orchestrator.lab.bulk import BulkLoad, load, numbered
-from orchestrator.lab.segments import count_segments, told
 
+from orchestrator.lab.bulk import BulkLoad, load, numbered
 from orchestrator.lab.errors import LabError
+from orchestrator.lab.segments import count_segments, told
 from tests.integration.killing import KILLED, QUICKEST, Bastion, Seam, Truth, When, truth
 
 if TYPE_CHECKING:
