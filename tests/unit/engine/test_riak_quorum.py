@@ -123,6 +123,7 @@ def test_a_list_is_no_longer_than_the_ring() -> None:
     found = ring([0, 1, 2, 3])
     assert breaches(found, [5], {names(1)[0]}) == ()
     assert breaches(found, [5], set(names(2)))
+    assert breaches(found, [7], {names(1)[0]}), "the quorum of 7 is 4, and that is all there are"
 
 
 def test_quorums() -> None:
