@@ -21,7 +21,7 @@ class RunTrigger(BaseTrigger):
 
     Args:
         folder: of the start.
-        poll_interval: seconds between two looks; a process of somebody else offers nothing to wait for.
+        poll_interval: seconds between two looks.
     """
 
     def __init__(self, folder: str, poll_interval: float) -> None:
@@ -46,7 +46,7 @@ class RunTrigger(BaseTrigger):
             if condition is not Condition.RUNNING:
                 yield TriggerEvent({"folder": self.folder, "condition": condition.value})
                 return
-            await asyncio.sleep(self.poll_interval)
+            await asyncio.sleep(self.poll_interval)  # a process of nobody's offers nothing to wait for
 
     async def on_kill(self) -> None:
         """Have the run stand down, and wait for its end for as long as Airflow lets us.
@@ -56,5 +56,5 @@ class RunTrigger(BaseTrigger):
         said = await asyncio.to_thread(self._attempt.ask_to_stop)
         self.log.info("The task was killed: %s", said)
         while await asyncio.to_thread(self._attempt.condition) is Condition.RUNNING:  # noqa: ASYNC110  (as above)
-            await asyncio.sleep(min(self.poll_interval, 1.0))
+            await asyncio.sleep(min(self.poll_interval, 1.0))  # as above
         self.log.info("The run has ended: %s", self._attempt.ending().summary)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.exhaustive, pytest.mark.airflow, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
-STAND_IN = (sys.executable, str(ROOT / "tests/fakes/stand_in_orchestrate.py"))
+STAND_IN = ROOT / "tests/fakes/stand_in_orchestrate.py"
 PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()")
 SECONDS = 120.0
 STORIES = {
@@ -80,8 +80,13 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, stand_ins: dict[str, Stand
             "PostBulkIndexOperator",
             {
                 **common,
-                "program": STAND_IN,
-                "environment": {"STAND_IN": str(stand_ins[name].folder)},
+                # Not as `environment`: that is the run's alone, and `stop` comes from the triggerer too.
+                "program": [
+                    "/usr/bin/env",
+                    f"STAND_IN={stand_ins[name].folder}",
+                    sys.executable,
+                    str(STAND_IN),
+                ],
                 **arguments,
             },
         )
