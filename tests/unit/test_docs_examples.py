@@ -18,7 +18,6 @@ import typer
 from ruamel.yaml import YAML
 
 from orchestrator.airflow.command import Selection
-from orchestrator.cli import later
 from orchestrator.cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -221,8 +220,6 @@ def test_command_lines_are_found_in_all_kinds_of_examples() -> None:
 def test_the_program_itself_reads_every_command_line_shown(line: str) -> None:
     words = shlex.split(line)
     command = typer.main.get_command(app)
-    if words[0] in later.COMMANDS:
-        pytest.skip(f"`{words[0]}` is for a later version: its line is NOT read")
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words[0]]  # type: ignore[attr-defined]  # a group
         words = words[1:]
