@@ -39,7 +39,7 @@ LOADS = 8
 MOST = 5
 MANY_TIERS = {"refresh_interval": "-1", "merge.policy.segments_per_tier": 50}
 """The servers leave so many segments alone, so that only a force-merge merges."""
-BUSY_SHARDS = 60
+BUSY_SHARDS = 100
 MERGED_SECONDS = 120.0
 
 
