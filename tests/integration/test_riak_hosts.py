@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]  # the first image t
 PACE = 0.1
 PLAIN = ("riak2", "riak4")
 DRAIN_SECONDS = 300.0
-"""Of the recording: its longest took 174."""
+"""Of the recording: its longest took 174. Waits have two minutes more, for a machine with much else to do."""
 
 
 def wait_until(check: Callable[[], bool], *, seconds: float, what: str) -> None:
@@ -37,6 +37,11 @@ def cluster_status(lab: RiakHosts, name: str) -> str:
     return lab.riak(name, "admin cluster status").stdout
 
 
+def waiting(text: str) -> set[str]:
+    """Nodes that say that partitions wait."""
+    return set(re.findall(r"'(\S+)' waiting to handoff \d+ partitions", text))
+
+
 def clean(lab: RiakHosts, name: str) -> bool:
     return transfers(lab, name).startswith("No transfers active\n")
 
@@ -53,7 +58,7 @@ def test_five_hosts_form_a_cluster_one_stops_and_its_fallbacks_drain(riak_hosts:
             and all(f"riak@{name}" in cluster_status(lab, "riak5") for name in lab.names)
             and clean(lab, "riak5")
         ),
-        seconds=DRAIN_SECONDS * PACE * 2,
+        seconds=DRAIN_SECONDS * PACE + 120,
         what="they do not become a cluster at rest",
     )
     assert lab.riak("riak3", "admin ringready").stdout.startswith("TRUE All nodes agree on the ring [")
@@ -70,21 +75,22 @@ def test_five_hosts_form_a_cluster_one_stops_and_its_fallbacks_drain(riak_hosts:
     assert "riak@riak2" not in lab.stats("riak1")["connected_nodes"]
     assert re.search(r"(?m)^valid .* riak@riak2$", lab.riak("riak1", "admin member-status").stdout)
 
+    # However slow the machine is, what waits is there to be seen until it is let go.
+    up = [name for name in lab.names if name != "riak2"]
     for name in lab.names:
-        if name != "riak2":
-            lab.faults(name, writes="on")
-    wait_until(lambda: "waiting to handoff" in transfers(lab, "riak1"), seconds=20, what="no fallbacks")
+        lab.faults(name, writes="on", handoff="stalls")
+    wait_until(lambda: waiting(transfers(lab, "riak1")) != set(), seconds=120, what="no fallbacks appear")
+    assert waiting(transfers(lab, "riak1")) <= {f"riak@{name}" for name in up}
     assert lab.start("riak2").returncode == 0
     assert lab.get("riak2", "/ping") == (200, "OK")
     assert lab.riak("riak1", "admin wait-for-service riak_kv riak@riak2").stdout == "riak_kv is up\n"
-    seen = []
-    wait_until(
-        lambda: seen.append(transfers(lab, "riak1")) or seen[-1].startswith("No transfers active\n"),
-        seconds=DRAIN_SECONDS * PACE + 30,
-        what="the fallbacks do not drain",
-    )
-    kinds = [bool("waiting to handoff" in text) for text in seen]
-    assert any(kinds)
+    wait_until(lambda: "riak@riak2" in waiting(transfers(lab, "riak1")), seconds=120, what="no own fallbacks")
+    said = transfers(lab, "riak1")
+    assert "down" not in said
+    assert "transfer type" not in said  # all waits, nothing moves: no cause for alarm
+    for name in lab.names:
+        lab.faults(name, writes="on")
+    wait_until(lambda: clean(lab, "riak1"), seconds=DRAIN_SECONDS * PACE + 120, what="they do not drain")
     assert "down!" not in cluster_status(lab, "riak1")
     assert lab.stats("riak2")["riak_kv_vnodes_running"] in {12, 13}
 
