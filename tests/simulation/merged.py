@@ -44,11 +44,23 @@ def by_chance(seed: int, drawn: Shape) -> tuple[Shape, Merging | None]:
     count = dice.randint(1, 4)
     allow_writes = dice.random() < 0.2
     loaded = tuple(_index(dice, number, data, allow_writes=allow_writes) for number in range(1, count + 1))
+    task_list = dice.random() < 0.75
+    wanted = _policy(dice, drawn, allow_writes=allow_writes)
+    plan = tuple(_mishap(dice, data, count) for _ in range(dice.choice((0, 1, 1, 2, 3))))
+    if not task_list:
+        # A merge that waits in a node's queue behind another one cannot be told from one that has ended.
+        wanted = replace(wanted, per_node=1)
+        plan = tuple(one for one in plan if not isinstance(one.what, mishaps.MergedByOthers))
+    bare = {index.name for index in loaded if index.replicas == 0}
+    # A closed index can be given no replica, and its only copy goes with its node: its operator has to act.
+    plan = tuple(
+        one for one in plan if not (isinstance(one.what, mishaps.IndexClosed) and one.what.index in bare)
+    )
     merging = Merging(
-        wanted=_policy(dice, drawn, allow_writes=allow_writes),
-        plan=tuple(_mishap(dice, data, count) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
+        wanted=wanted,
+        plan=plan,
         trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2)))),
-        task_list=dice.random() < 0.75,
+        task_list=task_list,
     )
     return replace(drawn, indices=(*drawn.indices, *loaded)), merging
 
@@ -59,7 +71,8 @@ def _index(dice: Random, number: int, data: list[str], *, allow_writes: bool) ->
         name=f"posts-{number}",
         shards=dice.choice((1, 2, 3)),
         replicas=min(replicas, len(data) - 1),
-        size=dice.choice(_SIZES),
+        # The replica that one without is given is copied whole while the gates hold, for minutes at most.
+        size=dice.choice(_SIZES if replicas else _SIZES[:1]),
         written=allow_writes and dice.random() < 0.5,
         places=tuple(dice.sample(data, len(data))),
         segments=dice.choice((1, 12, 30, 30)),

@@ -51,8 +51,8 @@ class BrokenError(AssertionError):
     """A property does not hold.
 
     Attributes:
-        rule: `safety`, `machines`, `tuning`, `merging`, `invariant`, `liveness`, `restoration`, `completeness`,
-            `replay` or `defect`.
+        rule: `safety`, `machines`, `tuning`, `merging`, `invariant`, `liveness`, `restoration`,
+            `completeness`, `replay` or `defect`.
     """
 
     def __init__(self, rule: str, said: str) -> None:
