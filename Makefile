@@ -1,6 +1,6 @@
 # `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all soak lint docs bench lock clean prepare prepare-demo hosts
+.PHONY: help demo test test-all airflow soak lint docs bench lock clean prepare prepare-demo hosts
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -18,6 +18,9 @@ test: prepare $(VENV)/.java lint hosts  ## lint, types and all tests, on real no
 
 test-all: prepare $(VENV)/.java lint hosts  ## the same, and the tests that take hours
 	ORCHESTRATE_RUNS=$(or $(RUNS),5000) $(PYTEST)
+
+airflow: prepare-demo $(VENV)/.java  ## the tests of its tasks in a real Airflow, in an environment of its own
+	$(PYTEST) -m airflow tests/integration/test_airflow.py
 
 soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…, FIRST=… for a part of them)
 	$(PYTHON) -m tests.simulation.soak --first $(or $(FIRST),0) --runs $(or $(RUNS),100000)

@@ -6,6 +6,7 @@ pytest_plugins = [
     "tests.integration.fixtures_bastions",
     "tests.integration.fixtures_hosts",
     "tests.integration.fixtures_processes",
+    "tests.integration.fixtures_riak_hosts",
     "tests.simulation.background",
 ]
 

@@ -61,7 +61,7 @@ FOLDER: Final = Path(__file__).parent / "reference"
 
 EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.DONE: (
-        "Done; what the plan said holds. Also when nothing was due (`--started-before`).",
+        "Done; what the plan said holds. Also when nothing was due (`--started-before`; merged before).",
         "Nothing.",
     ),
     ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),

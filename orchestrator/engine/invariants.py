@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from orchestrator.engine.invariant import Invariant, Step
+from orchestrator.engine.merge_invariants import MERGE_INVARIANTS
 from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.engine.tuning_invariants import TUNING_INVARIANTS
 from orchestrator.model.action import (
@@ -393,5 +394,6 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         at=("action_sent",),
     ),
     *TUNING_INVARIANTS,
+    *MERGE_INVARIANTS,
 )
 """All of them; the docs list them by name."""

@@ -7,6 +7,7 @@ and the copies are green.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
@@ -41,6 +42,7 @@ def _falling(count: int) -> list[float]:
 
 _WORDS: Final = tuple(f"word{number}" for number in range(5000))
 _COMMON_WORDS: Final = _falling(len(_WORDS))
+_TEXT_WORDS: Final = 200_000
 _TOPICS: Final = tuple(f"topic{number}" for number in range(200))
 _COMMON_TOPICS: Final = _falling(len(_TOPICS))
 
@@ -160,7 +162,7 @@ def write(
     for first in range(numbers.start, numbers.stop, wanted.documents_per_request):
         some = range(first, min(first + wanted.documents_per_request, numbers.stop))
         body = "\n".join([*_lines(index, some, wanted.document_words, number), ""])
-        path = f"/{index}/{dialect.bulk}?refresh=true"
+        path = f"/{index}/{dialect.bulk}?refresh=true&filter_path=errors,items.*.error"
         answer = client.ask("POST", path, body, seconds=BULK_SECONDS)
         if answer["errors"]:
             raise LabError(f"loading {index}: the cluster refused documents: {str(answer)[:500]}")
@@ -170,15 +172,27 @@ def _lines(index: str, numbers: range, words: int, number: int) -> Iterator[str]
     """The lines of a bulk request. They depend on the index's number, the documents' and the seed alone."""
     place = index.rpartition("-")[2]  # `posts-03` and `twin-03` hold the same
     dice = random.Random(f"{number}/{place}/{numbers.start}")  # noqa: S311  (test data, the same each time)
+    text, topics = _running_text(number), _topics(number)
     for each in numbers:
-        document = {
-            "number": each,
-            "topic": dice.choices(_TOPICS, cum_weights=_COMMON_TOPICS)[0],
-            "score": round(dice.random() * 100, 3),
-            "text": " ".join(dice.choices(_WORDS, cum_weights=_COMMON_WORDS, k=words)),
-        }
-        yield json.dumps({"index": {"_id": f"{place}-{each}"}})
-        yield json.dumps(document)
+        begin = dice.randrange(len(text) - words)
+        yield f'{{"index":{{"_id":"{place}-{each}"}}}}'
+        yield (
+            f'{{"number":{each},"topic":"{topics[begin % len(topics)]}","score":{begin % 100_000 / 1000},'
+            f'"text":"{" ".join(text[begin : begin + words])}"}}'
+        )
+
+
+@functools.cache
+def _running_text(number: int) -> tuple[str, ...]:
+    """What documents are cut from: to draw each one's words would cost more than to send them."""
+    dice = random.Random(number)  # noqa: S311  (test data, the same each time)
+    return tuple(dice.choices(_WORDS, cum_weights=_COMMON_WORDS, k=_TEXT_WORDS))
+
+
+@functools.cache
+def _topics(number: int) -> tuple[str, ...]:
+    dice = random.Random(-number)  # noqa: S311  (test data, the same each time)
+    return tuple(dice.choices(_TOPICS, cum_weights=_COMMON_TOPICS, k=9973))
 
 
 def wait_green(client: LabClient, indices: Sequence[str], seconds: int = GREEN_SECONDS) -> None:

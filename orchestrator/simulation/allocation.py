@@ -187,6 +187,7 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
     shard.lost_at = None
     if len(shard.started) == len(shard.copies):
         shard.in_sync = {str(c.allocation_id) for c in shard.started}
+        segments.forget(shard)
     world.changed(f"{shard.id} started on {copy.node}")
     reroute(world)
 

@@ -18,15 +18,16 @@ def bulk(world: World, uuids: Collection[str]) -> Reading[BulkView]:
     if world.master is None:
         return Unknown(reason="503 master_not_discovered_exception")
     found = [world.indices[uuid] for uuid in uuids if uuid in world.indices]
-    read = {}
+    read, closed = {}, set[str]()
     for index in found:
         if index.closed:
+            closed.add(index.uuid)
             continue
         silent = _silent(world, index)
         if silent is not None:
             return Unknown(reason=f"_segments: {silent} does not answer")
         read[index.uuid] = _index(world, index)
-    return BulkView(indices=read)
+    return BulkView(indices=read, closed=frozenset(closed))
 
 
 def _silent(world: World, index: SimIndex) -> str | None:
@@ -80,7 +81,8 @@ def of_old(read: Reading[BulkView], old: Reading[BulkView]) -> Reading[BulkView]
             if uuid in old.indices
             else index
             for uuid, index in read.indices.items()
-        }
+        },
+        closed=read.closed,
     )
 
 

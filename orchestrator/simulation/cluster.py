@@ -50,6 +50,9 @@ from orchestrator.simulation.world import World
 _READ_SECONDS: Final = 0.05
 _WRITE_SECONDS: Final = 0.1
 _TIMEOUT_SECONDS: Final = 10.0
+_PATIENCE_SECONDS: Final = 5.0
+"""As the real adapter listens to a merge that is no task."""
+
 _WRITES: Final = (ProbeSettings, WriteSettings)
 
 
@@ -142,7 +145,16 @@ class SimulatedCluster:
                 return InDoubt(reason="connection reset by peer")
             case _:
                 self._do(action)
-                return Done()
+                return self._heard(action)
+
+    def _heard(self, action: ClusterAction) -> ActionResult:
+        """The answer: where no task is begun it comes when the merge has ended, and is not waited for."""
+        forced, uuid = self.world.forced, getattr(action, "index_uuid", "")
+        if not isinstance(action, ForceMerge) or forced.task_list or not merges.of(self.world, uuid):
+            return Done()
+        if self.world.agenda.until(lambda: not merges.of(self.world, uuid), _PATIENCE_SECONDS):
+            return Done(output="merged")
+        return InDoubt(reason="no answer within 5 s")
 
     def _refusal(self, action: ClusterAction) -> str | None:
         if self.world.master is None:
@@ -154,8 +166,10 @@ class SimulatedCluster:
         return None
 
     def _refusal_of(self, action: ForceMerge | RefreshIndex | SetIndexSettings) -> str | None:
-        """What an index that is gone, or closed, answers."""
+        """What an index that is gone, or closed, answers; one that is gone needs no merge."""
         index = self._named(action)
+        if index is None and isinstance(action, ForceMerge):
+            return None
         if index is None:
             return f"404 index_not_found_exception: no such index [{action.index}]"
         if index.closed and not isinstance(action, SetIndexSettings):
@@ -205,6 +219,8 @@ class SimulatedCluster:
         merge_judge.asked(world, index, holder=self.fate.lease_holder if taken else None, sent=sent)
         if index.uuid != action.index_uuid and index.made_at < world.forced.last_look:
             world.violated(f"{index.name} is merged, which is another index than the one of the run")
+        if sent is None and world.forced.task_list and merges.of(world, index.uuid):
+            return  # the adapter asks for the tasks first
         merges.begin(world, index, action.max_segments, ours=True)
 
     def _set(self, action: SetIndexSettings) -> None:

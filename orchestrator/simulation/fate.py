@@ -230,6 +230,8 @@ def _befall_indices(world: World, what: OfIndices) -> None:
             world.delete_index(name)
             if again:
                 world.create_index(name, replicas=index.replicas)
+                again_made = next(made for made in world.indices.values() if made.name == name)
+                segments.turn(world, again_made, written=False)
         case mishaps.IndexClosed():
             segments.turn(world, index, written=False)
             index.closed = True

@@ -104,6 +104,13 @@ def recovered(
         shard.segments[place].count += min(2, operations)
 
 
+def forget(shard: SimShard) -> None:
+    """Every copy is started: what other nodes have left on their disks is deleted, as `IndicesStore` does."""
+    for place in shard.segments.keys() - {copy.node for copy in shard.copies}:
+        del shard.segments[place]
+        shard.on_disk.pop(place, None)
+
+
 def turn(world: Place, index: SimIndex, *, written: bool) -> None:
     """Documents begin to come, or come no more."""
     if index.written == written:

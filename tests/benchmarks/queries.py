@@ -23,7 +23,7 @@ NO_CACHES: Final = {"index.queries.cache.enabled": "false"}
 """Of the index: the query cache keeps results by segment, and takes large ones alone (10,000 documents and
 more), so that it would stand for the merge. Requests are sent with `request_cache=false`."""
 
-GROUP: Final = 10
+GROUP: Final = 5
 """Queries of one shape in a round: the processes' clocks tick a hundred times a second."""
 
 Query = Callable[[random.Random], Mapping[str, Any]]

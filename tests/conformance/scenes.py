@@ -13,16 +13,20 @@ from typing import Final
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, FORCED_AWARENESS
 from orchestrator.model.action import (
     ClearVotingExclusions,
+    Done,
     ExcludeFromVoting,
+    ForceMerge,
     Purpose,
+    RefreshIndex,
     RetryFailed,
+    SetIndexSettings,
     SetReplicas,
     SettingChange,
     WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
-from tests.conformance.stages import Stage, Wanted, perform, view
+from tests.conformance.stages import Stage, Wanted, loaded, perform, view
 
 Titles = Iterator[str]
 MADE: Final = "made-meanwhile"
@@ -161,6 +165,26 @@ def replicas_are_added_and_taken(stage: Stage) -> Titles:
     yield "nothing had failed"
 
 
+def an_index_is_force_merged(stage: Stage) -> Titles:
+    index = loaded(stage, "posts")
+    assert index.segments > 5
+    merge = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=5)
+    assert isinstance(stage.port.perform(merge), Done)
+    loaded(stage, "posts")
+    assert isinstance(stage.port.perform(RefreshIndex(index=index.name, index_uuid=index.uuid)), Done)
+    yield "merged, and searches see it"
+    put_right: dict[str, str | None] = {
+        "index.refresh_interval": "5s",
+        "index.translog.durability": "request",
+    }
+    perform(
+        stage,
+        SetIndexSettings(index=index.name, index_uuid=index.uuid, found={}, wanted=put_right),
+    )
+    yield "what the load left behind is put right"
+    yield from _restart(stage, holder(stage, "posts", primary=False))
+
+
 def the_master_is_restarted(stage: Stage) -> Titles:
     yield from _away_and_back(stage, the_master(stage), "another one is elected")
 
@@ -211,6 +235,7 @@ SCENES: Final = (
     Scene(play=an_index_keeps_its_copies_away, indices=(Wanted(enable="none"),)),
     Scene(play=a_forced_zone_stays_away, indices=(Wanted(delay=0),)),
     Scene(play=replicas_are_added_and_taken, indices=(Wanted(replicas=0),)),
+    Scene(play=an_index_is_force_merged, indices=(Wanted(loaded=True),), usual=True),
     Scene(play=the_master_is_restarted),
     # Elected is one that stayed, with its routing table, or one that came back and makes it anew: so any of
     # the copies may be the primary then.

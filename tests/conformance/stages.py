@@ -12,10 +12,11 @@ from orchestrator.lab.errors import LabError
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.model.action import ClusterAction, Done
 from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy
+from orchestrator.model.merging import BulkIndex, BulkView
 from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import ClusterPort, ClusterReadings
-from orchestrator.simulation import membership
+from orchestrator.simulation import membership, segments
 from orchestrator.simulation.allocation import reroute
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.parts import SimIndex
@@ -26,6 +27,10 @@ _STILL: Final[Seconds] = 3.0
 """A cluster in which nothing moved for so long has come to rest; elections and joins take less."""
 _RESTLESS: Final[Seconds] = 50.0
 """Well below the minute after which a copy that is away is made anew elsewhere."""
+
+_TASK_RESULTS: Final = ".tasks"
+_FEW: Final = 5
+_MERGE_POLL: Final[Seconds] = 0.5
 
 
 class RestlessError(AssertionError):
@@ -40,6 +45,7 @@ class Wanted:
         delay: `index.unassigned.node_left.delayed_timeout` in seconds.
         enable: its own `index.routing.allocation.enable`.
         written: documents come while the scene goes on.
+        loaded: a bulk load has left it with many small segments, and without refreshes.
     """
 
     name: str = "posts"
@@ -49,6 +55,7 @@ class Wanted:
     enable: str | None = None
     closed: bool = False
     written: bool = False
+    loaded: bool = False
 
 
 Shot = Mapping[str, object]
@@ -76,6 +83,10 @@ class Stage(Protocol):
         """A document is acknowledged by the copies that are there."""
         ...
 
+    def wait(self, seconds: Seconds) -> None:
+        """Let the cluster go on for so long."""
+        ...
+
     def read(self) -> ClusterReadings:
         """What the port reads once nothing moves any more."""
         ...
@@ -93,6 +104,31 @@ def view(stage: Stage) -> ClusterView:
     return read
 
 
+def loaded(stage: Stage, index: str) -> BulkIndex:
+    """What is read of an index after a bulk load, once no merge of it runs any more."""
+    uuid = next(each.uuid for each in view(stage).indices if each.name == index)
+    for _ in range(round(_RESTLESS / _MERGE_POLL)):
+        read = stage.port.bulk([uuid])
+        if isinstance(read, BulkView) and not read.indices[uuid].under_way:
+            return read.indices[uuid]
+        stage.wait(_MERGE_POLL)
+    raise AssertionError(f"{index} is merged on and on: {stage.port.bulk([uuid])}")
+
+
+def shot_of_loaded(stage: Stage, indices: Sequence[Wanted]) -> Shot:
+    """What two stages must agree on of indices after a bulk load; how many segments it leaves is chance."""
+    told: dict[str, object] = {}
+    for wanted in indices:
+        if wanted.loaded:
+            index = loaded(stage, wanted.name)
+            copies = sorted((copy.primary, copy.node, copy.segments <= _FEW) for copy in index.copies)
+            told[f"{wanted.name} merged"] = f"{copies}, {index.tasks} tasks"
+            told[f"{wanted.name} as loaded"] = (
+                f"{index.replicas} replicas, refresh {index.refresh_interval}, {index.translog_durability}"
+            )
+    return told
+
+
 def shot(read: ClusterReadings, indices: Collection[str], *, made_meanwhile: Collection[str] = ()) -> Shot:
     """What two stages must agree on; where an index made meanwhile goes is for the balancer to say."""
     cluster, settings, health = read.cluster, read.settings, read.health
@@ -106,7 +142,7 @@ def shot(read: ClusterReadings, indices: Collection[str], *, made_meanwhile: Col
         "voters": len(cluster.voters or ()),
         "exclusions": " ".join(sorted(cluster.voting_exclusions)),
         "health": health.status.value,
-        "copies": f"{health.active_shards} active, {health.unassigned_shards} unassigned",
+        "copies": _copies_counted(cluster, health),
         **{f"{level.value} settings": _flat(settings, level) for level in Level},
     }
     for index in sorted(cluster.indices, key=lambda index: index.name):
@@ -115,6 +151,14 @@ def shot(read: ClusterReadings, indices: Collection[str], *, made_meanwhile: Col
             told[index.name] = "; ".join(sorted(_copy(copy, index.name in indices) for copy in copies))
             told[f"{index.name} as made"] = _index(index)
     return told
+
+
+def _copies_counted(cluster: ClusterView, health: HealthView) -> str:
+    """As health says, but for the index in which real clusters keep results of tasks, once there are any."""
+    results = [copy for copy in cluster.copies if copy.shard.index == _TASK_RESULTS]
+    missing = sum(copy.state is CopyState.UNASSIGNED for copy in results)
+    active = health.active_shards - sum(copy.started for copy in results)
+    return f"{active} active, {health.unassigned_shards - missing} unassigned"
 
 
 def _flat(settings: SettingsView, level: Level) -> str:
@@ -167,11 +211,23 @@ class RealStage:
         if index.auto_expand is not None:
             settings["auto_expand_replicas"] = index.auto_expand
         self._ask("PUT", f"/{index.name}?wait_for_active_shards=0", {"settings": settings})
+        if index.loaded:
+            self._load(index.name)
         if index.closed:
             self._ask("POST", f"/{index.name}/_close?wait_for_active_shards=0")
         if index.enable is not None:  # once it is where it is
             self._lab.wait_ready(status="green")
             self._ask("PUT", f"/{index.name}/_settings", {"index.routing.allocation.enable": index.enable})
+
+    def _load(self, index: str) -> None:
+        settings = {"index.refresh_interval": "-1", "index.merge.policy.segments_per_tier": 50}
+        self._ask("PUT", f"/{index}/_settings", settings)
+        self._lab.wait_ready(status="green")
+        for number in range(2 * _FEW):
+            self._ask("POST", f"/{index}/_doc?refresh=true", {"text": f"document {number}"})
+
+    def wait(self, seconds: Seconds) -> None:
+        time.sleep(seconds)
 
     def write(self, index: str) -> None:
         self._ask("POST", f"/{index}/_doc?wait_for_active_shards=1", {"text": "written meanwhile"})
@@ -250,6 +306,9 @@ class SimulatedStage:
         """An index of the simulation that is `written` is written all the time."""
         assert self._world.indices[f"{index}-uuid"].written
 
+    def wait(self, seconds: Seconds) -> None:
+        self._world.agenda.advance(seconds)
+
     def read(self) -> ClusterReadings:
         agenda = self._world.agenda
         return _at_rest(lambda: self.port.observe(READ), now=lambda: agenda.now, wait=agenda.advance)
@@ -264,10 +323,11 @@ def build(world: World, like: ClusterView, indices: Sequence[Wanted]) -> None:
     for index in indices:
         copies = [copy for copy in like.copies if copy.shard.index == index.name]
         places = [str(copy.node) for copy in sorted(copies, key=lambda copy: not copy.primary) if copy.node]
-        _shape(
-            world.add_index(index.name, replicas=len(copies) - 1, places=places, written=index.written),
-            index,
-        )
+        made = world.add_index(index.name, replicas=len(copies) - 1, places=places, written=index.written)
+        _shape(made, index)
+        if index.loaded:
+            made.refresh_interval = "-1"
+            segments.load(world, made, 2 * _FEW)
     reroute(world)
 
 

@@ -17,7 +17,16 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from tests.conformance.scenes import MADE, SCENES, Scene, put
-from tests.conformance.stages import RealStage, RestlessError, Shot, SimulatedStage, Stage, shot, view
+from tests.conformance.stages import (
+    RealStage,
+    RestlessError,
+    Shot,
+    SimulatedStage,
+    Stage,
+    shot,
+    shot_of_loaded,
+    view,
+)
 
 if TYPE_CHECKING:
     from orchestrator.lab.nodes import LabCluster
@@ -34,7 +43,8 @@ def play(scene: Scene, stage: Stage) -> list[tuple[str, Shot]]:
 
     def taken() -> Shot:
         placed = names if scene.placed else set()
-        return shot(stage.read(), placed, made_meanwhile=(MADE, *(names - placed)))
+        told = shot(stage.read(), placed, made_meanwhile=(MADE, *(names - placed)))
+        return {**told, **shot_of_loaded(stage, scene.indices)}
 
     return [("at first", taken()), *((title, taken()) for title in scene.play(stage))]
 

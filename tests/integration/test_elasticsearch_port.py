@@ -406,6 +406,9 @@ def test_the_shipped_role_is_enough(secured: LabCluster) -> None:
     others = port.bulk([other.uuid])
     assert isinstance(others, Unknown), "only what the role names may be merged"
     assert "indices:monitor/segments" in others.reason
+    refused = port.perform(ForceMerge(index="others", index_uuid=other.uuid, max_segments=5))
+    assert isinstance(refused, Refused)
+    assert "indices:admin/forcemerge" in refused.reason
     assert lease.create(RECORD) == Done()
     assert lease.write(RECORD) == Done()
     assert lease.remove(1) == Done()

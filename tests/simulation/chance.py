@@ -26,7 +26,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import tuned
+from tests.simulation import merged, tuned
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -81,6 +81,7 @@ class Chance:
         pauses: seconds after each attempt until somebody takes it up.
         afterwards: who does, attempt by attempt.
         reads: in which order the world is read: on a real run either may come first.
+        task_list: the version tells of force-merges that run.
     """
 
     seed: int
@@ -93,6 +94,7 @@ class Chance:
     pauses: tuple[float, ...]
     afterwards: tuple[Afterwards, ...]
     reads: Order
+    task_list: bool = True
 
 
 def chance(seed: int) -> Chance:
@@ -100,6 +102,7 @@ def chance(seed: int) -> Chance:
     dice = Random(seed)  # noqa: S311  (repeatable, and secret to nobody)
     drawn, overlap = _overlap(seed, shape(dice))
     drawn, paired = _paired(seed, drawn)
+    drawn, merging = merged.by_chance(seed, drawn)
     names = [NodeName(node.name) for node in drawn.nodes]
     far = 60 + 10 * len(names)
     tune, tune_trips = tuned.by_chance(seed)
@@ -107,14 +110,29 @@ def chance(seed: int) -> Chance:
     return Chance(
         seed=seed,
         shape=drawn,
-        wanted=paired(replace(_policy(dice, drawn), overlap_recovery=overlap, tune=tune)),
+        wanted=paired(
+            replace(
+                _policy(dice, drawn),
+                overlap_recovery=overlap,
+                tune=tune,
+                merge=merging.wanted if merging else None,
+            )
+        ),
         planned=dice.random() < 0.5,
-        plan=tuple(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
-        trips=(*(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))), *tune_trips),
+        plan=(
+            *(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
+            *(merging.plan if merging else ()),
+        ),
+        trips=(
+            *(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
+            *tune_trips,
+            *(merging.trips if merging else ()),
+        ),
         crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
         pauses=tuple(dice.choice((0.5, 5.0, 60.0, 900.0)) for _ in range(ATTEMPTS)),
         afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
         reads=dice.choice((Order.CLUSTER_FIRST, Order.HOSTS_FIRST)),
+        task_list=merging is None or merging.task_list,
     )
 
 
@@ -276,6 +294,7 @@ def world_of(drawn: Chance) -> World:
     """The world of a seed, as it is before the run."""
     world = build(drawn.shape, seed=drawn.seed)
     world.allowed_down = drawn.wanted.max_unavailable or len(drawn.shape.nodes)
+    world.forced.task_list = drawn.task_list
     world.one_machine = drawn.wanted.strategy is Strategy.NODE
     if drawn.wanted.zero_replicas is ZeroReplicas.ACCEPT:
         made = [one.what for one in drawn.plan if isinstance(one.what, mishaps.IndexMade)]

@@ -24,6 +24,7 @@ from orchestrator.model.event import (
     StandingDown,
     WaveStarted,
 )
+from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.simulation.run import Simulation
 
 _START = 1_000_000.0
@@ -83,6 +84,12 @@ def _event(event: Event) -> str | None:  # noqa: C901, PLR0911  (one line an eve
             return f"asked to {request.name.lower()} by {by}"
         case StandingDown(reason=reason):
             return f"standing down: {reason}"
+        case MergeBegun(index=index, segments=segments, found=found):
+            return f"merge of {index} {'found' if found else 'begun'}: {segments} segments at most"
+        case IndexMerged(index=index, segments=segments, seconds=seconds, why=why):
+            return f"{index} merged in {seconds:.1f} s: {segments} segments at most" + (
+                f" ({why})" if why else ""
+            )
         case RunResumed() | RestoreBegun():
             return f"== {event.event} =="
         case RunFinished(outcome=outcome, exit_code=code, message=message):

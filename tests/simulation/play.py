@@ -21,7 +21,7 @@ from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
-from orchestrator.simulation import views
+from orchestrator.simulation import bulk, views
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
@@ -183,6 +183,7 @@ def plan_of(world: World, wanted: Policy, *, out_of_reach: Collection[str] = ())
             for name, node in world.nodes.items()
         },
         tuning=simulation.hosts.tuning(world.nodes, wanted.tune) if wanted.tune else {},
+        bulk=bulk.bulk(world, [index.index_uuid for index in started.indices]),
     )
     return make_plan(started, seen, describe=action_name, times={})
 

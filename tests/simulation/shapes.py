@@ -13,7 +13,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
 )
 from orchestrator.model.cluster import CopyState, Role
 from orchestrator.model.observation import Level
-from orchestrator.simulation import allocation, deciders
+from orchestrator.simulation import allocation, deciders, segments
 from orchestrator.simulation.world import World
 
 _SIZES = ((0.6, 3, 5), (0.88, 6, 9), (0.97, 10, 20), (1.0, 21, 60))
@@ -43,7 +43,7 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexShape:
-    """An index and where its copies begin."""
+    """An index and where its copies begin; `segments` of each copy where a bulk load has left them."""
 
     name: str
     shards: int = 1
@@ -57,6 +57,9 @@ class IndexShape:
     delay: float = 60.0
     keeps: float = 12 * 3600.0
     places: tuple[str, ...] = ()
+    segments: int = 0
+    refresh: str | None = None
+    durability: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +202,9 @@ def build(drawn: Shape, *, seed: int) -> World:
         index.closed, index.auto_expand = wanted.closed, wanted.auto_expand
         index.allocation_enable, index.searchable_snapshot = wanted.allocation_enable, wanted.searchable
         index.delay, index.keeps = wanted.delay, wanted.keeps
+        index.refresh_interval, index.durability = wanted.refresh, wanted.durability
+        if wanted.segments:
+            segments.load(world, index, wanted.segments)
     if drawn.awareness is not None:
         world.set(Level.PERSISTENT, AWARENESS, "zone")
         if drawn.awareness == "forced":

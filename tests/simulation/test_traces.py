@@ -16,9 +16,10 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy
 from orchestrator.simulation import mishaps, views
-from orchestrator.simulation.mishaps import Mishap, Trip
+from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
+from tests.simulation.loaded import RIGHT, left_behind, loaded, merged_policy, merging
 from tests.simulation.narrate import narrate
 from tests.simulation.play import cluster, play, policy
 from tests.simulation.zones import by_zone, forced, lopsided, paired, zoned
@@ -112,6 +113,13 @@ def zone_with_a_host_that_hangs_in_stop() -> Told:
     return _resumed(_run(zoned(), hangs, wanted=wanted), retry_failed=True, after=900.0)
 
 
+def after_a_bulk_load() -> Told:
+    """Two indices: merged one after the other, put right, and then every node restarted."""
+    world = left_behind(loaded(indices=2, replicas=0))
+    lost = Trip(verb="force_merge", how=How.UNACKNOWLEDGED, first=2)
+    return _run(world, trips=(lost,), wanted=merged_policy(merging(put_right=RIGHT)))
+
+
 SCENARIOS: tuple[Callable[[], Told], ...] = (
     undisturbed,
     start_fails,
@@ -127,6 +135,7 @@ SCENARIOS: tuple[Callable[[], Told], ...] = (
     zone_under_forced_awareness,
     zone_with_a_node_that_fails_to_start,
     zone_with_a_host_that_hangs_in_stop,
+    after_a_bulk_load,
 )
 
 

@@ -20,8 +20,9 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.simulation import allocation, deciders, machines
 from orchestrator.simulation.mishaps import Crash, Seams, SettingMeddled, SettingsRefused
+from orchestrator.simulation.parts import SimIndex
 from orchestrator.simulation.run import Simulation
-from tests.simulation import tuned
+from tests.simulation import merged, tuned
 from tests.simulation.chance import ATTEMPTS, Afterwards, Chance, chance, world_of
 from tests.simulation.play import StuckError, plan_of, play
 
@@ -50,8 +51,8 @@ class BrokenError(AssertionError):
     """A property does not hold.
 
     Attributes:
-        rule: `safety`, `machines`, `tuning`, `invariant`, `liveness`, `restoration`, `completeness`,
-            `replay` or `defect`.
+        rule: `safety`, `machines`, `tuning`, `merging`, `invariant`, `liveness`, `restoration`,
+            `completeness`, `replay` or `defect`.
     """
 
     def __init__(self, rule: str, said: str) -> None:
@@ -110,6 +111,7 @@ class Life:
         self.past: list[Simulation] = []
         self.stops_before: dict[NodeName, int] = {}
         self.found = self.world.settings()
+        self.began = self.world.agenda.now
         self.replicas = {index.name: index.replicas for index in self.world.indices.values()}
 
     def live(self) -> Told:
@@ -280,14 +282,23 @@ class Life:
         wrong += [
             (f"{index.name} has {index.replicas} replicas", index.name)
             for index in world.indices.values()
-            if index.auto_expand is None and index.replicas != self.replicas.get(index.name, index.replicas)
+            if index.auto_expand is None and index.replicas not in self._replicas_of(index)
         ]
         ours = [name for name in world.exclusions if name not in world.excluded_by_others]
         wrong += [(f"{name} is excluded from voting", name) for name in ours]
         return wrong
 
+    def _replicas_of(self, index: SimIndex) -> tuple[int | None, ...]:
+        """How many it may have: as many as were found, or as the playbook wants them after a load."""
+        merge = self.drawn.wanted.merge
+        put_right = merge.put_right.number_of_replicas if merge and index.name.startswith("posts-") else None
+        return (self.replicas.get(index.name, index.replicas), put_right)
+
     def _judge_done(self, state: RunState) -> None:
         self._judge_tuning()
+        many = merged.unmerged(self.world, state, self.began)
+        if many:
+            raise BrokenError("merging", f"done, and not merged: {'; '.join(many)}")
         world = self.world
         # A node that dies or is restarted by hand, missed only when the last wave has recovered, is none of
         # the run.

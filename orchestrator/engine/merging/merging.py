@@ -18,6 +18,7 @@ from orchestrator.engine.merging.amounts import progress, size
 from orchestrator.engine.merging.rules import MERGE_RULES, NOT_WRITTEN, written
 from orchestrator.engine.state import RunState
 from orchestrator.engine.steps import (
+    DOUBT_SECONDS,
     GRACE_SECONDS,
     LOOK_AGAIN,
     POLL_SECONDS,
@@ -84,6 +85,7 @@ def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
     """Merges that are over, each counted on every copy; and indices that are gone."""
     state, policy = situation.state, situation.policy.merge
     most = policy.max_segments if policy else 0
+    absent = _with_absent_copies(situation)
     for uuid, one in state.merging.indices.items():
         if one.ended or not one.target.due:
             continue
@@ -93,9 +95,17 @@ def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
         elif index.under_way or (one.begun is not None and not one.refreshed):
             continue
         elif index.copies and index.segments <= most:
-            yield _merged(situation, one, index)
+            if uuid not in absent:  # a copy that comes back later has the segments that it left with
+                yield _merged(situation, one, index)
         elif one.begun is not None and _written_meanwhile(situation, index):
             yield _merged(situation, one, index, why="it is written, and has new segments already")
+
+
+def _with_absent_copies(situation: Situation) -> frozenset[str]:
+    """Indices of which a copy is not started that was there when the run began."""
+    view = situation.view
+    absent = situation.kind.missing(situation.state, view) if view is not None else ()
+    return frozenset(copy.shard.index_uuid for copy in absent)
 
 
 def _merged(
@@ -123,6 +133,7 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
     """Refresh what has ended, ask again for what was lost, give up on what never ends; None = no such."""
     state, now = situation.state, situation.now
     actions: list[Action] = []
+    refused: list[Hold] = []
     for one in state.merging.in_hand:
         index = bulk.indices[one.target.index_uuid]
         if now - max(one.begun or 0.0, state.started) > policy.deadline:
@@ -132,10 +143,27 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
             continue  # a task may be lost with the node that held it; the merges of its shards are not
         if one.refreshed and one.asked_at is not None and one.asked >= _TIMES:
             return stand_down(state, _cannot_be_merged(situation, index, one), Outcome.FAILED)
+        if one.refreshed and index.copies and index.segments <= policy.max_segments:
+            continue  # merged as far as its copies are there: the others are waited for
         action = _next_for(index, one, policy)
+        if isinstance(action, ForceMerge) and (against := _against(situation, index)):
+            refused += against
+            continue
         if _may_be_sent(situation, action, one):
             actions.append(action)
-    return act(*actions) if actions else None
+    if actions:
+        return act(*actions)
+    return _held_again(situation, tuple(dict.fromkeys(refused))) if refused else None
+
+
+def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
+    """What was lost is not asked for again against a rule; only the operator mends one that lasts."""
+    lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
+    first = next((hold for hold in refused if hold.predicate in lasting), None)
+    if first is None:
+        return _held(situation, refused)
+    reason = f"held by {first.predicate}: {first.subject}: {first.evidence}"
+    return stand_down(situation.state, reason + going_on(situation.state), Outcome.HELD)
 
 
 def _next_for(index: BulkIndex, one: MergeProgress, policy: MergePolicy) -> RefreshIndex | ForceMerge:
@@ -153,7 +181,12 @@ def _may_be_sent(situation: Situation, action: Action, one: MergeProgress) -> bo
     state, now = situation.state, situation.now
     if isinstance(action, ForceMerge) and state.lease_lost is not None:
         return False
-    if state.failure_of(action) is not None:
+    failure = state.failure_of(action)
+    if failure is not None:
+        # A node that stood still takes up a call that its caller has given up.
+        doubt = isinstance(action, ForceMerge) and failure.in_doubt and one.asked_at is not None
+        if doubt and now - (one.asked_at or now) < DOUBT_SECONDS:
+            return False
         return now - state.acted_at >= RETRY_SECONDS
     if isinstance(action, ForceMerge) and one.asked_at is None:
         return situation.seen.at - state.started >= GRACE_SECONDS

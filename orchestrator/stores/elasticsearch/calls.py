@@ -188,6 +188,15 @@ def merges() -> Request:
     return get("/_tasks", params={"actions": MERGE_ACTIONS, "detailed": "true", "timeout": "5s"})
 
 
+def task(task_id: str, *, patience: Seconds) -> Request:
+    """How one task goes, when it has ended or so many seconds have passed."""
+    return get(
+        f"/_tasks/{quoted(task_id)}",
+        params={"wait_for_completion": "true", "timeout": seconds(patience)},
+        silence=patience + ANSWER_MARGIN_SECONDS,
+    )
+
+
 def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
     """Where the copies of some indices are, and how they are set; closed ones too. Gone ones are left out."""
     return get(

@@ -28,7 +28,8 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_NODE: Final = re.compile(r"[^\s@'\"|,\[\]{}()]+@[^\s@'\"|,\[\]{}()]+")
+_NODE: Final = re.compile(r"[\w.-]+@[\w.:-]+", re.ASCII)
+"""No mark that means something to a shell: names go into commands again."""
 _LONGEST_NUMBER: Final = 60
 """Digits of an index are 49 at most."""
 

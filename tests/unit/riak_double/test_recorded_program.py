@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.riak_double.program import SECONDS
 from tests.riak_nodes import RiakNode, riak_nodes
 from tests.riak_transcripts import CUT_OFF, Recording, recordings
 from tests.unit.riak_double.test_recorded_texts import OF_A_RUNNING_NODE
@@ -91,6 +92,17 @@ def masked(text: str) -> str:
 def test_the_program_says_what_was_recorded(session: Session, recording: Recording) -> None:
     text, code = session.said[recording.line]
     assert (masked(text), code) == (expected(recording, session), recording.code)
+
+
+@pytest.mark.parametrize("word", [*SECONDS, "admin"])
+def test_commands_take_about_as_long_as_recorded(word: str) -> None:
+    """Every duration of the double is within the recorded ones, which vary with the recorder's machine."""
+    taken = [
+        each.seconds
+        for each in recordings()
+        if each.seconds and each.code != CUT_OFF and each.command.split()[1] == word
+    ]
+    assert word in {"", "start"} or 0.95 * min(taken) <= SECONDS.get(word, SECONDS[""]) <= max(taken)
 
 
 def test_schedulers_change_with_stop_and_start_and_not_with_restart(tmp_path: Path) -> None:

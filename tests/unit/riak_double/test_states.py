@@ -162,6 +162,20 @@ def test_a_raised_transfer_limit_lets_more_through_at_a_time_and_is_forgotten_at
     assert re.search(r"\n    8        'dev3", world.ask(DEV2, "admin transfer-limit"))
 
 
+def test_a_node_sends_no_more_at_a_time_than_its_own_limit() -> None:
+    world = settled(writes="on")
+    world.stop(DEV2)
+    world.run(5)
+    world.start(DEV2)
+    world.ask(DEV1, "admin transfer-limit 8")
+    world.ask(DEV1, "admin set transfer_limit=1")
+    most = {DEV1: 0, DEV3: 0}
+    while "No transfers" not in world.ask(DEV1, "admin transfers"):
+        most = {name: max(count, len(world.machines[name].running)) for name, count in most.items()}
+        world.run(0.5)
+    assert most[DEV1] == 1
+
+
 def test_handoff_that_stalls_waits_for_ever_and_one_that_sticks_stays_active() -> None:
     for fault, active in (("stalls", False), ("sticks", True)):
         world = settled(writes="on", handoff=fault)

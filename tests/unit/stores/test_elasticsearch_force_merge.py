@@ -35,6 +35,7 @@ CALL = "POST /posts/_forcemerge"
 UUIDS = "/_cluster/state/metadata/posts"
 NAMES = "/_cluster/state/metadata"
 TASKS = "/_tasks"
+RESULT = "/_tasks/n1%3A7"
 MERGE = ForceMerge(index="posts", index_uuid="u1", max_segments=5)
 OF_INDEX: tuple[ClusterAction, ...] = (
     MERGE,
@@ -80,6 +81,7 @@ def server() -> Iterator[ScriptedServer]:
         running.on(NAMES, reply(metadata(posts="u1", people="u2")))
         running.on(TASKS, reply(tasks()))
         running.on(CALL, reply({"task": "n1:7"}))
+        running.on(RESULT, reply({"error": {"type": "timeout", "reason": "it goes on"}}, status=500))
         running.on("POST /posts/_refresh", reply({"_shards": {"total": 2, "successful": 2, "failed": 0}}))
         running.on("PUT /posts/_settings", reply({"acknowledged": True}))
         yield running
@@ -190,6 +192,44 @@ def test_what_is_refused_is_refused(server: ScriptedServer, port: ElasticsearchC
     result = port.perform(MERGE)
     assert isinstance(result, Refused)
     assert "closed" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("result", "expected", "words"),
+    [
+        ({"completed": False, "task": {}}, Done, "task n1:7"),
+        (
+            {"completed": True, "response": {"_shards": {"total": 4, "successful": 3, "failed": 1}}},
+            Done,
+            "task n1:7: 3 of 4 copies merged, 1 failed",
+        ),
+        (
+            {"completed": True, "error": {"type": "security_exception", "reason": "you may not"}},
+            Refused,
+            "the force-merge of posts came to nothing (task n1:7): you may not",
+        ),
+        ({"completed": True, "error": {"type": "index_closed_exception", "reason": "no"}}, Refused, "no"),
+        (
+            {"completed": True, "error": {"type": "index_not_found_exception", "reason": "no"}},
+            Done,
+            "is gone",
+        ),
+        ({"completed": True, "error": {"type": "some_exception", "reason": "oh"}}, InDoubt, "oh"),
+        ({"completed": True, "response": "what"}, InDoubt, "what"),
+        ("what", Done, "task n1:7"),
+    ],
+)
+def test_what_became_of_its_task(
+    server: ScriptedServer,
+    port: ElasticsearchCluster,
+    result: Any,
+    expected: type[ActionResult],
+    words: str,
+) -> None:
+    server.on(RESULT, reply(result))
+    done = port.perform(MERGE)
+    assert isinstance(done, expected)
+    assert words in said(done)
 
 
 @pytest.mark.parametrize(("after", "result"), [(tasks("posts"), Done), (tasks(), InDoubt)])

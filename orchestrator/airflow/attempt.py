@@ -1,0 +1,174 @@
+"""One start of the program, by its folder: whether it runs, what it wrote, and how it is told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from orchestrator.airflow.command import stop
+from orchestrator.airflow.output import Ending, ending_of, run_of
+from orchestrator.runtime.identity import current_process, host_name, parse_identity, provably_gone
+
+STOP_SECONDS: Final = 60.0
+"""For `orchestrate stop` to leave its request; the run's standing down takes its own time."""
+
+
+class Condition(Enum):
+    """Whether the process of a start runs."""
+
+    RUNNING = "running"
+    GONE = "gone"
+    ELSEWHERE = "elsewhere"
+    """It was started on another machine, or its folder cannot be seen from here: nothing can be told."""
+
+
+class Mark(Enum):
+    """What has been done about a start; an empty file of that name."""
+
+    REPORTED = "reported"
+    """A task has been told its end: the next try starts anew."""
+    STOP_ASKED = "stop-asked"
+    """It was asked to stop: the next try waits for its end and then starts anew."""
+    SIGNALLED = "signalled"
+    """It was sent its one signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start.
+
+    Attributes:
+        folder: holds `command.json`, `process`, `output.jsonl`, `errors.txt` and marks.
+    """
+
+    folder: Path
+
+    @property
+    def output(self) -> Path:
+        """Its standard output: JSON lines."""
+        return self.folder / "output.jsonl"
+
+    @property
+    def errors(self) -> Path:
+        """Its standard error."""
+        return self.folder / "errors.txt"
+
+    @property
+    def process(self) -> Path:
+        """Who it is: its identity and the name of its machine, a line each; written by itself."""
+        return self.folder / "process"
+
+    @property
+    def command(self) -> Path:
+        """What was started, as JSON."""
+        return self.folder / "command.json"
+
+    @property
+    def host(self) -> str:
+        """The machine that it was started on; empty when it never came to be."""
+        return _line(self.process, 1)
+
+    def condition(self) -> Condition:
+        """Whether it runs, as far as can be told from here."""
+        if not self.folder.is_dir():
+            return Condition.ELSEWHERE
+        text = _line(self.process, 0)
+        identity = parse_identity(text)
+        if identity is None or provably_gone(text):
+            return Condition.GONE  # without an identity it never came to be: it is written first of all
+        here = current_process()
+        if (identity.boot, identity.namespace) == (here.boot, here.namespace):
+            return Condition.RUNNING
+        # On the machine of that name nothing of it runs: the machine, or the container, began anew.
+        return Condition.GONE if self.host == host_name() else Condition.ELSEWHERE
+
+    def ending(self) -> Ending:
+        """How it ended; to be asked when it is gone."""
+        return ending_of(_text(self.output), _text(self.errors))
+
+    def new_lines(self, offset: int) -> tuple[list[str], int]:
+        """Whole lines of output from a byte on, and the byte after them."""
+        try:
+            with self.output.open("rb") as stream:
+                stream.seek(offset)
+                data = stream.read()
+        except OSError:
+            return [], offset  # not here, which `condition` tells
+        whole = data[: data.rfind(b"\n") + 1]
+        return whole.decode("utf-8", "replace").splitlines(), offset + len(whole)
+
+    def mark(self, mark: Mark) -> bool:
+        """Leave a mark; whether this call was the first to leave it."""
+        try:
+            (self.folder / mark.value).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def marked(self, mark: Mark) -> bool:
+        """Whether the mark was left."""
+        return (self.folder / mark.value).exists()
+
+    def ask_to_stop(self, environment: Mapping[str, str] | None = None) -> str:
+        """Have the run stand down, which takes its own time; what was done about it, in words.
+
+        By `orchestrate stop RUN`; before there is a run, or where that fails, by SIGTERM, which says the
+        same. Never by a second signal: the program takes that as "leave at once", settings not put back.
+        """
+        if self.condition() is not Condition.RUNNING:
+            return "it does not run here"
+        self.mark(Mark.STOP_ASKED)
+        run = run_of(_text(self.output))
+        refusal = self._request_stop(run, environment) if run else "no run has begun"
+        if refusal is None:
+            return f"asked run {run} to stand down"
+        if not self.mark(Mark.SIGNALLED):
+            return f"{refusal}; it was sent SIGTERM before"
+        return f"{refusal}; {self._signal()}"
+
+    def _request_stop(self, run: str, environment: Mapping[str, str] | None) -> str | None:
+        """None when the request was left; otherwise why not."""
+        try:
+            begun = json.loads(_text(self.command))
+            done = subprocess.run(  # noqa: S603  (the program that the DAG names)
+                [*begun["program"], *stop(run, begun["state"])],
+                env={**os.environ, **(environment or {})},
+                cwd=begun["directory"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=STOP_SECONDS,
+            )
+        except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+            return f"`orchestrate stop {run}` could not be run: {error}"
+        return None if done.returncode == 0 else f"`orchestrate stop {run}` said: {done.stderr.strip()}"
+
+    def _signal(self) -> str:
+        identity = parse_identity(_line(self.process, 0))
+        if identity is None:
+            return "its process is not known"
+        try:
+            os.kill(identity.pid, signal.SIGTERM)
+        except OSError as error:
+            return f"SIGTERM to process {identity.pid} failed: {error.strerror}"
+        return f"sent SIGTERM to process {identity.pid}"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""  # not written yet, which an empty file says as well
+
+
+def _line(path: Path, number: int) -> str:
+    lines = _text(path).splitlines()
+    return lines[number] if len(lines) > number else ""

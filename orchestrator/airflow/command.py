@@ -1,0 +1,102 @@
+"""The command lines of `orchestrate` that the operators start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What `restart` and `post-bulk-index` have in common; what is None or empty is not said.
+
+    Attributes:
+        cluster: name or path of the cluster file.
+        state: where journals are kept, as an SQLAlchemy URL.
+        playbook: name or path.
+        only: globs of nodes; `exclude` likewise.
+        strategy: how waves are cut.
+        max_unavailable: a number or a percentage, as text.
+        zone: only nodes of this zone.
+        started_before: a time or an age, such as `30d`.
+        timeout: after which the program stands down by itself, such as `5h`.
+        reason: for `history`.
+        arguments: further ones, as they are.
+    """
+
+    cluster: str
+    state: str | None = None
+    playbook: str | None = None
+    only: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    strategy: str | None = None
+    max_unavailable: str | None = None
+    zone: str | None = None
+    started_before: str | None = None
+    timeout: str | None = None
+    reason: str | None = None
+    arguments: Sequence[str] = field(default=())
+
+    def words(self) -> list[str]:
+        """The flags; each value joined to its flag, so that one that begins with a dash is none itself."""
+        single = {
+            "cluster": self.cluster,
+            "state": self.state,
+            "playbook": self.playbook,
+            "strategy": self.strategy,
+            "max-unavailable": self.max_unavailable,
+            "zone": self.zone,
+            "started-before": self.started_before,
+            "timeout": self.timeout,
+            "reason": self.reason,
+        }
+        return [
+            *(f"--{name}={value}" for name, value in single.items() if value is not None),
+            *(f"--only={node}" for node in self.only),
+            *(f"--exclude={node}" for node in self.exclude),
+            *self.arguments,
+            "--yes",
+            "--output=json",
+        ]
+
+
+def restart(selection: Selection) -> list[str]:
+    """`orchestrate restart …`."""
+    return ["restart", *selection.words()]
+
+
+def post_bulk_index(
+    selection: Selection,
+    *,
+    index: Sequence[str],
+    max_segments: int | None = None,
+    restarts: bool | None = None,
+    allow_writes: bool = False,
+) -> list[str]:
+    """`orchestrate post-bulk-index …`.
+
+    Args:
+        selection: the nodes to restart, and all else that a restart takes.
+        index: names or patterns of indices; at least one.
+        max_segments: for each shard copy; the playbook's otherwise.
+        restarts: whether the restart follows; the program's default otherwise.
+        allow_writes: merge indices that are being written, too.
+
+    Raises:
+        ValueError: no index is named.
+    """
+    if not index or not all(index):
+        raise ValueError("post-bulk-index needs the name or the pattern of an index")
+    words = [f"--index={pattern}" for pattern in index]
+    if max_segments is not None:
+        words.append(f"--max-segments={max_segments}")
+    if restarts is not None:
+        words.append("--restart" if restarts else "--no-restart")
+    if allow_writes:
+        words.append("--allow-writes")
+    return ["post-bulk-index", *words, *selection.words()]
+
+
+def stop(run: str, state: str | None = None) -> list[str]:
+    """`orchestrate stop RUN`: the run brings its nodes up, puts settings back and ends."""
+    return ["stop", run, "--output=json", *([f"--state={state}"] if state else [])]

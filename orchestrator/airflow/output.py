@@ -1,0 +1,139 @@
+"""What a run has written to its output, line by line, and what that comes to for a task."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, assert_never
+
+from orchestrator.errors import ExitCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A program that has ended.
+
+    Attributes:
+        run: the run's id; None if there was none yet.
+        summary: the last line; None when the program was killed or could not be started.
+        errors: the end of its standard error.
+    """
+
+    run: str | None
+    summary: Mapping[str, Any] | None
+    errors: str = ""
+
+
+class Fate(Enum):
+    """What becomes of the task."""
+
+    SUCCESS = "success"
+    RETRY = "retry"
+    """It fails, and Airflow's own retries may try again."""
+    FAIL = "fail"
+    """It fails for good: trying again would do harm or no good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The task's fate, and why, with the command that repairs it."""
+
+    fate: Fate
+    message: str
+
+
+_REPAIR: Final[Mapping[ExitCode, str]] = {
+    ExitCode.FAILED: "repair the node, then: orchestrate resume {run} --retry-failed",
+    ExitCode.INTERRUPTED: "go on with: orchestrate resume {run}",
+    ExitCode.NOT_RESTORED: "as soon as the cluster answers: orchestrate restore {run}",
+    ExitCode.PAUSED: "when you are content: orchestrate resume {run}",
+}
+_SHOWN: Final = 2000
+"""Characters of standard error in a message."""
+
+
+def lines(text: str) -> Iterator[Mapping[str, Any]]:
+    """The objects of an output; what is no whole object (a line being written) is left out."""
+    for line in text.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue  # text of a wrapper around the program, or the line that a kill cut off
+        if isinstance(found, dict):
+            yield found
+
+
+def run_of(text: str) -> str | None:
+    """The run's id, as soon as a line tells it."""
+    return next((run for line in lines(text) if isinstance(run := line.get("run"), str)), None)
+
+
+def ending_of(text: str, errors: str = "") -> Ending:
+    """How the program ended, from all that it wrote."""
+    last = next(iter(deque(lines(text), maxlen=1)), None)
+    summary = last if last is not None and last.get("event") == "summary" else None
+    return Ending(run=run_of(text), summary=summary, errors=errors[-_SHOWN:].strip())
+
+
+def verdict(ending: Ending) -> Verdict:
+    """What the contract's exit code means for a task.
+
+    Held and leased are retried: both pass with time, and what was done is not done again. A killed program is
+    retried because the next one takes its run over. What a person asked for (5, 9), what needs a person
+    (4, 8) and what is wrong each time (1, 2, 7) is not.
+    """
+    if ending.summary is None:
+        why = f": {ending.errors}" if ending.errors else ""
+        return Verdict(
+            fate=Fate.RETRY,
+            message=f"orchestrate ended without a summary: killed, or it could not be started{why}",
+        )
+    try:
+        code = ExitCode(ending.summary["exit_code"])
+    except (KeyError, ValueError):
+        found = ending.summary.get("exit_code")
+        return Verdict(fate=Fate.FAIL, message=f"orchestrate ended with an exit code unknown here: {found}")
+    parts = [f"orchestrate ended with {int(code)} ({code.name.lower().replace('_', ' ')})", *_said(ending)]
+    repair = _REPAIR.get(code)
+    if repair:
+        parts.append(repair.replace("{run}", ending.run or "").replace("  ", " ").rstrip())
+    return Verdict(fate=_fate(code), message="; ".join(parts))
+
+
+def _fate(code: ExitCode) -> Fate:
+    match code:
+        case ExitCode.DONE:
+            return Fate.SUCCESS
+        case ExitCode.HELD | ExitCode.LEASED:
+            return Fate.RETRY
+        case (
+            ExitCode.DEFECT
+            | ExitCode.USAGE
+            | ExitCode.FAILED
+            | ExitCode.INTERRUPTED
+            | ExitCode.PLAN_MISMATCH
+            | ExitCode.NOT_RESTORED
+            | ExitCode.PAUSED
+        ):
+            return Fate.FAIL
+        case _:
+            assert_never(code)
+
+
+def _said(ending: Ending) -> Iterator[str]:
+    summary = ending.summary or {}
+    if summary.get("message"):
+        yield str(summary["message"])
+    for hold in _listed(summary, "holds"):
+        if isinstance(hold, dict):
+            yield f"held by {hold.get('predicate')} ({hold.get('subject')}): {hold.get('evidence')}"
+    for item in _listed(summary, "left"):
+        yield f"NOT PUT BACK: {item}"
+
+
+def _listed(summary: Mapping[str, Any], key: str) -> list[Any]:
+    found = summary.get(key)
+    return found if isinstance(found, list) else []

@@ -1,0 +1,257 @@
+"""Riak's own rules before a stop, over one reading of the cluster. The names are public.
+
+No single command tells all, and each one was seen to say good things of a bad moment (recorded on 3.2.1):
+
+- `transfers` prints `No transfers active` while a node is down.
+- `member-status` lists a stopped node as valid.
+- `ring-status` calls the ring ready while a node is down, and says nothing of a node that is marked as down.
+- `ringready` says TRUE while the claimant says that the ring is not ready, since changes are on their way.
+- `ringready` and `transfers` leave out, without a word, a node that is up but does not answer them.
+
+So each rule asks for its own proof, and holds the nodes that are named against the members. A reading that a
+rule needs and does not have is a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
+from orchestrator.engine.kinds.riak.quorum import Breach, breaches, quorum_of
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.riak import Availability, ClusterStatus, Membership, RiakView, Transfers
+
+ASKED_AT_LEAST: Final = 2
+"""Nodes that must call the transfers clean: what one node cannot reach it cannot tell of."""
+
+Nodes = frozenset[NodeName]
+Check = Callable[[RiakView, Nodes], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: the reading and the wave that is to be stopped, to subjects and evidence of refusals.
+
+    The other attributes are those of `Predicate`.
+    """
+
+    name: str
+    why: str
+    check: Check
+    passes_with_time: bool = True
+    of_the_set: bool = False
+
+
+def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+    """All nodes list the same owners, and the claimant says that all have seen the last change."""
+    del wave  # it is about the cluster
+    ready = view.ring_ready
+    if isinstance(ready, Unknown):
+        yield "ring", ready.reason
+    elif not ready.agreed:
+        parted = f"{' and '.join(ready.differing)} list different owners" if ready.differing else ""
+        yield "ring", parted or f"{', '.join(ready.down)} cannot be asked about the ring"
+    else:
+        members = _members(view)
+        if isinstance(members, Unknown):
+            yield "ring", f"who must agree is unknown: {members.reason}"
+        elif members != frozenset(ready.nodes):
+            yield "ring", f"{_names(members ^ frozenset(ready.nodes))} agreed or belong, but not both"
+    status = view.ring_status
+    if isinstance(status, Unknown):
+        yield "claimant", status.reason
+    elif not status.claimant_up:
+        yield f"claimant {status.claimant}", "it does not answer, so nobody knows whether the ring is ready"
+    elif not status.ring_ready:
+        yield f"claimant {status.claimant}", "it says that the ring is not ready"
+
+
+def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+    """No partition is on its way to another owner, and nobody joins or leaves."""
+    del wave  # it is about the cluster
+    status = view.ring_status
+    if isinstance(status, Unknown):
+        yield "ring", status.reason
+    else:
+        for change in status.pending:
+            yield (
+                f"{change.owner} to {change.next_owner}",
+                f"{len(change.partitions)} partitions change their owner",
+            )
+    members = view.members
+    if isinstance(members, Unknown):
+        yield "members", members.reason
+    else:
+        for member in members:
+            if member.membership in (Membership.JOINING, Membership.LEAVING, Membership.EXITING):
+                yield member.node, f"it is {member.membership.value}"
+            elif member.pending_share is not None and member.pending_share != member.ring_share:
+                yield (
+                    member.node,
+                    f"it owns {member.ring_share} % of the ring and is to own {member.pending_share} %",
+                )
+
+
+def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+    """Every member answers, by `cluster status`; `member-status` does not tell."""
+    cluster, members = view.cluster, _members(view)
+    if isinstance(cluster, Unknown):
+        yield "members", cluster.reason
+        return
+    for member in cluster.members:
+        if member.availability is not Availability.UP or member.membership is Membership.DOWN:
+            said = f"{member.membership.value}, {member.availability.value}"
+            yield member.node, f"cluster status has it as {said}"
+    listed = frozenset(member.node for member in cluster.members)
+    if isinstance(members, Unknown):
+        yield "members", members.reason
+    else:
+        for node in sorted(members ^ listed):
+            yield node, "cluster status and member-status do not both list it"
+    for node in sorted(wave - listed):
+        yield node, "it is no member of the cluster"
+    if not isinstance(view.ring_status, Unknown):
+        for node in view.ring_status.unreachable:
+            if node not in _down(cluster):
+                yield node, "ring-status cannot reach it"
+
+
+def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+    """Nothing waits to be handed off, nothing moves, and every primary partition runs."""
+    del wave  # it is about the cluster
+    if isinstance(view.transfers, Unknown):
+        yield "transfers", view.transfers.reason
+        return
+    for asked, transfers in view.transfers.items():
+        if isinstance(transfers, Unknown):
+            yield f"transfers by {asked}", transfers.reason
+        elif not transfers.clean:
+            yield f"transfers by {asked}", "; ".join(what_transfers(transfers))
+    members = _members(view)
+    wanted = ASKED_AT_LEAST if isinstance(members, Unknown) else min(ASKED_AT_LEAST, len(members))
+    if len(view.transfers) < wanted:
+        yield "transfers", f"{len(view.transfers)} nodes were asked instead of {wanted}"
+
+
+def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Finding]:
+    """With the wave down beside what is down already, a quorum of every preference list stays up."""
+    ring, n_vals, cluster = view.ring, view.n_vals, view.cluster
+    for name, part in (("ring", ring), ("n_val", n_vals), ("members", cluster)):
+        if isinstance(part, Unknown):
+            yield name, part.reason
+    if isinstance(ring, Unknown) or isinstance(n_vals, Unknown) or isinstance(cluster, Unknown):
+        return
+    if not n_vals or min(n_vals) < 1 or not ring.owners:
+        yield "n_val", "no n_val, or no partition, was read"
+        return
+    strangers = frozenset(ring.owners) - {member.node for member in cluster.members}
+    if strangers:
+        yield "ring", f"{_names(strangers)} own partitions, but are no members"
+    for breach in breaches(ring, n_vals, wave | _down(cluster)):
+        yield ", ".join(breach.nodes), _told(breach, ring.size)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        name="ring_ready",
+        why="Nodes that disagree on the owners write to different ones; a stop sets that further apart.",
+        check=ring_ready,
+    ),
+    Rule(
+        name="no_pending_ownership_change",
+        why="A partition on its way loses its source or its target, and the change begins anew or hangs.",
+        check=no_pending_ownership_change,
+    ),
+    Rule(
+        name="all_members_up",
+        why="With a node away already, the next one may take the quorum with it.",
+        check=all_members_up,
+    ),
+    Rule(
+        name="no_transfers",
+        why="What waits to be handed off is the only copy that is up to date: its holder must not go.",
+        check=no_transfers,
+    ),
+    Rule(
+        name="preference_lists_keep_quorum",
+        why="A key most of whose owners are down is not read or written at quorum until they are back.",
+        check=preference_lists_keep_quorum,
+        passes_with_time=False,
+        of_the_set=True,
+    ),
+)
+"""In the order in which they are asked."""
+
+
+def predicates(view_of: Callable[[Question], Reading[RiakView]]) -> tuple[Predicate, ...]:
+    """The rules as predicates, given where a question keeps its reading of Riak."""
+    return tuple(
+        Predicate(
+            name=rule.name,
+            why=rule.why,
+            check=_on_view(rule.check, view_of),
+            passes_with_time=rule.passes_with_time,
+            of_the_set=rule.of_the_set,
+        )
+        for rule in RULES
+    )
+
+
+def what_transfers(transfers: Transfers) -> Iterator[str]:
+    """Everything that keeps transfers from being clean, for people."""
+    for node in transfers.down:
+        yield f"{node} is down"
+    for count in transfers.waiting:
+        yield f"{count.node} has {count.partitions} partitions waiting to be handed off"
+    for count in transfers.not_running:
+        yield f"{count.node} does not run {count.partitions} of its primary partitions"
+    for active in transfers.active:
+        yield f"a transfer ({active.kind}) to {active.target} is active"
+    for node in transfers.uncontacted:
+        yield f"{node} could not be contacted"
+
+
+def _told(breach: Breach, lists: int) -> str:
+    owners = ", ".join(breach.owners)
+    alone = (
+        f"; the ring gives {breach.nodes[0]} more than one of them, so no order of restarts avoids it: "
+        f"--disable-predicate preference_lists_keep_quorum={breach.nodes[0]} accepts it"
+        if len(breach.nodes) == 1 and breach.down > 1
+        else ""
+    )
+    return (
+        f"n_val {breach.n_val}: {breach.down} of the {len(breach.owners)} partitions from {breach.first} on "
+        f"({owners}) would be down, and {quorum_of(breach.n_val)} must be up; "
+        f"{breach.lists} of {lists} preference lists are like this{alone}"
+    )
+
+
+def _on_view(
+    check: Check, view_of: Callable[[Question], Reading[RiakView]]
+) -> Callable[[Question], Iterator[Finding]]:
+    def asked(question: Question) -> Iterator[Finding]:
+        view = view_of(question)
+        if isinstance(view, Unknown):
+            yield "cluster", view.reason
+        else:
+            yield from check(view, frozenset(question.wave.nodes))
+
+    return asked
+
+
+def _members(view: RiakView) -> Reading[Nodes]:
+    if isinstance(view.members, Unknown):
+        return view.members
+    return frozenset(member.node for member in view.members)
+
+
+def _down(cluster: ClusterStatus) -> Nodes:
+    """Members whose partitions are not served now, whoever announced it."""
+    return frozenset(member.node for member in cluster.members if member.availability is not Availability.UP)
+
+
+def _names(nodes: Iterable[NodeName]) -> str:
+    return ", ".join(sorted(nodes))

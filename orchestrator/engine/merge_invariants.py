@@ -1,0 +1,198 @@
+"""What must hold of merges at every moment; written apart from `merging`, as all invariants are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.engine.invariant import Invariant, Step
+from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.model.action import ForceMerge, RebootHost, SetIndexSettings, StopNode
+from orchestrator.model.event import PhaseEntered, RunFinished, WaveStarted
+from orchestrator.model.merge_event import IndexMerged, MergeBegun
+from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.reading import Seconds
+
+_TWO_READINGS_SECONDS: Final[Seconds] = 4.0
+"""Less than what lies between the two readings that tell whether an index is written."""
+
+
+def _asked(step: Step) -> tuple[ForceMerge, MergeProgress | None] | None:
+    action = step.sent
+    if not isinstance(action, ForceMerge):
+        return None
+    return action, step.before.merging.indices.get(action.index_uuid)
+
+
+def _an_index_is_not_asked_for_twice(step: Step) -> Iterator[str]:
+    """Again only when a reading showed that it had ended, and a refresh what it had made."""
+    asked = _asked(step)
+    action, one = asked if asked is not None else (None, None)
+    if action is None or one is None:
+        return
+    first = one.asked == 0 and one.begun == step.record.at
+    if not first and not one.refreshed:
+        yield f"{action.index} is merged again, and nobody looked what became of the merge before"
+
+
+def _merges_are_written_down_first(step: Step) -> Iterator[str]:
+    asked = _asked(step)
+    if asked is None:
+        return
+    action, one = asked
+    if one is None:
+        yield f"{action.index} is merged, and is none of the run's"
+    elif not one.in_hand:
+        yield f"{action.index} is merged, and its merge was not begun, or has ended"
+    if step.before.phase is not Phase.MERGING:
+        yield f"{action.index} is merged in {step.before.phase.value}"
+
+
+def _nobody_merges_without_the_lease(step: Step) -> Iterator[str]:
+    asked = _asked(step)
+    if asked is not None and step.before.lease_lost is not None:
+        yield f"{asked[0].index} is merged: {step.before.lease_lost}"
+
+
+def _no_merge_after_standing_down(step: Step) -> Iterator[str]:
+    asked = _asked(step)
+    if asked is not None and step.before.stand_down_reason is not None:
+        yield f"{asked[0].index} is merged after: {step.before.stand_down_reason}"
+
+
+def _merges_keep_to_their_number(step: Step) -> Iterator[str]:
+    policy, event = step.after.policy, step.record.event
+    if policy is None or policy.merge is None or not (isinstance(event, MergeBegun) or step.sent):
+        return
+    hand = sorted(one.target.index for one in step.after.merging.in_hand)
+    if len(hand) > policy.merge.at_once:
+        yield f"{', '.join(hand)} are merged at a time, {policy.merge.at_once} allowed"
+
+
+def _writes_are_read_twice(step: Step) -> Iterator[str]:
+    """By this process: what another one read says nothing of now."""
+    asked, policy = _asked(step), step.before.policy
+    if asked is None or policy is None or policy.merge is None or policy.merge.allow_writes:
+        return
+    merging, index = step.before.merging, asked[0]
+    if merging.writes is None or index.index_uuid not in merging.writes:
+        yield f"{index.index} is merged, and nobody knows whether it is written"
+    elif step.record.at - merging.writes_at < _TWO_READINGS_SECONDS:
+        yield f"{index.index} is merged after {step.record.at - merging.writes_at:.1f} s of looking at it"
+
+
+def _what_is_merged_was_counted(step: Step) -> Iterator[str]:
+    event, state = step.record.event, step.before
+    if not isinstance(event, IndexMerged) or state.policy is None or state.policy.merge is None:
+        return
+    one = state.merging.indices.get(event.index_uuid)
+    if one is None or one.ended:
+        yield f"{event.index} is none of the run's, or was merged already"
+    elif event.segments > state.policy.merge.max_segments and not event.why:
+        yield f"{event.index} is said to be merged and has {event.segments} segments"
+    elif one.begun is not None and not one.refreshed and not event.why:
+        yield f"{event.index} is said to be merged, and no search sees that yet"
+
+
+def _nodes_wait_for_merges(step: Step) -> Iterator[str]:
+    state, action, event = step.before, step.sent, step.record.event
+    if state.policy is None or state.policy.merge is None:
+        return
+    left = [one.target.index for one in (*state.merging.in_hand, *state.merging.pending)]
+    goes = isinstance(action, StopNode | RebootHost) or isinstance(event, WaveStarted)
+    if goes and (left or not state.merging.settled):
+        what = action.node if isinstance(action, StopNode | RebootHost) else "a wave"
+        yield f"{what} goes before {', '.join(left) or 'the copies of merged indices'} are done"
+    if isinstance(event, PhaseEntered) and event.to == Phase.MERGED.value and left:
+        yield f"merging is left, and {', '.join(left)} is not merged"
+
+
+def _only_what_is_wanted_is_set(step: Step) -> Iterator[str]:
+    action, state = step.sent, step.before
+    if not isinstance(action, SetIndexSettings):
+        return
+    right = state.policy.merge.put_right if state.policy and state.policy.merge else None
+    replicas = None if right is None or right.number_of_replicas is None else str(right.number_of_replicas)
+    asked = {
+        "index.number_of_replicas": replicas,
+        "index.refresh_interval": right.refresh_interval if right else None,
+        "index.translog.durability": right.translog_durability if right else None,
+    }
+    for key, value in action.wanted.items():
+        if asked.get(key) is None or (value or "") != asked[key]:
+            yield f"{key} of {action.index} is set to {value}, and the playbook does not say so"
+    if state.phase is not Phase.MERGED:
+        yield f"settings of {action.index} are set in {state.phase.value}"
+
+
+def _done_has_merged(step: Step) -> Iterator[str]:
+    event, state = step.record.event, step.after
+    if not isinstance(event, RunFinished) or event.outcome is not Outcome.DONE:
+        return
+    left = [one.target.index for one in state.merging.indices.values() if one.target.due and not one.ended]
+    if left:
+        yield f"done, and not merged: {', '.join(left)}"
+
+
+MERGE_INVARIANTS: tuple[Invariant, ...] = (
+    Invariant(
+        name="an_index_is_not_asked_for_twice",
+        why="A second merge of an index queues behind the first on every node, and does its work again.",
+        check=_an_index_is_not_asked_for_twice,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="merges_are_written_down_first",
+        why="A merge that nobody wrote down is begun again by whoever comes after a crash.",
+        check=_merges_are_written_down_first,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="nobody_merges_without_the_lease",
+        why="Two runs would merge the same indices, and restart nodes that merge.",
+        check=_nobody_merges_without_the_lease,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="no_merge_after_standing_down",
+        why="A merge cannot be taken back: a run that gives up begins none.",
+        check=_no_merge_after_standing_down,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="merges_keep_to_their_number",
+        why="The operator said how many indices are merged at a time, for the disks' sake.",
+        check=_merges_keep_to_their_number,
+        at=("merge_begun", "action_sent"),
+    ),
+    Invariant(
+        name="writes_are_read_twice",
+        why="One reading of a counter does not tell whether it moves.",
+        check=_writes_are_read_twice,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="what_is_merged_was_counted",
+        why="What is said to be merged is what nobody looks at again.",
+        check=_what_is_merged_was_counted,
+        at=("index_merged",),
+    ),
+    Invariant(
+        name="nodes_wait_for_merges",
+        why="A node that is restarted in the middle of a merge throws its work away.",
+        check=_nodes_wait_for_merges,
+        at=("action_sent", "wave_started", "phase_entered"),
+    ),
+    Invariant(
+        name="only_what_is_wanted_is_set",
+        why="A setting of an index is not put back: it must be one that the playbook names.",
+        check=_only_what_is_wanted_is_set,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="done_has_merged",
+        why="Exit 0 says that every index of the step is merged.",
+        check=_done_has_merged,
+        at=("run_finished",),
+    ),
+)

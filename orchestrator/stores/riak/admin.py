@@ -1,0 +1,223 @@
+"""Riak's commands as argument lists, each with a limit of our own, and what they answer.
+
+Several commands never end by themselves: `wait-for-service` for a service that does not come, 3.x
+`riak start` for a node that does not answer. So every one is run with a limit, and one that ran into it has
+said nothing. No command here changes the members of the cluster: never `riak admin down` in a restart.
+
+The packaged `riak` of 3.x writes its arguments into a script that a second shell reads, unquoted. So no word
+here may mean anything to a shell, and names that do are not taken from any output (`terms`, bucket types);
+`riak eval`, whose argument is full of such marks, is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.riak import (
+    ClusterStatus,
+    LimitSet,
+    NodeStats,
+    RiakMember,
+    Ring,
+    RingReady,
+    RingStatus,
+    ServiceWait,
+    TransferLimits,
+    Transfers,
+)
+from orchestrator.stores.riak import parse_bucket_types, parse_limits, parse_members, parse_node
+from orchestrator.stores.riak.dialect import Dialect
+from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.stores.riak.parse_ring import parse_partitions, parse_ring_status, parse_ringready, ring_of
+from orchestrator.stores.riak.parse_transfers import parse_transfers
+
+T = TypeVar("T")
+
+READ_SECONDS: Final[Seconds] = 60.0
+"""For a reading. They took 0.2 to 4 s on a small idle cluster (recorded); Riak itself waits up to 30 s for a
+member that hangs, in `transfers` and `ringready`."""
+STOP_SECONDS: Final[Seconds] = 300.0
+"""For `riak stop`, which returns when the Erlang machine is gone: 4 to 10 s recorded, with little data."""
+START_SECONDS: Final[Seconds] = 120.0
+"""For `riak start`, which waits for a first sign of life; 4 s recorded."""
+KV: Final = "riak_kv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command line.
+
+    Attributes:
+        argv: its words; none means anything to a shell.
+        timeout: when we end it.
+    """
+
+    argv: tuple[str, ...]
+    timeout: Seconds = READ_SECONDS
+
+
+class Runner(Protocol):
+    """Runs a command on a node's machine, as the user that Riak's scripts want."""
+
+    def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
+        """How it ended; an output without an exit code when our limit or a lost connection ended it.
+
+        `Unknown` when it was certainly not run. Never raises, and returns within the command's limit and a
+        little.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """The words of each command.
+
+    Attributes:
+        riak: the program, such as `/usr/sbin/riak`.
+        admin: the words before an administrative command's own, such as `riak admin`.
+    """
+
+    riak: tuple[str, ...]
+    admin: tuple[str, ...]
+
+    @property
+    def stop(self) -> Command:
+        """Stop the node; exit code 1 and no word when it is down already."""
+        return Command(argv=(*self.riak, "stop"), timeout=STOP_SECONDS)
+
+    @property
+    def start(self) -> Command:
+        """Start it in the background."""
+        return Command(argv=(*self.riak, "start"), timeout=START_SECONDS)
+
+    @property
+    def ping(self) -> Command:
+        """Whether the Erlang machine answers."""
+        return Command(argv=(*self.riak, "ping"))
+
+    @property
+    def pid(self) -> Command:
+        """The process of the Erlang machine: another one after a restart."""
+        return Command(argv=(*self.riak, "pid" if self.admin != ("riak-admin",) else "getpid"))
+
+    @property
+    def versions(self) -> Command:
+        """The release, on 3.x."""
+        return Command(argv=(*self.riak, "versions"))
+
+    def asking(self, *words: str) -> Command:
+        """An administrative command that reads."""
+        return Command(argv=(*self.admin, *words))
+
+    def wait_for_service(self, service: str, node: NodeName, seconds: Seconds) -> Command:
+        """Ends when the service is up on that node, as the asked one sees it, or at our limit."""
+        return Command(argv=(*self.admin, "wait-for-service", service, node), timeout=seconds)
+
+    def set_transfer_limit(self, node: NodeName, limit: int) -> Command:
+        """Of one node; for all of them at once there would be no word of which one had which before."""
+        return Command(argv=(*self.admin, "transfer-limit", node, str(limit)))
+
+
+def commands_for(
+    dialect: Dialect, *, riak: tuple[str, ...] = ("riak",), admin: tuple[str, ...] = ()
+) -> Commands:
+    """The commands of a version, with the words of the cluster file where it has some."""
+    return Commands(riak=riak, admin=admin or dialect.admin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiakAdmin:
+    """What a cluster answers. Every method asks one node, once, and returns a value or `Unknown`."""
+
+    runner: Runner
+    commands: Commands
+    dialect: Dialect
+
+    def ping(self, node: NodeName) -> Reading[bool]:
+        """Whether it answers; that says nothing of its vnodes."""
+        return self._ask(node, self.commands.ping, lambda output, _: parse_node.parse_ping(output))
+
+    def ring_ready(self, node: NodeName) -> Reading[RingReady]:
+        """`ringready`."""
+        return self._ask(node, self.commands.asking("ringready"), parse_ringready)
+
+    def ring_status(self, node: NodeName) -> Reading[RingStatus]:
+        """`ring-status`."""
+        return self._ask(node, self.commands.asking("ring-status"), parse_ring_status)
+
+    def members(self, node: NodeName) -> Reading[tuple[RiakMember, ...]]:
+        """`member-status`."""
+        return self._ask(node, self.commands.asking("member-status"), parse_members.parse_member_status)
+
+    def cluster_status(self, node: NodeName) -> Reading[ClusterStatus]:
+        """`cluster status`; Unknown before 2.0, which has none."""
+        if not self.dialect.has_cluster_status:
+            return Unknown(reason="cluster status: this version has no such command")
+        return self._ask(node, self.commands.asking("cluster", "status"), parse_members.parse_cluster_status)
+
+    def transfers(self, node: NodeName) -> Reading[Transfers]:
+        """`transfers`."""
+        return self._ask(node, self.commands.asking("transfers"), parse_transfers)
+
+    def transfer_limits(self, node: NodeName) -> Reading[TransferLimits]:
+        """`transfer-limit`, of all nodes that answer."""
+        return self._ask(node, self.commands.asking("transfer-limit"), parse_limits.parse_transfer_limits)
+
+    def set_transfer_limit(self, asked: NodeName, node: NodeName, limit: int) -> Reading[LimitSet]:
+        """Set one node's limit, asked of any node."""
+        command = self.commands.set_transfer_limit(node, limit)
+        return self._ask(asked, command, parse_limits.parse_limit_set)
+
+    def wait_for_service(self, asked: NodeName, node: NodeName, seconds: Seconds) -> Reading[ServiceWait]:
+        """Wait so long at most for the key-value store of one node, as a peer sees it."""
+        command = self.commands.wait_for_service(KV, node, seconds)
+        return self._ask(asked, command, lambda output, _: parse_node.parse_wait_for_service(output, KV))
+
+    def ring(self, asked: NodeName, stats: NodeStats) -> Reading[Ring]:
+        """Who owns which partition, from `cluster partitions` of every owner; held against `/stats`."""
+        if not self.dialect.has_cluster_status:
+            return Unknown(reason="ring: this version does not tell who owns which partition")
+        owned: dict[NodeName, frozenset[int]] = {}
+        for node in (each for each, number in stats.ownership.items() if number):
+            command = self.commands.asking("cluster", "partitions", "-n", node)
+            found = self._ask(asked, command, parse_partitions)
+            if isinstance(found, Unknown):
+                return found
+            owned[found[0]] = found[1]
+        return ring_of(owned, stats)
+
+    def n_vals(self, asked: NodeName) -> Reading[Mapping[str, int]]:
+        """The `n_val` of every bucket type; Unknown before 2.0, which has no bucket types."""
+        if not self.dialect.has_cluster_status:
+            return Unknown(reason="n_val: this version has no bucket types to ask about")
+        types = self._ask(
+            asked, self.commands.asking("bucket-type", "list"), parse_bucket_types.parse_bucket_types
+        )
+        if isinstance(types, Unknown):
+            return types
+        found: dict[str, int] = {}
+        for name in types:
+            n_val = self._n_val(asked, name)
+            if isinstance(n_val, Unknown):
+                return n_val
+            found[name] = n_val
+        return found
+
+    def _n_val(self, asked: NodeName, name: str) -> Reading[int]:
+        command = self.commands.asking("bucket-type", "status", name)
+        return self._ask(asked, command, lambda output, _: parse_bucket_types.parse_n_val(output, name))
+
+    def _ask(
+        self, node: NodeName, command: Command, parse: Callable[[CommandOutput, Dialect], Reading[T]]
+    ) -> Reading[T]:
+        output = self.runner.run(node, command)
+        if isinstance(output, Unknown):
+            return output
+        found = parse(output, self.dialect)
+        if isinstance(found, Unknown):
+            return Unknown(reason=f"asked on {node}: {found.reason}")
+        return found

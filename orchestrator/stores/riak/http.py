@@ -1,0 +1,111 @@
+"""Riak's HTTP interface, as far as a restart reads it: `/ping` and `/stats` of one node.
+
+`/ping` answers 200 as soon as the listener is up, while no vnode runs (seen): it is a sign of life, not of
+service.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import urllib3
+
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.riak import NodeStats
+from orchestrator.stores.riak.parse_stats import parse_stats
+
+_OK: Final = 200
+_CHUNK_BYTES: Final = 65_536
+_ALIVE: Final = "OK"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """Limits of one request.
+
+    Attributes:
+        connect: seconds to connect.
+        silence: seconds between two bytes of the answer.
+        answer: seconds for all of it; `/stats` of a busy node may take some.
+        answer_bytes: size of an answer; `/stats` has some 20 kB.
+    """
+
+    connect: Seconds = 5.0
+    silence: Seconds = 10.0
+    answer: Seconds = 30.0
+    answer_bytes: int = 4_000_000
+
+
+class NodeHttp:
+    """One node's HTTP interface. Connections are not kept: between two readings the node may be another life.
+
+    Args:
+        url: such as `http://10.0.0.1:8098`.
+        tls: how an `https` one is trusted.
+        now: a clock that never goes back, in seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        limits: HttpLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        now: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._limits = limits or HttpLimits()
+        self._tls = tls
+        self._now = now
+
+    def ping(self) -> Reading[bool]:
+        """True when it answers `OK`; `Unknown` when it does not, which need not mean that it is down."""
+        body = self._get("/ping")
+        if isinstance(body, Unknown):
+            return body
+        if body.strip() != _ALIVE:
+            return Unknown(reason=f"{self._url}/ping: the answer is not {_ALIVE}: is this a Riak?")
+        return True
+
+    def stats(self) -> Reading[NodeStats]:
+        """What the node counts of itself and of its ring."""
+        body = self._get("/stats")
+        if isinstance(body, Unknown):
+            return body
+        found = parse_stats(body)
+        return Unknown(reason=f"{self._url}{found.reason}") if isinstance(found, Unknown) else found
+
+    def _get(self, path: str) -> Reading[str]:
+        limits, began = self._limits, self._now()
+        pool = urllib3.PoolManager(num_pools=1, retries=False, ssl_context=self._tls)
+        try:
+            response = pool.request(
+                "GET",
+                self._url + path,
+                headers={"Accept": "application/json, text/plain, text/html", "Connection": "close"},
+                redirect=False,
+                preload_content=False,
+                timeout=urllib3.Timeout(connect=limits.connect, read=limits.silence),
+            )
+            body = b""
+            # read1 returns what one read of the socket brought; read would wait for a full chunk.
+            while part := response.read1(_CHUNK_BYTES):
+                body += part
+                if len(body) > limits.answer_bytes:
+                    return self._failed(path, f"the answer is larger than {limits.answer_bytes} bytes")
+                if self._now() - began > limits.answer:
+                    return self._failed(path, f"the answer was not whole after {limits.answer:.0f} s")
+            if response.status != _OK:
+                return self._failed(path, f"HTTP {response.status}")
+            return body.decode(errors="replace")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            return self._failed(path, str(error))
+        finally:
+            pool.clear()
+
+    def _failed(self, path: str, why: str) -> Unknown:
+        return Unknown(reason=f"{self._url}{path}: {why}")

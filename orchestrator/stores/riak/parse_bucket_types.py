@@ -1,0 +1,68 @@
+"""`bucket-type list` and `bucket-type status`, from 2.0 on: where an `n_val` of its own may stand.
+
+The form is Riak's source's, not a recording's. A bucket of the default type can have an `n_val` of its own;
+no command lists such buckets. A name that would mean something to a shell makes the list `Unknown`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from orchestrator.model.reading import Reading
+from orchestrator.stores.riak.dialect import Dialect
+from orchestrator.stores.riak.output import (
+    CommandOutput,
+    Malformed,
+    blank,
+    lines_of,
+    node_down,
+    reading,
+    shown,
+)
+
+DEFAULT: Final = "default"
+_TYPE: Final = re.compile(r"([\w.-]+) \((?:not )?active\)", re.ASCII)
+_IS: Final = re.compile(r"(\S+) (?:is active|has been created and may be activated)")
+_N_VAL: Final = re.compile(r"n_val: (\d{1,4})")
+_RETURNED: Final = ("ok", "true")
+"""What the list returns is what closing its iterator does."""
+
+
+def parse_bucket_types(output: CommandOutput, dialect: Dialect) -> Reading[tuple[str, ...]]:
+    """The names of all types, the default first; one that is not active yet may be so in a minute."""
+
+    def parse() -> tuple[str, ...]:
+        lines = _lines(output)
+        ended = bool(lines) and lines[-1] in _RETURNED
+        if dialect.returns_term and not ended:
+            raise Malformed("cut: the return term is missing")
+        found = [_TYPE.fullmatch(line) for line in (lines[:-1] if ended else lines)]
+        names = tuple(each[1] for each in found if each is not None)
+        if len(names) != len(found) or names[:1] != (DEFAULT,) or len(set(names)) != len(names):
+            raise Malformed(f"no list of bucket types: {shown(' '.join(lines))}")
+        return names
+
+    return reading("bucket-type list", parse)
+
+
+def parse_n_val(output: CommandOutput, name: str) -> Reading[int]:
+    """The `n_val` of this type. What stands behind it in the list may be cut: it cannot change it."""
+
+    def parse() -> int:
+        lines = _lines(output)
+        named = _IS.fullmatch(lines[0]) if lines else None
+        if named is None or named[1] != name:
+            raise Malformed(f"it is not of {name}: {shown(lines[0] if lines else '')}")
+        found = [int(each[1]) for line in lines[1:-1] if (each := _N_VAL.fullmatch(line))]
+        if len(found) != 1 or found[0] < 1:
+            raise Malformed("there is not exactly one n_val, with a line after it")
+        return found[0]
+
+    return reading(f"bucket-type status {name}", parse)
+
+
+def _lines(output: CommandOutput) -> list[str]:
+    if output.exit != 0:
+        raise Malformed(node_down(output) or f"exit code {output.exit}")
+    return [line for line in lines_of(output.stdout) if not blank(line)]

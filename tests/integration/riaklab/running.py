@@ -1,0 +1,145 @@
+"""Starting and ending Riak hosts: one lab of them at a time on a machine, beside one of search nodes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pytest_docker.plugin import get_docker_services
+
+from orchestrator.lab.distributions import Progress, cache_folder
+from orchestrator.lab.errors import LabError
+from tests.integration.hostlab import docker
+from tests.integration.hostlab.hosts import LabHost, write_known_hosts
+from tests.integration.hostlab.material import make_material
+from tests.integration.riaklab.hosts import RiakHosts
+from tests.integration.riaklab.images import OWN, build
+
+PROJECT = "orchestrator-riak"
+NETWORK_VARIABLE = "ORCHESTRATE_RIAK_NETWORK"
+DEFAULT_NETWORK = "10.213.78"
+"""The first three numbers of the hosts' addresses; set the variable where this network is in use."""
+MOST = 5
+"""Hosts that the Compose file knows."""
+RING_SIZE = 64
+SCHEDULERS = 16
+"""As configured on each host, so that n - n // 6 is another number; the machine has fewer processors."""
+LOCK_SECONDS = 3600.0
+
+
+@contextmanager
+def running(
+    *,
+    hosts: int = MOST,
+    formed: bool,
+    pace: float = 0.1,
+    version: str = "3.2.1",
+    plain: tuple[str, ...] = (),
+    locations: str = "",
+    ring_size: int = RING_SIZE,
+    progress: Progress,
+) -> Iterator[RiakHosts]:
+    """So many hosts, each with a node of the double that was started at boot; ended whatever happens.
+
+    Args:
+        hosts: 1 to 5.
+        formed: whether the nodes are one cluster from the start; otherwise `cluster join` makes them one.
+        pace: real seconds for a second of the recording.
+        version: of the Riak that they stand for.
+        plain: hosts without a unit, stopped and started through `riak` alone.
+        locations: a letter for each host in turn, as 3.x has locations; empty for none.
+        ring_size: partitions.
+        progress: is told what goes on.
+
+    Raises:
+        LabError: Docker cannot be had, the image not be built, or a host takes no login.
+    """
+    docker.require_engine()
+    network = os.environ.get(NETWORK_VARIABLE, DEFAULT_NETWORK)
+    names = [f"riak{number + 1}" for number in range(hosts)]
+    with _alone(), tempfile.TemporaryDirectory(prefix="orchestrator-riak-") as scratch:
+        image = build(progress)
+        lab_hosts = tuple(
+            LabHost(
+                name=name,
+                address=f"{network}.{11 + number}",
+                zone=locations[number % len(locations)] if locations else "",
+                container=f"{PROJECT}-{name}",
+            )
+            for number, name in enumerate(names)
+        )
+        folder = Path(scratch)
+        (folder / "keys").mkdir()
+        keys = make_material(folder / "keys", names=names, addresses=[host.address for host in lab_hosts])
+        environment = {
+            "LAB_IMAGE": image,
+            "LAB_MATERIAL": str(keys.mounted),
+            "LAB_NETWORK": network,
+            "RIAK_RING_SIZE": str(ring_size),
+            "RIAK_SCHEDULERS": str(SCHEDULERS),
+            "RIAK_VERSION": version,
+            "RIAK_PACE": str(pace),
+            "RIAK_MEMBERS": ",".join(f"riak@{name}" for name in names) if formed else "",
+            **{f"RIAK_MANAGER_{n + 1}": "plain" if f"riak{n + 1}" in plain else "unit" for n in range(MOST)},
+            **{f"RIAK_LOCATION_{n + 1}": (locations * MOST)[n : n + 1] for n in range(MOST)},
+        }
+        settings = folder / "environment"
+        settings.write_text(
+            "".join(f"{key}={value}\n" for key, value in environment.items()), encoding="utf-8"
+        )
+        known_hosts = folder / "known_hosts"
+        lab = RiakHosts(
+            hosts=lab_hosts,
+            identity=keys.identity,
+            known_hosts=known_hosts,
+            pace=pace,
+            plain=frozenset(plain),
+        )
+        with _project(settings, names, progress):
+            write_known_hosts(known_hosts, lab_hosts)
+            for name in names:
+                lab.wait_up(name)
+            progress(f"{hosts} hosts take logins and their nodes answer")
+            yield lab
+
+
+@contextmanager
+def _project(settings: Path, names: list[str], progress: Progress) -> Iterator[None]:
+    """The compose project, ended also when it does not come up; what a killed run left goes first."""
+    files = [str(OWN / "compose.yml")]
+    if docker.cgroup_version() == "1":
+        files.append(str(OWN / "compose.cgroup-v1.yml"))
+    command = f"{docker.compose_command()} --env-file {settings}"
+    down = "down --volumes --remove-orphans --timeout 2"
+    progress(f"starting {', '.join(names)}")
+    try:
+        with get_docker_services(
+            command, files, PROJECT, [down, f"up --detach --no-build {' '.join(names)}"], []
+        ):
+            yield
+    finally:
+        with get_docker_services(command, files, PROJECT, [], [down]):
+            progress(f"taking {', '.join(names)} down")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the machine's one place for such hosts; the kernel frees it with the process."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    limit = time.monotonic() + LOCK_SECONDS
+    with (cache_folder() / "riak-hosts.lock").open("w", encoding="utf-8") as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > limit:
+                    raise LabError("another lab has held this machine's Riak hosts for an hour") from None
+                time.sleep(1)
+                continue
+            yield
+            return

@@ -1,0 +1,322 @@
+"""Starts of a program that outlive their starter: found again, never doubled, told to stop once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.airflow import attempts as module
+from orchestrator.airflow.attempt import Attempt, Condition, Mark
+from orchestrator.airflow.attempts import AttemptError, Start, attempts, find_or_start, token
+from orchestrator.runtime.identity import parse_identity
+
+ROOT = Path(__file__).parents[3]
+STAND_IN = ROOT / "tests/fakes/stand_in_orchestrate.py"
+RUN = "20270101-0000-abcd"
+SECONDS = 30.0
+
+
+class Told:
+    """The stand-in's folder: what it is to do, and what it has done."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def do(self, name: str, text: str = "") -> None:
+        (self.folder / name).write_text(text)
+
+    def said(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    @property
+    def starts(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.said("starts")]
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+    told = Told(tmp_path / "stand-in")
+    monkeypatch.setenv("STAND_IN", str(told.folder))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the launcher is a process of its own
+    return told
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A task instance's; what runs in it ends with the test."""
+    folder = tmp_path / "runs" / token("loads", "settle", "one")
+    yield folder
+    for attempt in attempts(folder):
+        identity = (
+            parse_identity(attempt.process.read_text().split("\n")[0]) if attempt.process.exists() else None
+        )
+        if identity is not None and attempt.condition() is Condition.RUNNING:
+            os.kill(identity.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    return Start(program=[sys.executable, str(STAND_IN)], words=["restart"], directory=str(tmp_path))
+
+
+def _await(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.01)
+
+
+def _ended(attempt: Attempt) -> None:
+    _await(lambda: attempt.condition() is Condition.GONE)
+
+
+def test_a_start_runs_on_by_itself_and_its_end_can_be_read(folder: Path, start: Start, told: Told) -> None:
+    attempt, new = find_or_start(folder, start)
+    assert new
+    assert attempt.condition() is Condition.RUNNING, "known from the first moment on"
+    _await(lambda: bool(told.starts))
+    identity = parse_identity(attempt.process.read_text().split("\n")[0])
+    assert identity is not None
+    assert told.starts[0]["pid"] == identity.pid, "the process written down is the program itself"
+    assert told.starts[0]["group"] == identity.pid != os.getpgrp(), "no signal to our group reaches it"
+    told.do("go")
+    _ended(attempt)
+    ending = attempt.ending()
+    assert ending.run == RUN
+    assert ending.summary is not None
+    assert ending.summary["exit_code"] == 0
+    assert folder.stat().st_mode & 0o077 == 0, "an output names hosts and indices: nobody else's"
+
+
+def test_a_second_try_finds_what_the_first_one_started(folder: Path, start: Start, told: Told) -> None:
+    first, _ = find_or_start(folder, start)
+    second, new = find_or_start(folder, start)
+    assert (second, new) == (first, False)
+    _await(lambda: bool(told.starts))
+    assert len(told.starts) == 1
+
+
+def test_tries_at_one_moment_start_it_once(folder: Path, start: Start, told: Told) -> None:
+    found: list[tuple[Attempt, bool]] = []
+    threads = [threading.Thread(target=lambda: found.append(find_or_start(folder, start))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [new for _, new in found].count(True) == 1
+    assert len({attempt.folder for attempt, _ in found}) == 1
+    _await(lambda: bool(told.starts))
+    assert len(told.starts) == 1
+
+
+def test_a_starter_killed_before_the_process_is_known_leaves_no_gap(
+    folder: Path, start: Start, told: Told, tmp_path: Path
+) -> None:
+    # A Python of the launcher's that dawdles before it writes who it is; its starter is killed meanwhile.
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(
+        "import sys, time\nif 'orchestrator.airflow.launch' in sys.orig_argv:\n"
+        f"    open({str(slow / 'begun')!r}, 'w').close()\n    time.sleep(1.5)\n"
+    )
+    code = (
+        "import sys; from pathlib import Path\nfrom orchestrator.airflow.attempts import *\n"
+        "find_or_start(Path(sys.argv[1]), Start(program=sys.argv[2:], words=['restart']))\n"
+    )
+    starter = subprocess.Popen(  # noqa: S603  (this Python)
+        [sys.executable, "-c", code, str(folder), *start.program],
+        env={**os.environ, "PYTHONPATH": f"{slow}:{ROOT}"},
+    )
+    _await((slow / "begun").exists)
+    starter.kill()
+    starter.wait()
+    assert not told.starts, "the launcher was too fast: this shows nothing"
+    attempt, new = find_or_start(folder, start)
+    assert not new, "a second one was started beside the first"
+    assert attempt.condition() is Condition.RUNNING
+    _await(lambda: bool(told.starts))
+    assert len(told.starts) == 1
+
+
+def test_an_end_that_no_task_was_told_is_found_and_once_told_the_next_try_starts_anew(
+    folder: Path, start: Start, told: Told
+) -> None:
+    told.do("go")
+    told.do("exit-code", "3")
+    first, _ = find_or_start(folder, start)
+    _ended(first)
+    assert find_or_start(folder, start) == (first, False)
+    first.mark(Mark.REPORTED)
+    second, new = find_or_start(folder, start)
+    assert new
+    assert second != first
+    _ended(second)
+    assert len(told.starts) == 2
+
+
+def test_a_killed_program_is_started_anew(folder: Path, start: Start, told: Told) -> None:
+    first, _ = find_or_start(folder, start)
+    _await(lambda: bool(told.starts))
+    os.kill(int(str(told.starts[0]["pid"])), signal.SIGKILL)
+    _ended(first)
+    assert first.ending().summary is None
+    assert find_or_start(folder, start)[1]
+
+
+def test_a_program_that_is_not_there_says_so(folder: Path, start: Start, told: Told) -> None:
+    attempt, _ = find_or_start(folder, replace(start, program=["no-such-orchestrate"]))
+    _ended(attempt)
+    assert attempt.ending().summary is None
+    assert "no-such-orchestrate cannot be started: No such file" in attempt.ending().errors
+    assert told.starts == []
+
+
+def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AttemptError, match="cannot be started from"):
+        find_or_start(tmp_path / "file" / "task", start)
+
+
+@pytest.mark.usefixtures("told")
+def test_old_starts_are_removed_and_numbers_go_on(
+    folder: Path, start: Start, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 2)
+    told.do("go")
+    for _ in range(4):
+        attempt, _new = find_or_start(folder, start)
+        _ended(attempt)
+        attempt.mark(Mark.REPORTED)
+    assert [one.folder.name for one in attempts(folder)] == ["3", "4"]
+
+
+def _moved(attempt: Attempt, *, boot: str, host: str) -> None:
+    """As if it had been started in another boot, on a machine of that name."""
+    identity = attempt.process.read_text().split("\n")[0].split("/")
+    attempt.process.write_text("/".join([boot, *identity[1:]]) + f"\n{host}\n")
+
+
+@pytest.mark.usefixtures("told")
+def test_a_start_of_another_machine_is_not_taken_for_gone(folder: Path, start: Start) -> None:
+    attempt, _ = find_or_start(folder, start)
+    mine = attempt.process.read_text()
+    _moved(attempt, boot="another-boot", host="bastion2")
+    assert attempt.condition() is Condition.ELSEWHERE
+    with pytest.raises(AttemptError, match=r"on bastion2 .* one machine serves"):
+        find_or_start(folder, start)
+    attempt.process.write_text(mine)  # so that it can be ended
+
+
+def test_a_start_of_an_earlier_boot_of_this_machine_is_gone(folder: Path, start: Start, told: Told) -> None:
+    told.do("go")
+    attempt, _ = find_or_start(folder, start)
+    _ended(attempt)
+    _moved(attempt, boot="another-boot", host=attempt.host)
+    assert attempt.condition() is Condition.GONE
+
+
+def test_a_folder_that_is_not_here_is_elsewhere(tmp_path: Path) -> None:
+    assert Attempt(tmp_path / "nowhere").condition() is Condition.ELSEWHERE
+
+
+def test_a_run_is_stopped_by_the_programs_own_command(folder: Path, start: Start, told: Told) -> None:
+    attempt, _ = find_or_start(folder, replace(start, state="sqlite:////s.db"))
+    _await(lambda: bool(attempt.new_lines(0)[0]))
+    assert attempt.ask_to_stop() == f"asked run {RUN} to stand down"
+    _ended(attempt)
+    assert [json.loads(line) for line in told.said("stops")] == [
+        ["stop", RUN, "--output=json", "--state=sqlite:////s.db"]
+    ]
+    assert told.said("signals") == []
+    summary = attempt.ending().summary
+    assert summary is not None
+    assert summary["exit_code"] == 5
+
+
+@pytest.mark.parametrize("because", ["no-run-yet", "stop-fails"])
+def test_a_run_that_cannot_be_asked_gets_one_signal_and_never_a_second(
+    folder: Path, start: Start, told: Told, because: str
+) -> None:
+    told.do(because)
+    told.do("stand-down-seconds", "2")
+    attempt, _ = find_or_start(folder, start)
+    _await(lambda: bool(told.starts))
+    if because == "stop-fails":
+        _await(lambda: bool(attempt.new_lines(0)[0]))
+    assert "sent SIGTERM" in attempt.ask_to_stop()
+    _await(lambda: bool(told.said("signals")))
+    assert "it was sent SIGTERM before" in attempt.ask_to_stop()
+    _ended(attempt)
+    assert told.said("signals") == ["SIGTERM"], "a second signal leaves settings not put back"
+
+
+def test_what_was_told_to_stop_is_waited_for_and_its_end_is_not_the_next_trys(
+    folder: Path, start: Start, told: Told
+) -> None:
+    told.do("stand-down-seconds", "1")
+    first, _ = find_or_start(folder, start)
+    _await(lambda: bool(first.new_lines(0)[0]))
+    first.ask_to_stop()
+    assert find_or_start(folder, start) == (first, False), "a second one beside the one that stands down"
+    _ended(first)
+    with contextlib.suppress(FileNotFoundError):
+        (told.folder / "stop").unlink()
+    second, new = find_or_start(folder, start)
+    assert new
+    assert second != first
+
+
+def test_nothing_is_signalled_once_it_is_gone(folder: Path, start: Start, told: Told) -> None:
+    told.do("go")
+    attempt, _ = find_or_start(folder, start)
+    _ended(attempt)
+    assert attempt.ask_to_stop() == "it does not run here"
+    assert not attempt.marked(Mark.STOP_ASKED)
+    assert told.said("stops") == []
+
+
+def test_lines_are_read_whole_and_once(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path)
+    assert attempt.new_lines(0) == ([], 0)
+    attempt.output.write_bytes(b"one\ntw")
+    assert attempt.new_lines(0) == (["one"], 4)
+    attempt.output.write_bytes(b"one\ntwo\n")
+    assert attempt.new_lines(4) == (["two"], 8)
+
+
+def test_each_task_instance_has_a_folder_of_its_own_whatever_its_names() -> None:
+    names = {
+        token("a", "b", "run"),
+        token("a", "b", "run2"),
+        token("a", "c", "run"),
+        token("a.b", "", "run"),
+        token("a", "b", "run", 0),
+        token("../..", "/etc", "x"),
+    }
+    assert len(names) == 6
+    assert all("/" not in name and not name.startswith(".") for name in names)
+
+
+def test_all_but_the_tasks_needs_nothing_but_python() -> None:
+    # Airflow pins its own versions of much that the program uses: the two must be able to live apart.
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import orchestrator.airflow.attempts, orchestrator.airflow.launch"],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,307 @@
+"""Riak's rules: what each alone refuses, what an unknown reading does, what the recorded states come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.kinds.riak.predicates import RULES, predicates
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import (
+    ActiveTransfer,
+    Availability,
+    ClusterMember,
+    ClusterStatus,
+    Membership,
+    OwnershipChange,
+    PartitionCount,
+    PendingPartition,
+    RiakMember,
+    RiakView,
+    RingReady,
+    RingStatus,
+    Transfers,
+)
+from tests.fakes.riak_meanings import value_of
+from tests.fakes.riak_rings import claimed, in_blocks, names
+from tests.fakes.riak_transcripts import recorded
+from tests.unit.engine.asking import question
+
+ONE, TWO, _, _, FIVE, *_ = NODES = names(8)
+RING = claimed(8, 64)
+WHY = Unknown(reason="nobody asked")
+
+
+def member(node: NodeName, membership: Membership = Membership.VALID, **more: object) -> RiakMember:
+    return RiakMember(node=node, membership=membership, ring_share=20.0, **more)  # type: ignore[arg-type]  # a test's words
+
+
+def status_of(node: NodeName, availability: Availability = Availability.UP) -> ClusterMember:
+    return ClusterMember(
+        node=node,
+        membership=Membership.VALID,
+        availability=availability,
+        claimant=node == ONE,
+        ring_share=20.0,
+    )
+
+
+HEALTHY = RiakView(
+    members=tuple(member(node) for node in NODES),
+    cluster=ClusterStatus(ring_ready=True, members=tuple(status_of(node) for node in NODES)),
+    ring_ready=RingReady(agreed=True, nodes=NODES),
+    ring_status=RingStatus(claimant=ONE, claimant_up=True, ring_ready=True),
+    transfers={ONE: Transfers(), TWO: Transfers()},
+    ring=RING,
+    n_vals=frozenset({3}),
+)
+
+
+def refusals(view: RiakView, *wave: NodeName) -> dict[str, list[tuple[str, str]]]:
+    asked = {rule.name: list(rule.check(view, frozenset(wave or (ONE,)))) for rule in RULES}
+    return {name: found for name, found in asked.items() if found}
+
+
+def with_members(*changed: RiakMember) -> RiakView:
+    by_name = {each.node: each for each in changed}
+    return replace(HEALTHY, members=tuple(by_name.get(node, member(node)) for node in NODES))
+
+
+def with_statuses(*changed: ClusterMember) -> RiakView:
+    by_name = {each.node: each for each in changed}
+    members = tuple(by_name.get(node, status_of(node)) for node in NODES)
+    return replace(HEALTHY, cluster=ClusterStatus(ring_ready=True, members=members))
+
+
+def with_transfers(**what: object) -> RiakView:
+    return replace(HEALTHY, transfers={ONE: Transfers(), TWO: Transfers(**what)})  # type: ignore[arg-type]  # a test's words
+
+
+def with_ring_status(**what: object) -> RiakView:
+    status = RingStatus(claimant=ONE, claimant_up=True, ring_ready=True)
+    return replace(HEALTHY, ring_status=replace(status, **what))  # type: ignore[arg-type]  # a test's words
+
+
+CHANGE = OwnershipChange(owner=ONE, next_owner=TWO, partitions=(PendingPartition(index=0),))
+
+ALONE: dict[str, list[tuple[str, RiakView, str]]] = {
+    "ring_ready": [
+        ("differ", replace(HEALTHY, ring_ready=RingReady(agreed=False, differing=(ONE, TWO))), "ring"),
+        ("not asked", replace(HEALTHY, ring_ready=RingReady(agreed=False, down=(TWO,))), "ring"),
+        ("one left out", replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=NODES[:4])), "ring"),
+        ("a stranger", replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=names(9))), "ring"),
+        ("claimant says no", with_ring_status(ring_ready=False), f"claimant {ONE}"),
+        ("claimant away", with_ring_status(claimant_up=False, ring_ready=None), f"claimant {ONE}"),
+    ],
+    "no_pending_ownership_change": [
+        ("pending", with_ring_status(pending=(CHANGE,)), f"{ONE} to {TWO}"),
+        ("joining", with_members(member(FIVE, Membership.JOINING)), FIVE),
+        ("leaving", with_members(member(FIVE, Membership.LEAVING)), FIVE),
+        ("exiting", with_members(member(FIVE, Membership.EXITING)), FIVE),
+        ("shares to change", with_members(member(FIVE, pending_share=0.0)), FIVE),
+    ],
+    "all_members_up": [
+        ("down", with_statuses(status_of(FIVE, Availability.DOWN)), FIVE),
+        ("down as marked", with_statuses(status_of(FIVE, Availability.DOWN_AS_MARKED)), FIVE),
+        ("up though marked", with_statuses(status_of(FIVE, Availability.UP_THOUGH_MARKED_DOWN)), FIVE),
+        (
+            "marked as down",
+            with_statuses(replace(status_of(FIVE), membership=Membership.DOWN)),
+            FIVE,
+        ),
+        ("unreachable", with_ring_status(unreachable=(FIVE,)), FIVE),
+    ],
+    "no_transfers": [
+        ("currently down", with_transfers(down=(FIVE,)), f"transfers by {TWO}"),
+        ("could not be contacted", with_transfers(uncontacted=(FIVE,)), f"transfers by {TWO}"),
+        (
+            "waiting to handoff",
+            with_transfers(waiting=(PartitionCount(node=FIVE, partitions=1),)),
+            f"transfers by {TWO}",
+        ),
+        (
+            "primaries not running",
+            with_transfers(not_running=(PartitionCount(node=FIVE, partitions=1),)),
+            f"transfers by {TWO}",
+        ),
+        (
+            "active",
+            with_transfers(
+                active=(
+                    ActiveTransfer(kind="repair", vnode="riak_kv_vnode", index=0, source=ONE, target=TWO),
+                )
+            ),
+            f"transfers by {TWO}",
+        ),
+        ("one unread", replace(HEALTHY, transfers={ONE: Transfers(), TWO: WHY}), f"transfers by {TWO}"),
+        ("one node asked", replace(HEALTHY, transfers={ONE: Transfers()}), "transfers"),
+        ("none asked", replace(HEALTHY, transfers={}), "transfers"),
+    ],
+    "preference_lists_keep_quorum": [
+        ("bad ring", replace(HEALTHY, ring=in_blocks(8, 64)), ONE),
+        ("a bucket type without replicas", replace(HEALTHY, n_vals=frozenset({3, 1})), ONE),
+        ("a bucket type of two", replace(HEALTHY, n_vals=frozenset({3, 2})), ONE),
+        ("no n_val", replace(HEALTHY, n_vals=frozenset()), "n_val"),
+        ("a ring of others", replace(HEALTHY, ring=claimed(16, 64)), "ring"),
+    ],
+}
+SCENARIOS = [
+    pytest.param(name, view, subject, id=f"{name}: {what}")
+    for name, scenarios in ALONE.items()
+    for what, view, subject in scenarios
+]
+
+
+def test_a_healthy_cluster_may_lose_one_node() -> None:
+    assert [node for node in NODES if refusals(HEALTHY, node)] == []
+
+
+def test_every_rule_has_its_scenarios() -> None:
+    assert set(ALONE) == {rule.name for rule in RULES}
+
+
+@pytest.mark.parametrize(("name", "view", "subject"), SCENARIOS)
+def test_only_this_rule_stands_in_the_way(name: str, view: RiakView, subject: str) -> None:
+    """Delete the rule, or its part, and nothing is in the way."""
+    found = refusals(view)
+    assert list(found) == [name]
+    assert subject in [each for each, _ in found[name]]
+    assert all(evidence for _, evidence in found[name])
+
+
+def test_two_nodes_that_share_a_list_are_too_many_and_two_that_do_not_are_not() -> None:
+    sixteen = names(16)
+    view = RiakView(
+        members=tuple(member(node) for node in sixteen),
+        cluster=ClusterStatus(ring_ready=True, members=tuple(status_of(node) for node in sixteen)),
+        ring_ready=RingReady(agreed=True, nodes=sixteen),
+        ring_status=HEALTHY.ring_status,
+        transfers=HEALTHY.transfers,
+        ring=claimed(16, 64),
+        n_vals=frozenset({3}),
+    )
+    assert refusals(view, sixteen[0], sixteen[8]) == {}
+    (found,) = refusals(view, sixteen[0], sixteen[1]).values()
+    assert [subject for subject, _ in found] == [f"{sixteen[0]}, {sixteen[1]}"]
+
+
+def test_a_node_that_is_down_counts_against_the_wave() -> None:
+    """With the rule on members switched off, the quorum still knows who is away."""
+    view = with_statuses(status_of(TWO, Availability.DOWN))
+    found = refusals(view, ONE)
+    assert set(found) == {"all_members_up", "preference_lists_keep_quorum"}
+    assert found["preference_lists_keep_quorum"][0][0] == f"{ONE}, {TWO}"
+
+
+def test_members_that_are_listed_in_one_place_only_are_refused() -> None:
+    listed = with_members()
+    fewer = replace(listed, cluster=ClusterStatus(ring_ready=True, members=tuple(map(status_of, NODES[:4]))))
+    assert (FIVE, "cluster status and member-status do not both list it") in refusals(fewer)["all_members_up"]
+
+
+def test_a_wave_of_strangers_is_refused() -> None:
+    assert set(refusals(HEALTHY, NodeName("riak9@10.0.0.9"))) == {"all_members_up"}
+
+
+UNREAD: list[tuple[Callable[[RiakView], RiakView], set[str]]] = [
+    (
+        lambda view: replace(view, members=WHY),
+        {"ring_ready", "no_pending_ownership_change", "all_members_up"},
+    ),
+    (lambda view: replace(view, cluster=WHY), {"all_members_up", "preference_lists_keep_quorum"}),
+    (lambda view: replace(view, ring_ready=WHY), {"ring_ready"}),
+    (lambda view: replace(view, ring_status=WHY), {"ring_ready", "no_pending_ownership_change"}),
+    (lambda view: replace(view, transfers=WHY), {"no_transfers"}),
+    (lambda view: replace(view, ring=WHY), {"preference_lists_keep_quorum"}),
+    (lambda view: replace(view, n_vals=WHY), {"preference_lists_keep_quorum"}),
+]
+
+
+@pytest.mark.parametrize(("unread", "rules"), UNREAD)
+def test_what_is_not_read_is_refused_with_its_reason(
+    unread: Callable[[RiakView], RiakView], rules: set[str]
+) -> None:
+    found = refusals(unread(HEALTHY))
+    assert set(found) == rules
+    assert all(any(WHY.reason in evidence for _, evidence in each) for each in found.values())
+
+
+def test_nothing_read_is_refused_by_every_rule() -> None:
+    assert set(refusals(RiakView())) == {rule.name for rule in RULES}
+
+
+def seen(state: str) -> RiakView:
+    """What was recorded in a state; the ring is a good one, which the recorded one is not."""
+    said = {each.command: value_of(each) for each in recorded() if each.state == state}
+    transfers = said.get("riak admin transfers", Transfers())
+    asked = [NodeName("dev1@127.0.0.1"), NodeName("dev3@127.0.0.1")]
+    return RiakView(
+        members=said.get("riak admin member-status", WHY),
+        cluster=said.get("riak admin cluster status", WHY),
+        ring_ready=said.get("riak admin ringready", WHY),
+        ring_status=said.get("riak admin ring-status", WHY),
+        transfers=dict.fromkeys(asked, transfers),
+        ring=RING,
+        n_vals=frozenset({3}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "evidence"),
+    [
+        ("joining1", "no_pending_ownership_change", "5 partitions change their owner"),
+        ("joining1", "no_transfers", "dev2@127.0.0.1 has 16 partitions waiting to be handed off"),
+        ("joining2", "ring_ready", "it says that the ring is not ready"),
+        ("dev2down", "all_members_up", "cluster status has it as valid, down!"),
+        ("dev2down", "no_transfers", "dev2@127.0.0.1 could not be contacted"),
+        ("dev2down", "ring_ready", "dev2@127.0.0.1 cannot be asked about the ring"),
+        ("claimantdown", "ring_ready", "it does not answer, so nobody knows whether the ring is ready"),
+        ("claimantdown", "all_members_up", "cluster status has it as valid, down!"),
+        ("misc", "all_members_up", "cluster status has it as down, down"),
+        ("misc", "ring_ready", "dev3@127.0.0.1 cannot be asked about the ring"),
+    ],
+)
+def test_the_recorded_bad_moments_are_refused(state: str, name: str, evidence: str) -> None:
+    told = [each for _, each in refusals(seen(state), NodeName("dev1@127.0.0.1"))[name]]
+    assert any(evidence in each for each in told), told
+
+
+def test_the_recorded_ring_is_ready_by_ringready_while_the_claimant_says_no() -> None:
+    """Why `ringready` alone is not asked."""
+    view = seen("joining2")
+    assert isinstance(view.ring_ready, RingReady)
+    assert view.ring_ready.agreed
+    assert "ring_ready" in refusals(view)
+
+
+def test_a_node_that_cannot_be_spared_is_told_what_to_do_about() -> None:
+    """Three nodes on a power of two: a node has two partitions of a list wherever the ring begins."""
+    three = names(3)
+    view = replace(
+        HEALTHY,
+        members=tuple(member(node) for node in three),
+        cluster=ClusterStatus(ring_ready=True, members=tuple(status_of(node) for node in three)),
+        ring_ready=RingReady(agreed=True, nodes=three),
+        ring=claimed(3, 16),
+    )
+    ((subject, evidence),) = refusals(view, three[0])["preference_lists_keep_quorum"]
+    assert subject == three[0]
+    assert f"--disable-predicate preference_lists_keep_quorum={three[0]} accepts it" in evidence
+    assert refusals(view, three[1]) == {}
+
+
+def test_the_rules_become_predicates_in_one_line() -> None:
+    asked = question()
+    wave = replace(asked, wave=Wave(number=1, nodes=(ONE,)))
+    bad = replace(HEALTHY, ring=in_blocks(8, 64))
+    found = [rule.name for rule in predicates(lambda _: bad) if list(rule.check(wave))]
+    assert found == ["preference_lists_keep_quorum"]
+    unread = [rule.name for rule in predicates(lambda _: WHY) if list(rule.check(wave))]
+    assert unread == [rule.name for rule in RULES]
+    assert [
+        rule.name for rule in predicates(lambda _: WHY) if rule.of_the_set or not rule.passes_with_time
+    ] == ["preference_lists_keep_quorum"]

@@ -1,0 +1,350 @@
+"""What other versions print than the recorded one, as their sources have it; and the ring, put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import HASH_SPACE, NodeStats, Ring, Transfers
+from orchestrator.stores.riak.dialect import Dialect, dialect_of
+from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
+from orchestrator.stores.riak.parse_node import parse_ping, parse_services, parse_start
+from orchestrator.stores.riak.parse_ring import (
+    parse_owners,
+    parse_partitions,
+    parse_ring_status,
+    parse_ringready,
+    parse_vnode_status,
+    ring_of,
+)
+from orchestrator.stores.riak.parse_transfers import parse_transfers
+from tests.fakes.riak_rings import claimed, names
+from tests.fakes.riak_transcripts import recorded
+
+ONE, TWO, THREE = names(3)
+
+
+def dialect(version: str) -> Dialect:
+    found = dialect_of(version)
+    assert found is not None
+    return found
+
+
+V14, V29, V30, V32 = (dialect(version) for version in ("1.4.12", "2.9.10", "3.0.16", "3.2.1"))
+
+
+def out(text: str, exit_code: int | None = 0, stderr: str = "") -> CommandOutput:
+    return CommandOutput(exit=exit_code, stdout=text, stderr=stderr)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("1.4.12", (False, True, ("riak-admin",))),
+        ("2.2.3", (False, True, ("riak-admin",))),
+        ("2.9.10", (False, True, ("riak-admin",))),
+        ("3.0.16", (False, True, ("riak", "admin"))),
+        ("3.2.0", (True, False, ("riak", "admin"))),
+        ("3.2.1\n", (True, False, ("riak", "admin"))),
+        ("3.4.0", (True, False, ("riak", "admin"))),
+    ],
+)
+def test_dialects(version: str, told: tuple[bool, bool, tuple[str, ...]]) -> None:
+    """Whether the return term is printed, whether services are told, how a command begins."""
+    found = dialect(version)
+    assert (found.returns_term, found.lists_services, found.admin) == told
+
+
+@pytest.mark.parametrize("version", ["", "1.3.2", "riak", "x3.2", "3"])
+def test_a_version_that_is_not_known_has_no_dialect(version: str) -> None:
+    assert dialect_of(version) is None
+
+
+NODES_14 = """================================= Membership ==================================
+Status     Ring    Pending    Node
+-------------------------------------------------------------------------------
+valid      50.0%      --      'riak1@10.0.0.1'
+leaving    50.0%      --      'riak2@10.0.0.2'
+-------------------------------------------------------------------------------
+Valid:1 / Leaving:1 / Exiting:0 / Joining:0 / Down:0
+"""
+
+
+def test_quoted_names_and_locations_of_members() -> None:
+    quoted = parse_member_status(out(NODES_14), V14)
+    assert [each.node for each in quoted] == [ONE, TWO]  # type: ignore[union-attr]  # fails loudly if Unknown
+    located = NODES_14.replace("'riak1@10.0.0.1'", "riak1@10.0.0.1 (rack a)").replace("'", "")
+    first, second = parse_member_status(out(located), V30)  # type: ignore[misc]  # fails loudly if Unknown
+    assert (first.node, first.location, second.location) == (ONE, "rack a", None)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        NODES_14.replace("valid      50.0%      --      'riak1@10.0.0.1'\n", ""),
+        NODES_14.replace("Valid:1", "Valid:2"),
+        NODES_14.replace("valid      50.0%", "(legacy)   50.0%"),
+        NODES_14.replace("riak2@10.0.0.2", "riak1@10.0.0.1"),
+        NODES_14.replace("50.0%      --      'riak1", "50.0%     40.0%    'riak1"),
+        NODES_14.replace("leaving    50.0%", "leaving    30.0%"),
+        NODES_14.replace("riak2@10.0.0.2", "riak2"),
+    ],
+)
+def test_members_that_do_not_add_up_are_unknown(damage: str) -> None:
+    assert damage != NODES_14
+    assert isinstance(parse_member_status(out(damage), V14), Unknown)
+
+
+LOCATED = """---- Cluster Status ----
+Ring ready: true
+
++----------------------+------+-------+-----+-------+--------+
+|         node         |status| avail |ring |pending|location|
++----------------------+------+-------+-----+-------+--------+
+| (C) riak1@10.0.0.1   |valid |  up   | 50.0|  --   | rack a |
+|     riak2@10.0.0.2   |valid |  up   | 50.0|  --   | rack b |
++----------------------+------+-------+-----+-------+--------+
+
+Key: (C) = Claimant; availability marked with '!' is unexpected
+"""
+
+
+def test_locations_of_cluster_status() -> None:
+    status = parse_cluster_status(out(LOCATED), V30)
+    assert not isinstance(status, Unknown)
+    assert [each.location for each in status.members] == ["rack a", "rack b"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("|     riak2@10.0.0.2   |valid |  up   | 50.0|  --   | rack b |\n", ""),
+        ("|     riak2@10.0.0.2   |", "|     riak2@10.0.0.223|"),  # cut to fit a screen: no blank after it
+        ("| avail |", "| avai  |"),
+        ("(C) riak1@10.0.0.1 ", "    riak1@10.0.0.1 "),
+        ("    riak2@10.0.0.2 ", "(C) riak2@10.0.0.2 "),
+        ("    riak2@10.0.0.2 ", "    riak1@10.0.0.1 "),
+        ("Ring ready: true", "Ring ready: perhaps"),
+        ("Key: (C)", "Key: (D)"),
+    ],
+)
+def test_a_cluster_status_that_is_cut_or_odd_is_unknown(was: str, now: str) -> None:
+    assert was in LOCATED
+    assert isinstance(parse_cluster_status(out(LOCATED.replace(was, now)), V30), Unknown)
+
+
+@pytest.mark.parametrize("version", [V14, V29, V30, V32])
+@pytest.mark.parametrize(
+    "silent",
+    [
+        out("", 1, "Node did not respond to ping!\n"),
+        out("Node did not respond to ping!\n", 1),
+        out("", 1, "Node is not running!\n"),
+        out("Node riak1@10.0.0.1 is not responding to pings\n", 1),
+        out("Node 'riak1@10.0.0.1' not responding to pings.\n", 1),
+    ],
+)
+def test_a_node_that_is_down_says_so_in_every_version(version: Dialect, silent: CommandOutput) -> None:
+    found = parse_transfers(silent, version)
+    assert isinstance(found, Unknown)
+    assert "respond" in found.reason or "not running" in found.reason
+    assert parse_ping(silent) is False
+
+
+def test_ringready_false_exits_with_one_before_3_2() -> None:
+    text = "FALSE ['riak2@10.0.0.2'] down.  All nodes need to be up to check.\n"
+    for version in (V14, V29, V30):
+        found = parse_ringready(out(text, 1), version)
+        assert (found.agreed, found.down) == (False, (TWO,))  # type: ignore[union-attr]  # fails loudly
+    apart = "FALSE Node 'riak1@10.0.0.1' and 'riak2@10.0.0.2' list different partition owners\nerror\n"
+    differing = parse_ringready(out(apart), V32)
+    assert differing.differing == (ONE, TWO)  # type: ignore[union-attr]  # fails loudly if Unknown
+    assert isinstance(parse_ringready(out(text + "ok\n"), V32), Unknown), "FALSE, and yet ok"
+    assert isinstance(parse_ringready(out("TRUE All nodes agree on the ring []", 0), V32), Unknown)
+    assert isinstance(parse_ringready(out("Ringready failed, see log for details\nerror\n"), V32), Unknown)
+
+
+def test_a_change_of_owner_with_a_node_down_is_pending() -> None:
+    rule = "-" * 79
+    text = (
+        f"{'=' * 34} Claimant {'=' * 35}\nClaimant:  'riak1@10.0.0.1'\n"
+        "Status:     up\nRing Ready: true\n\n"
+        f"{'=' * 30} Ownership Handoff {'=' * 30}\n"
+        "Owner:      riak1@10.0.0.1\nNext Owner: riak2@10.0.0.2\n\n"
+        "!!! riak2@10.0.0.2 is DOWN !!!\n\n"
+        "Index: 0\nIndex: 91343852333181432387730302044767688728495783936\n\n"
+        f"{rule}\n\n{'=' * 30} Unreachable Nodes {'=' * 30}\nAll nodes are up and reachable\n\n"
+    )
+    found = parse_ring_status(out(text), V29)
+    assert not isinstance(found, Unknown)
+    assert [len(each.partitions) for each in found.pending] == [2]
+    for damage in (text.replace(rule, ""), text.replace("Index: 0\n", "Index: zero\n")):
+        assert isinstance(parse_ring_status(out(damage), V29), Unknown)
+    lone = text[: text.index("Index: 0")] + text[text.index(f"\n{rule}") :]
+    assert isinstance(parse_ring_status(out(lone), V29), Unknown), "a change without a partition"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Transfers failed, see log for details\n\nActive Transfers:\n\n\n",
+        "No transfers active\n\nActive Transfers:\n",
+        "No transfers active\n\nActive Transfers:\n\n",
+        "\nActive Transfers:\n\n\n",
+        "No transfers active\nNo transfers active\n\nActive Transfers:\n\n\n",
+        "No transfers active\n'riak1@10.0.0.1' waiting to handoff 1 partitions\n\nActive Transfers:\n\n\n",
+        "No transfers active\n\nActive Transfers:\n\n\nNode riak1 could not be contacted\n",
+    ],
+)
+def test_without_a_return_term_the_form_must_be_whole(text: str) -> None:
+    assert isinstance(parse_transfers(out(text), V29), Unknown)
+
+
+def test_the_form_of_clean_transfers_before_3_2() -> None:
+    assert parse_transfers(out("No transfers active\n\nActive Transfers:\n\n\n"), V29) == Transfers()
+    said = "Attempting to restart script through sudo -H -u riak\n"
+    assert parse_transfers(out(f"{said}No transfers active\n\nActive Transfers:\n\n\n"), V14) == Transfers()
+
+
+def test_active_transfers_of_old_nodes_and_with_long_names() -> None:
+    old = (
+        "No transfers active\n\nActive Transfers:\n\n"
+        "vnode type: riak_kv_vnode\npartition: 0\ntarget node: 'riak2@10.0.0.2'\n\n\n"
+    )
+    found = parse_transfers(out(old), V14)
+    assert not isinstance(found, Unknown)
+    assert not found.clean
+    assert (found.active[0].kind, found.active[0].target) == ("unknown", TWO)
+    long = "riak1@node-with-quite-a-long-name.example.net"
+    picture = "\n".join(
+        [
+            "                           unknown",
+            f"{long[:25]:>25}  =======>  {TWO.center(25)}",
+            f"{long[25:50]:<25} {'':>10} {'':<25}",
+            f"{'|' + ' ' * 43 + '|   0%':^62}",
+            "                           unknown",
+        ]
+    )
+    text = (
+        "No transfers active\n\nActive Transfers:\n\ntransfer type: repair\nvnode type: riak_kv_vnode\n"
+        "source partition: 5\ntarget partition: 0\nstarted: 2026-11-21 01:34:04 [2.29 s ago]\n"
+        "last update: no updates seen\ntotal size: unknown\nobjects transferred: unknown\n\n"
+        f"{picture}\n\n\n"
+    )
+    repair = parse_transfers(out(text), V29)
+    assert not isinstance(repair, Unknown)
+    (active,) = repair.active
+    assert (active.kind, active.source, active.target, active.percent) == ("repair", long, TWO, 0)
+    assert not repair.clean
+
+
+def test_services_are_told_before_3_2() -> None:
+    assert parse_services(out("[riak_pipe,riak_kv]\n"), V29) == ("riak_kv", "riak_pipe")
+    assert isinstance(parse_services(out("[]\n"), V32), Unknown)
+
+
+def test_a_start_with_another_word_is_unknown() -> None:
+    assert isinstance(parse_start(out("Node 'riak1@10.0.0.1' failed to start\n")), Unknown)
+    assert isinstance(parse_start(out("", None)), Unknown)
+
+
+RING = claimed(3, 16)
+STATS = NodeStats(
+    node=ONE,
+    kv_vnodes=6,
+    connected=frozenset({TWO, THREE}),
+    members=frozenset({ONE, TWO, THREE}),
+    ring_size=16,
+    ownership=RING.ownership,
+)
+
+
+def owned(ring: Ring = RING) -> dict[NodeName, frozenset[int]]:
+    step = HASH_SPACE // ring.size
+    return {
+        node: frozenset(number * step for number, owner in enumerate(ring.owners) if owner == node)
+        for node in ring.ownership
+    }
+
+
+def partitions_text(node: NodeName, indices: frozenset[int], end: str = "ok\n") -> str:
+    rows = [("primary", str(index), "0") for index in sorted(indices)[1:]]
+    rows += [("secondary", "--", "--"), ("stopped", str(min(indices)), "0")]
+    border = f"+---------+{'-' * 49}+--+\n"
+    lines = "".join(f"|{kind:^9}|{index:^49}|{number:^2}|\n" for kind, index, number in rows)
+    head = f"|{'type':^9}|{'index':^49}|id|\n"
+    return f"Partitions owned by '{node}':\n{border}{head}{border}{lines}{border}\n{end}"
+
+
+def test_the_ring_from_cluster_partitions_of_every_node() -> None:
+    read: dict[NodeName, Any] = {}
+    for node, indices in owned().items():
+        found = parse_partitions(out(partitions_text(node, indices)), V32)
+        assert not isinstance(found, Unknown), found
+        read[found[0]] = found[1]
+    assert ring_of(read, STATS) == RING
+
+
+def test_the_ring_from_all_owners() -> None:
+    term = ",\n ".join(
+        f"{{{number * (HASH_SPACE // 16)},'{owner}'}}" for number, owner in enumerate(RING.owners)
+    )
+    found = parse_owners(out(f"[{term}]\n"))
+    assert not isinstance(found, Unknown)
+    assert ring_of(found, STATS) == RING
+    assert isinstance(parse_owners(out(f"[{term}")), Unknown)
+    assert isinstance(parse_owners(out(f"[{term}]\n", 1)), Unknown)
+
+
+def test_a_node_that_lists_some_of_its_partitions_only_makes_no_ring() -> None:
+    """A whole table with a row too few looks whole; /stats counts what is missing."""
+    for node, indices in owned().items():
+        fewer = {**owned(), node: indices - {max(indices)}}
+        assert isinstance(ring_of(fewer, STATS), Unknown)
+        assert isinstance(
+            ring_of({key: each for key, each in owned().items() if key != node}, STATS), Unknown
+        )
+
+
+def test_a_ring_whose_partitions_overlap_or_are_none_is_unknown() -> None:
+    whole = owned()
+    swapped = {**whole, ONE: whole[ONE] - {min(whole[ONE])} | {min(whole[TWO])}}
+    assert isinstance(ring_of(swapped, STATS), Unknown), "one partition with two owners"
+    shifted = {node: frozenset(index + 1 for index in indices) for node, indices in whole.items()}
+    assert isinstance(ring_of(shifted, STATS), Unknown)
+
+
+def test_partitions_that_are_cut_are_unknown() -> None:
+    text = partitions_text(ONE, owned()[ONE])
+    assert all(isinstance(parse_partitions(out(text[:end]), V32), Unknown) for end in range(len(text) - 1))
+    older = partitions_text(ONE, owned()[ONE], end="")
+    whole = parse_partitions(out(older), V29)
+    assert not isinstance(whole, Unknown)
+    cuts = [parse_partitions(out(older[:end]), V29) for end in range(len(older))]
+    assert all(isinstance(cut, Unknown) or cut == whole for cut in cuts)
+
+
+def test_the_recorded_vnodes_of_a_single_node_are_its_whole_ring() -> None:
+    """The one recorded output that names every partition of a ring."""
+    (record,) = (each for each in recorded() if each.command == "riak admin vnode-status")
+    indices = parse_vnode_status(record.output, V32)
+    assert not isinstance(indices, Unknown)
+    node = NodeName("dev1@127.0.0.1")
+    alone = NodeStats(
+        node=node,
+        kv_vnodes=16,
+        connected=frozenset(),
+        members=frozenset({node}),
+        ring_size=16,
+        ownership={node: 16},
+    )
+    assert ring_of({node: indices}, alone) == Ring(owners=(node,) * 16)
+    cut = out(record.text[: len(record.text) // 2])
+    assert isinstance(parse_vnode_status(cut, V32), Unknown)
+    fewer = parse_vnode_status(cut, V29)
+    assert not isinstance(fewer, Unknown), "before 3.2 nothing shows the cut"
+    assert isinstance(ring_of({node: fewer}, alone), Unknown), "but /stats does"
