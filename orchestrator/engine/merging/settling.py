@@ -95,6 +95,9 @@ def found_of(index: BulkIndex) -> dict[str, str | None]:
 def changes(index: BulkIndex, right: LoaderSettings, *, expands: bool) -> dict[str, str | None]:
     """What is to be set on an index; empty when it is right. None takes a setting away.
 
+    Only what a loader seems to have left is touched: an index with two replicas, or with a refresh interval
+    of its own, has them because somebody wanted them.
+
     Args:
         index: as it was read.
         right: as it is to be.
@@ -107,8 +110,8 @@ def changes(index: BulkIndex, right: LoaderSettings, *, expands: bool) -> dict[s
         wanted[REFRESH] = right.refresh_interval or None
     if right.translog_durability is not None:
         wanted[DURABILITY] = right.translog_durability
-    found = found_of(index)
-    return {key: value for key, value in wanted.items() if found[key] != value}
+    left = dict(left_behind(index))
+    return {key: value for key, value in wanted.items() if key in left and left[key] != value}
 
 
 def left_behind(index: BulkIndex) -> tuple[tuple[str, str], ...]:

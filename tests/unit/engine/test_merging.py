@@ -481,6 +481,13 @@ def test_settings_are_left_alone_unless_the_playbook_says() -> None:
     assert not any(isinstance(action, SetIndexSettings) for action in run.sent)
 
 
+def test_what_somebody_wanted_so_is_left_alone() -> None:
+    right = LoaderSettings(number_of_replicas=1, refresh_interval="1s", translog_durability="request")
+    run = play(index("posts", segments=3, replicas=2, refresh_interval="30s"), put_right=right)
+    run.until(Phase.FINISHING)
+    assert not any(isinstance(action, SetIndexSettings) for action in run.sent)
+
+
 def test_settings_that_are_refused_fail_the_run() -> None:
     run = play(index("posts", segments=3, replicas=0), put_right=LoaderSettings(number_of_replicas=1))
     run.failing[SetIndexSettings] = ("403: unauthorized", False)
