@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.airflow.attempt import Attempt, Condition
 from tests.integration.airflows import Airflow
 from tests.integration.killing import QUICKEST, assert_put_back, assert_restarted_once, prepare
 
@@ -269,7 +270,7 @@ def test_a_restart_of_real_nodes_killed_in_airflow_is_put_back_and_once_cleared_
         (output,) = _outputs(tmp_path, task.story)
         _await(lambda: '"to": "starting"' in output.read_text(), task.story)
         task.set_state("failed")
-        _await(lambda: '"event": "summary"' in output.read_text(), task.story)
+        _await(lambda: Attempt(output.parent).condition() is Condition.GONE, task.story)
         summary = json.loads(output.read_text().splitlines()[-1])
         assert summary["exit_code"] == 5, output.read_text()[-3000:]
         assert_put_back(lab, before, task.story())
