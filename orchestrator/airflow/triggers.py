@@ -52,8 +52,8 @@ class RunTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """Have the run stand down, and wait for its end for as long as Airflow lets us.
 
-        That is `[triggerer] on_kill_timeout` at most, and often a second: 3.3.2 was seen to cancel this as well in
-        its next round. So the request does not hang on it, and the run stands down all the same.
+        That is `[triggerer] on_kill_timeout` at most, and often a second: 3.3.2 was seen to cancel this as
+        well in its next round. So the request does not hang on it, and the run stands down all the same.
         """
         self._stopping = asyncio.ensure_future(asyncio.to_thread(self._attempt.ask_to_stop))
         said = await asyncio.shield(self._stopping)

@@ -232,7 +232,7 @@ def test_a_task_over_its_time_has_its_run_stand_down(airflow: Airflow, stand_ins
     stand_in = stand_ins["too-long"]
     task = airflow.trigger("too-long")
     task.await_state("failed")
-    assert not stand_in.runs, task.story()
+    _await(lambda: not stand_in.runs, task.story)
     assert len(stand_in.said("stops")) == 1, task.story()
 
 
