@@ -29,6 +29,7 @@ class RunTrigger(BaseTrigger):
         self.folder = folder
         self.poll_interval = poll_interval
         self._attempt = Attempt(Path(folder))
+        self._stopping: asyncio.Future[str] | None = None  # kept, or it could be collected before it is done
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Where the class is, and what makes it again."""
@@ -51,9 +52,11 @@ class RunTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """Have the run stand down, and wait for its end for as long as Airflow lets us.
 
-        That is `[triggerer] on_kill_timeout`; the run stands down all the same when it is over.
+        That is `[triggerer] on_kill_timeout` at most, and often a second: 3.3.2 was seen to cancel this as
+        well in its next round. So the request does not hang on it, and the run stands down all the same.
         """
-        said = await asyncio.to_thread(self._attempt.ask_to_stop)
+        self._stopping = asyncio.ensure_future(asyncio.to_thread(self._attempt.ask_to_stop))
+        said = await asyncio.shield(self._stopping)
         self.log.info("The task was killed: %s", said)
         while await asyncio.to_thread(self._attempt.condition) is Condition.RUNNING:  # noqa: ASYNC110  (as above)
             await asyncio.sleep(min(self.poll_interval, 1.0))  # as above

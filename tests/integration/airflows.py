@@ -38,8 +38,8 @@ COMPONENTS = {
     "dag-processor": (),
     "triggerer": ("--skip-serve-logs",),
 }
-UP_SECONDS = 240.0
-STATE_SECONDS = 180.0
+UP_SECONDS = 600.0
+STATE_SECONDS = 300.0
 ENDED = {"success", "failed"}
 
 

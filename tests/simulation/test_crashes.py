@@ -15,8 +15,10 @@ from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Policy
+from orchestrator.simulation.merges import unmerged
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
+from tests.simulation.loaded import RIGHT, left_behind, loaded, merged_policy, merging
 from tests.simulation.overlapping import overlapped, slow
 from tests.simulation.play import cluster, killed, lives, play, policy
 from tests.simulation.sharing import always, sharing
@@ -29,6 +31,7 @@ _WAYS: dict[str, tuple[Callable[[], World], Policy]] = {
     "overlap": (slow, overlapped()),
     "machines": (sharing, always()),
     "tuned": (lambda: detune(cluster(3)), policy(tune=profile())),
+    "merged": (lambda: left_behind(loaded(indices=2)), merged_policy(merging(put_right=RIGHT))),
 }
 """How the run goes that is killed, and on what cluster."""
 
@@ -67,6 +70,12 @@ class Kill:
         return f"{self.way}-{self.point}"
 
     @property
+    def merges(self) -> bool:
+        """Whether it is between the begin of the merges and the first wave."""
+        points = _points(self.way)
+        return self.way == "merged" and 5 <= self.point <= 1 + points.index("after refresh of index posts-2")
+
+    @property
     def where(self) -> str:
         return f"killed at point {self.point}, {_points(self.way)[self.point - 1]}"
 
@@ -95,6 +104,51 @@ def test_the_overlapped_run_that_is_killed_does_overlap() -> None:
     simulation, state = _begun("overlap")
     play(simulation, state)
     assert sum(isinstance(record.event, Overlapping) for record in simulation.journal.records) >= 3
+
+
+def _unmerged(world: World) -> list[str]:
+    return [
+        copy
+        for uuid, index in world.indices.items()
+        if index.name != "logs"
+        for copy in unmerged(world, uuid, 5)
+    ]
+
+
+def test_the_merged_run_that_is_killed_does_merge() -> None:
+    simulation, state = _begun("merged")
+    assert _unmerged(simulation.world)
+    assert play(simulation, state).outcome is Outcome.DONE
+    assert not _unmerged(simulation.world)
+    assert len([point for point in _points("merged") if "force_merge" in point]) == 2
+
+
+@pytest.mark.parametrize("every", [0.5, 30.0])
+@pytest.mark.parametrize("kill", [kill for kill in _kills(1, 1) if kill.merges], ids=str)
+def test_killed_in_a_merge_no_index_is_merged_twice_at_a_time(kill: Kill, every: float) -> None:
+    """Each is asked for once, whenever somebody takes the run up: it finds what runs, or what was made."""
+    simulation = _killed_at(kill)
+    simulation.world.agenda.advance(every)
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.DONE, f"{kill.where}: {state.message}"
+    assert simulation.world.violations == [], kill.where
+    assert not _unmerged(simulation.world), kill.where
+    assert max(simulation.world.forced.asked.values()) == 1, kill.where
+
+
+@pytest.mark.parametrize("kill", [kill for kill in _kills(2, 3) if kill.merges], ids=str)
+def test_killed_in_a_merge_another_machine_begins_anew(kill: Kill) -> None:
+    simulation = _killed_at(kill)
+    simulation.world.agenda.advance(95.0)
+    other, wanted = simulation.elsewhere("run-2"), _WAYS[kill.way][1]
+    state = other.take_over(wanted)
+    if state is not None:
+        assert play(other, state).outcome is Outcome.RESTORED, kill.where
+        other = other.elsewhere("run-3")
+    state = play(other, other.begin(wanted))
+    assert state.outcome is Outcome.DONE, f"{kill.where}: {state.message}"
+    assert simulation.world.violations == [], kill.where
+    assert not _unmerged(simulation.world), kill.where
 
 
 @pytest.mark.parametrize("kill", _kills(3, _EVERY), ids=str)
