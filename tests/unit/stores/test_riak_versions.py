@@ -198,6 +198,8 @@ def test_a_change_of_owner_with_a_node_down_is_pending() -> None:
         "No transfers active\nNo transfers active\n\nActive Transfers:\n\n\n",
         "No transfers active\n'riak1@10.0.0.1' waiting to handoff 1 partitions\n\nActive Transfers:\n\n\n",
         "No transfers active\n\nActive Transfers:\n\n\nNode riak1 could not be contacted\n",
+        "No transfers active\n\nActive Transfers:\n\nsomething moves\n\n",
+        "No transfers active\nNodes ['riak1@10.0.0.1'] are currently down.\n\nActive Transfers:\n\n\n",
     ],
 )
 def test_without_a_return_term_the_form_must_be_whole(text: str) -> None:
