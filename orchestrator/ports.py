@@ -15,6 +15,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import ActionResult, ClusterAction, HostAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record
+from orchestrator.model.gate import GateView
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import (
@@ -123,6 +124,18 @@ class HostPort(Protocol):
 
     def close(self) -> None:
         """Close every connection."""
+        ...
+
+
+class GatePort(Protocol):
+    """The gates of a playbook. Each is asked once for every reading."""
+
+    def observe(self) -> Mapping[str, Reading[GateView]]:
+        """Ask all of them in parallel, by their names; one that does not answer in its time is `Unknown`."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back."""
         ...
 
 

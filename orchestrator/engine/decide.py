@@ -11,6 +11,7 @@ from typing import Final
 
 from orchestrator.engine import down, gates, settle, standdown
 from orchestrator.engine.decision import Decision
+from orchestrator.engine.gatekeeping import gates_are_asked
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.merging import merging, settling
 from orchestrator.engine.phases import FINAL_NODE_PHASES
@@ -176,15 +177,16 @@ def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
     match state.phase:
         case Phase.PREPARING | Phase.GATED:
             hosts = pending if not state.waves_begun else wave or pending
-            return EVERYTHING, hosts
+            return _with_gates(state, EVERYTHING), hosts
         case Phase.MERGING if state.merging.begun or not pending:
-            return EVERYTHING - {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS} | {Look.BULK}, frozenset()
+            less = EVERYTHING - {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS}
+            return _with_gates(state, less | {Look.BULK}), frozenset()
         case Phase.MERGING:
-            return EVERYTHING | {Look.BULK}, pending
+            return _with_gates(state, EVERYTHING | {Look.BULK}), pending
         case Phase.MERGED:
             return frozenset({Look.CLUSTER, Look.BULK}), frozenset()
         case Phase.WITHHELD:
-            return EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}, wave
+            return _with_gates(state, EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}), wave
         case Phase.DOWN:
             return frozenset({Look.CLUSTER, Look.HOSTS}), wave
         case Phase.REJOINED:
@@ -196,3 +198,7 @@ def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
         case Phase.STANDING_DOWN | Phase.ENDED:
             ours = frozenset(node.name for node in state.in_hand)
             return frozenset({Look.CLUSTER, Look.SETTINGS, Look.HOSTS}), ours
+
+
+def _with_gates(state: RunState, look: frozenset[Look]) -> frozenset[Look]:
+    return look if gates_are_asked(state) else look - {Look.GATES}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from orchestrator.engine.holding import held, told
 from orchestrator.engine.hooks import hook_doubted, hook_ran
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_node_step, check_run_step
@@ -25,6 +26,7 @@ from orchestrator.model.action import (
     StopNode,
 )
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -96,9 +98,9 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.ActionFailed():
             return _failed(state, event, at)
         case ev.Hold():
-            return _held(state, event, at)
-        case ev.HoldsCleared():
-            return replace(state, holds=(), holding_since=None)
+            return held(state, event, at)
+        case ev.HoldsCleared() | GateClosed() | GateOpened() | GatesPassed():
+            return told(state, event, at)
         case ev.GoodReading(count=count):
             return replace(state, good_readings=count)
         case ev.Rescued():
@@ -191,12 +193,6 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
     return replace(state, wave=event.wave, wave_since=at, nodes=nodes, retries=0, retried_at=0.0)
 
 
-def _held(state: RunState, event: ev.Hold, at: Instant) -> RunState:
-    since = state.holding_since if state.holding_since is not None else at
-    others = tuple(h for h in state.holds if (h.predicate, h.subject) != (event.predicate, event.subject))
-    return replace(state, holds=(*others, event), holding_since=since)
-
-
 def _gave_way(state: RunState) -> RunState:
     if state.wave is None:
         return state
@@ -240,6 +236,8 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
         good_readings=0,
         holds=(),
         holding_since=None,
+        gates_closed_since=None,
+        gates_passed=frozenset() if new is Phase.WITHHELD else state.gates_passed,
         overlapping=None if new is Phase.WITHHELD else state.overlapping,
         wave=None if called_off else state.wave,
         wave_since=None if called_off else state.wave_since,

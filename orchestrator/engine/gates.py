@@ -8,7 +8,9 @@ from typing import Final
 
 from orchestrator.engine import overlap
 from orchestrator.engine.decision import Decision
+from orchestrator.engine.gatekeeping import gate_news, gates_of, gates_passed
 from orchestrator.engine.recovered import at_once, depooled, hooks_owed
+from orchestrator.engine.refused import HOLD_POLL_SECONDS, held, let_go, of_predicates
 from orchestrator.engine.rules import next_wave_of, refusals, refused_as_a_set
 from orchestrator.engine.settle import (
     failed_before,
@@ -37,7 +39,6 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     Event,
     Hold,
-    HoldsCleared,
     ReplicasAdded,
     SettingChanged,
     VotingExcluded,
@@ -55,9 +56,6 @@ _VOTERS_FOR_STEP_DOWN: Final = 5
 
 _STEP_DOWN_SECONDS: Final = 30.0
 """An election takes seconds; a master that is still the master by then goes as it is."""
-
-_HOLD_POLL_SECONDS: Final = 5.0
-"""Between readings while a rule refuses."""
 
 _REPROBE_SECONDS: Final = 30.0
 """Between tries of the settings update that changes nothing, while it is refused."""
@@ -78,7 +76,7 @@ def preparing(situation: Situation) -> Decision:
     fundamental = tuple(rule for rule in situation.kind.predicates if not rule.may_be_disabled)
     refused = refusals(situation, fundamental, wave)
     if refused:
-        return given_up_nodes(situation) or _held(situation, refused)
+        return given_up_nodes(situation) or held(situation, refused)
     if state.baseline is None and situation.view:
         boots = {name: boot for name in pending if (boot := _boot(situation, name))}
         machines = {name: host.machine_id for name, host in situation.hosts.items() if host.machine_id}
@@ -154,7 +152,7 @@ def _not_let_pass(situation: Situation, wave: Wave, refused: tuple[Hold, ...]) -
     if situation.policy.zero_replicas is ZeroReplicas.ADD_REPLICA:
         # Mended by the run itself once the other rules pass: it is these that hold.
         refused = (*(hold for hold in refused if hold not in bare), *bare)
-    return given_up_nodes(situation) or _held(situation, refused)
+    return given_up_nodes(situation) or held(situation, refused)
 
 
 def _chosen(situation: Situation) -> Wave | None:
@@ -172,14 +170,16 @@ def _called_off(situation: Situation) -> Decision | None:
 
     Its gates pass and its last reading does not: without this, allocation would go off and on for ever.
     """
-    state, now, limit = situation.state, situation.now, situation.policy.deadlines.hold
+    state, policy, now = situation.state, situation.policy, situation.now
+    # In between, predicates may have held the run for as long as they may, and gates for as long as they may.
+    limit = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
     if state.called_off_since is None:
         return None
     if now - state.called_off_since > limit:
         reason = f"every last reading before a stop has held for {limit:.0f} s (the journal names the rules)"
         return stand_down(state, reason, Outcome.HELD)
-    if now - state.phase_since < _HOLD_POLL_SECONDS:
-        return wait(now, "a wave that was called off at its last reading", seconds=_HOLD_POLL_SECONDS)
+    if now - state.phase_since < HOLD_POLL_SECONDS:
+        return wait(now, "a wave that was called off at its last reading", seconds=HOLD_POLL_SECONDS)
     return None
 
 
@@ -223,23 +223,6 @@ def _back_but_out_of_service(state: RunState) -> list[NodeProgress]:
 def _boot(situation: Situation, name: NodeName) -> str | None:
     host = situation.seen.host(name)
     return None if isinstance(host, Unknown) else host.boot_id
-
-
-def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
-    """Wait with allocation as it was found, at most so long; at once when only the operator can mend it."""
-    state, policy, now = situation.state, situation.policy, situation.now
-    said = {(hold.predicate, hold.subject) for hold in state.holds}
-    news = tuple(hold for hold in refused if (hold.predicate, hold.subject) not in said)
-    first = (
-        f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}" if refused else "no reading"
-    )
-    lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
-    read = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
-    if read and state.untouched and any(hold.predicate in lasting for hold in refused):
-        return stand_down(state, f"held by {first}", Outcome.HELD, *news)
-    if state.holding_since is not None and now - state.holding_since > policy.deadlines.hold:
-        return stand_down(state, f"held for {policy.deadlines.hold:.0f} s by {first}", Outcome.HELD, *news)
-    return wait(now, f"the gates: {first}", seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
 
 
 def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
@@ -292,7 +275,7 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
 
 def _withhold(situation: Situation, wave: Wave) -> Decision:
     state, settings = situation.state, situation.seen.settings
-    events: list[Event] = [HoldsCleared()] if state.holds else []
+    events: list[Event] = [*let_go(situation)]
     if state.wave != wave:
         members = [node for name in wave.nodes if (node := situation.member(name))]
         lives = {node.name: node.incarnation for node in members}
@@ -365,7 +348,10 @@ def withheld(situation: Situation) -> Decision:
             if refused
             else (f"{changed[0]} is not in the life in which it was chosen")
         )
-        return note(*refused, run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}"))
+        news = gate_news(state, policy, situation.seen)
+        step = run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}")
+        return note(*of_predicates(refused), *news, step)
     steps = [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING) for name in wave.nodes]
     stops = [StopNode(node=name) for name in wave.nodes]
-    return act(*stops, events=(*overlap.evidence(situation), run_phase(state.phase, Phase.DOWN), *steps))
+    last = (*overlap.evidence(situation), *gates_passed(policy, situation.seen))
+    return act(*stops, events=(*last, run_phase(state.phase, Phase.DOWN), *steps))

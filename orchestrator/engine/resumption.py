@@ -42,6 +42,8 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
         started=at,
         phase_since=at,
         holding_since=None,
+        gates_closed_since=None,
+        gates_passed=frozenset(),
         called_off_since=None,
         holds=(),
         nodes=nodes,

@@ -80,7 +80,9 @@ class RunState:
     Attributes:
         started: when the run, or this attempt at it, began.
         phase_since: when the phase was entered; every deadline counts from such a moment.
-        holding_since: when the run began to hold, None while nothing holds.
+        holding_since: when the run began to hold, None while nothing but gates holds.
+        gates_closed_since: since when at least one gate has been closed, None while all are open.
+        gates_passed: names of the gates that were open at the last reading before the stop of the wave.
         called_off_since: since when every wave was called off at its last reading; None once one stops.
         merging: the indices that are merged before the first wave.
         nodes: every selected node, in the order of the run.
@@ -118,6 +120,8 @@ class RunState:
     phase: Phase = Phase.PREPARING
     phase_since: Instant = 0.0
     holding_since: Instant | None = None
+    gates_closed_since: Instant | None = None
+    gates_passed: frozenset[str] = frozenset()
     called_off_since: Instant | None = None
     holds: tuple[Hold, ...] = ()
     baseline: BaselineRecorded | None = None

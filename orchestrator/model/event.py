@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.gate_event import GateEvent
 from orchestrator.model.merge_event import MergeEvent
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, MissingCopy, SettingValue
@@ -226,8 +227,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldsCleared:
-    """Nothing holds any more."""
+    """Nothing holds any more, or (`but_gates`) nothing but gates that are closed."""
 
+    but_gates: bool = False
     event: Literal["holds_cleared"] = "holds_cleared"
 
 
@@ -362,6 +364,7 @@ Event: TypeAlias = (
     | ActionFailed
     | Hold
     | HoldsCleared
+    | GateEvent
     | GoodReading
     | Rescued
     | SecondFailure

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from orchestrator.model.cluster import CopyState, Health, Index, Node, NodeName, ShardCopy, ShardId
+from orchestrator.model.gate import GateView
 from orchestrator.model.merging import BulkView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning
@@ -270,6 +271,7 @@ class Look(Enum):
     HOSTS = auto()
     HOST_RIGHTS = auto()
     BULK = auto()
+    GATES = auto()
 
 
 EVERYTHING = frozenset(Look) - {Look.BULK}
@@ -285,6 +287,7 @@ class Observation:
         hosts: of the nodes that were asked; a host not in it was not asked.
         bulk: the indices that the run merges.
         tuning: how the hosts of the nodes that were asked stand to the profile.
+        gates: by their names, those that were asked.
     """
 
     at: Instant
@@ -297,8 +300,13 @@ class Observation:
     hosts: Mapping[NodeName, Reading[HostView]] = field(default_factory=dict)
     tuning: Mapping[NodeName, Reading[HostTuning]] = field(default_factory=dict)
     bulk: Reading[BulkView] = NOT_READ
+    gates: Mapping[str, Reading[GateView]] = field(default_factory=dict)
     lease: Reading[LeaseView] = NOT_READ
 
     def host(self, name: NodeName) -> Reading[HostView]:
         """The host of that node, `Unknown` when it was not asked."""
         return self.hosts.get(name, Unknown(reason=f"the host of {name} was not asked"))
+
+    def gate(self, name: str) -> Reading[GateView]:
+        """What the gate of that name said, `Unknown` when it was not asked."""
+        return self.gates.get(name, Unknown(reason="it was not asked"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from orchestrator.model.cluster import NodeName, Zone
+from orchestrator.model.gate import Gate
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import TuningProfile
@@ -156,6 +157,7 @@ class Policy:
         awareness: what the cluster itself says of zones.
         tune: what hosts are set to while their nodes are down; None leaves them alone.
         merge: the indices that are merged before nodes are restarted; None for a restart alone.
+        gates: what is asked before every wave; their names are all different.
         timeout: seconds after which the whole run stands down; None without one.
         pause_after: nodes after which the run pauses (a canary); None without one.
     """
@@ -183,6 +185,7 @@ class Policy:
     hooks: Hooks = field(default_factory=Hooks)
     tune: TuningProfile | None = None
     merge: MergePolicy | None = None
+    gates: tuple[Gate, ...] = ()
     zone_attribute: str | None = None
     awareness: Awareness = field(default_factory=Awareness)
     expect_nodes: int | None = None

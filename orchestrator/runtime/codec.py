@@ -25,6 +25,7 @@ from orchestrator.errors import JournalError
 from orchestrator.model import action as verbs
 from orchestrator.model.action import Action, action_name
 from orchestrator.model.event import SCHEMA_VERSION, Event, Record
+from orchestrator.model.gate import Gate
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
@@ -278,11 +279,20 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
         return TypeAdapter(Annotated[Any, BeforeValidator(decode_action)])
     if hint == Event:
         return TypeAdapter(Annotated[Any, BeforeValidator(decode_event)])
+    if hint == Policy:
+        return TypeAdapter(Annotated[Any, BeforeValidator(_policy)])
+    if hint == tuple[Gate, ...]:
+        return TypeAdapter(tuple[Annotated[Gate, Field(discriminator="gate")], ...])
     if hint == tuple[Change, ...]:
         return TypeAdapter(tuple[Annotated[Change, Field(discriminator="change")], ...])
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return TypeAdapter(Annotated[hint, BeforeValidator(_by_name(hint))])
     return TypeAdapter(hint)
+
+
+def _policy(data: object) -> object:
+    """A policy within an event: read field by field like it, for its gates have tags of their own."""
+    return _read(Policy, data, "policy") if isinstance(data, Mapping) else data
 
 
 def _by_name(enum: type[IntEnum]) -> Any:

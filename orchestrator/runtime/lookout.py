@@ -1,8 +1,8 @@
-"""Reads the world for one decision: the cluster and its hosts at the same time, since each takes its time.
+"""Reads the world for one decision: cluster, hosts and gates at the same time, since each takes its time.
 
-Which of the two tells of the earlier moment is left open by that. No decision may rest on either order: a
-host may be seen as it was before the cluster was read, or as it was after that. Simulations read in turn, in
-both orders.
+Which of the first two tells of the earlier moment is left open by that. No decision may rest on either order:
+a host may be seen as it was before the cluster was read, or as it was after that. Simulations read in turn,
+in both orders.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
+from typing import TypeAlias
 
 from orchestrator.engine.decide import needed
 from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.gate import GateView
 from orchestrator.model.observation import HostView, Look, Observation
 from orchestrator.model.reading import NOT_READ, Reading
 from orchestrator.model.tuning import HostTuning
-from orchestrator.ports import Clock, ClusterPort, ClusterReadings, HostPort, LeaseKeeper
+from orchestrator.ports import Clock, ClusterPort, ClusterReadings, GatePort, HostPort, LeaseKeeper
+
+_Hosts: TypeAlias = Mapping[NodeName, Reading[HostView]]
+_Gates: TypeAlias = Mapping[str, Reading[GateView]]
 
 
 class Order(Enum):
@@ -33,7 +38,8 @@ class Lookout:
     """Looks at what the next decision needs, and at nothing else.
 
     Args:
-        order: of the two readings; in turn for simulations.
+        gates: without it no gate is ever open.
+        order: of the readings; in turn for simulations.
     """
 
     def __init__(
@@ -43,17 +49,18 @@ class Lookout:
         lease: LeaseKeeper,
         clock: Clock,
         *,
+        gates: GatePort | None = None,
         order: Order = Order.AT_ONCE,
     ) -> None:
         self._cluster, self._hosts, self._lease, self._clock = cluster, hosts, lease, clock
-        self._order = order
+        self._order, self._gates = order, gates
 
     def observe(self, state: RunState) -> Observation:
         """One reading of the world. `at` is the moment before it: nothing in it is older."""
         at = self._clock.now()
         look, nodes = needed(state)
         self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in IN_HAND))
-        read, hosts = self._read(look - {Look.BULK}, nodes)
+        read, hosts, gates = self._read(look - {Look.BULK}, nodes)
         return Observation(
             at=at,
             cluster=read.cluster,
@@ -65,6 +72,7 @@ class Lookout:
             hosts=hosts,
             bulk=self._cluster.bulk(tuple(state.merging.indices)) if Look.BULK in look else NOT_READ,
             tuning=self._tuning(state),
+            gates=gates,
             lease=self._lease.view(),
         )
 
@@ -76,17 +84,22 @@ class Lookout:
 
     def _read(
         self, look: Collection[Look], nodes: Collection[NodeName]
-    ) -> tuple[ClusterReadings, Mapping[NodeName, Reading[HostView]]]:
-        if Look.HOSTS not in look:
-            return self._cluster.observe(look), {}
+    ) -> tuple[ClusterReadings, _Hosts, _Gates]:
         rights = Look.HOST_RIGHTS in look
+
+        def hosts() -> _Hosts:
+            return self._hosts.observe(nodes, rights=rights) if Look.HOSTS in look else {}
+
+        def gates() -> _Gates:
+            return self._gates.observe() if Look.GATES in look and self._gates is not None else {}
+
         match self._order:
             case Order.CLUSTER_FIRST:
-                return self._cluster.observe(look), self._hosts.observe(nodes, rights=rights)
+                return self._cluster.observe(look), hosts(), gates()
             case Order.HOSTS_FIRST:
-                hosts = self._hosts.observe(nodes, rights=rights)
-                return self._cluster.observe(look), hosts
+                read = hosts()
+                return self._cluster.observe(look), read, gates()
             case Order.AT_ONCE:
-                with ThreadPoolExecutor(max_workers=1, thread_name_prefix="hosts") as beside:
-                    reading = beside.submit(self._hosts.observe, nodes, rights=rights)
-                    return self._cluster.observe(look), reading.result()
+                with ThreadPoolExecutor(max_workers=2, thread_name_prefix="beside") as beside:
+                    of_hosts, of_gates = beside.submit(hosts), beside.submit(gates)
+                    return self._cluster.observe(look), of_hosts.result(), of_gates.result()

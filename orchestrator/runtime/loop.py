@@ -37,7 +37,16 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome, Phase, Request
-from orchestrator.ports import Clock, ClusterPort, HostPort, Journal, LeaseKeeper, Listener, Reporter
+from orchestrator.ports import (
+    Clock,
+    ClusterPort,
+    GatePort,
+    HostPort,
+    Journal,
+    LeaseKeeper,
+    Listener,
+    Reporter,
+)
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.lookout import Lookout, Order
 
@@ -50,7 +59,11 @@ _DEFECTS_BORNE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world as one run is given it."""
+    """The world as one run is given it.
+
+    Attributes:
+        gates: None where the playbook has none; one that it has is closed then.
+    """
 
     cluster: ClusterPort
     hosts: HostPort
@@ -59,6 +72,7 @@ class Ports:
     clock: Clock
     listener: Listener
     reporter: Reporter
+    gates: GatePort | None = None
 
 
 class Loop:
@@ -83,7 +97,9 @@ class Loop:
     ) -> None:
         self.state = state
         self._ports, self._asked = ports, asked
-        self._lookout = Lookout(ports.cluster, ports.hosts, ports.lease, ports.clock, order=reads)
+        self._lookout = Lookout(
+            ports.cluster, ports.hosts, ports.lease, ports.clock, gates=ports.gates, order=reads
+        )
         self._executor = Executor(ports.cluster, ports.hosts, workers=workers)
         self._unwritten: list[Event] = []
         self._sequence = 0

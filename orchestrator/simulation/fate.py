@@ -11,8 +11,9 @@ from orchestrator.model.merging import BulkView
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import bulk, machines, membership, merges, mishaps, segments, views
+from orchestrator.simulation import bulk, gates, machines, membership, merges, mishaps, segments, views
 from orchestrator.simulation.mishaps import Mishap, OfCluster, OfIndices, OfMachine, OfProgram, Trip, What
+from orchestrator.simulation.parts import GateState
 from orchestrator.simulation.world import World
 
 
@@ -113,6 +114,7 @@ class Fate:
                 | mishaps.SettingMeddled()
                 | mishaps.SettingsRefused()
                 | mishaps.AllocationsFail()
+                | mishaps.GateShut()
             ):
                 _befall_cluster(world, what)
             case (
@@ -204,6 +206,8 @@ def _befall_cluster(world: World, what: OfCluster) -> None:
             for index in world.indices.values():
                 for shard in index.shards:
                     shard.failing = times if index.name == name else shard.failing
+        case mishaps.GateShut(name=name, seconds=seconds, readable=readable):
+            gates.shut(world, name, GateState.CLOSED if readable else GateState.UNREADABLE, seconds)
         case _:
             assert_never(what)
 

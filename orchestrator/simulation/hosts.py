@@ -25,7 +25,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.simulation import judge, machines, tuning, views
+from orchestrator.simulation import gates, judge, machines, tuning, views
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
 from orchestrator.simulation.parts import SimNode
@@ -124,6 +124,7 @@ class SimulatedHosts:
     def _judge(self, action: HostAction, node: SimNode) -> None:
         match action:
             case StopNode():
+                gates.judge(self.world, node)
                 judge.stop(self.world, node)
             case StartNode():
                 judge.start(self.world, node)

@@ -273,6 +273,19 @@ class SegmentsUnreadable:
     seconds: Seconds
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateShut:
+    """A gate of the playbook closes, or cannot be read any more; after a while, if at all, it is open again.
+
+    Attributes:
+        name: the gate's; one that the playbook does not have is passed over.
+    """
+
+    name: str
+    seconds: Seconds | None = None
+    readable: bool = True
+
+
 OfMachine: TypeAlias = (
     NodeDies | HostCutOff | HostHangs | RestartedByHand | StopHangs | StartsFail | RisesByItself
 )
@@ -284,6 +297,7 @@ OfCluster: TypeAlias = (
     | SettingMeddled
     | SettingsRefused
     | AllocationsFail
+    | GateShut
 )
 OfIndices: TypeAlias = WriterBegins | MergedByOthers | IndexDeleted | IndexClosed | DiskFills
 OfProgram: TypeAlias = (

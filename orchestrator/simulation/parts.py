@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import Enum
 
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, ShardCopy, ShardId
 from orchestrator.model.merging import MergePolicy
@@ -16,6 +17,30 @@ from orchestrator.model.reading import Instant, Seconds
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """What a node does that was not told otherwise."""
+
+
+class GateState(Enum):
+    """How a gate truly is."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(slots=True, kw_only=True)
+class SimGate:
+    """One gate.
+
+    Attributes:
+        since: when it came to be so.
+        turns: how often that was changed.
+        asked: how often the program has asked it.
+    """
+
+    state: GateState = GateState.OPEN
+    since: Instant = 0.0
+    turns: int = 0
+    asked: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

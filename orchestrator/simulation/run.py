@@ -19,8 +19,10 @@ from orchestrator.model.policy import Policy
 from orchestrator.simulation import bulk, views
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
+from orchestrator.simulation.gates import SimulatedGates
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.mishaps import Mishap, Seams, Trip
+from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.records import MemoryJournal, SimulatedClock, SimulatedLease, SimulatedListener
 from orchestrator.simulation.world import World
 
@@ -51,6 +53,7 @@ class Simulation:
         self.clock = SimulatedClock(world=world, fate=self.fate, ahead=self.fate.clock_ahead)
         self.cluster = SimulatedCluster(world=world, fate=self.fate, seams=self.seams)
         self.hosts = SimulatedHosts(world=world, fate=self.fate, seams=self.seams)
+        self.gates = SimulatedGates(world=world)
         self.listener = SimulatedListener(
             world=world, fate=self.fate, clock=self.clock, cluster=self.cluster, hosts=self.hosts
         )
@@ -90,6 +93,8 @@ class Simulation:
         view = views.cluster(self.world)
         self.world.unassigned_before = self.world.unassigned()
         self.world.away_before = {node.name for node in self.world.nodes.values() if not node.joined}
+        for gate in policy.gates:
+            self.world.gates.setdefault(gate.name, SimGate())
         nodes = selected(view, policy.selection, policy.zone_attribute)
         self.world.forced.policy = policy.merge
         return RunStarted(

@@ -23,6 +23,7 @@ from orchestrator.simulation.parts import (
     Meddled,
     SimCopy,
     SimForced,
+    SimGate,
     SimIndex,
     SimNode,
     SimRecovery,
@@ -76,6 +77,7 @@ class World:
         self.merges: set[NodeName] = set()
         self.forced = SimForced()
         self.disks: dict[NodeName, float] = {}
+        self.gates: dict[str, SimGate] = {}
         self.oldest_task: Seconds = 0.0
         self.stale_read = False
         self.story: list[tuple[Instant, str]] = []

@@ -47,6 +47,7 @@ from orchestrator.model.event import (
     StoodDown,
     WaveFinished,
 )
+from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
 from orchestrator.model.phase import Outcome
 from orchestrator.model.reading import Instant, Seconds
@@ -95,7 +96,7 @@ def scrolls(event: Event) -> bool:
             return bool(output.strip())
         case PhaseEntered(why=why):
             return bool(why)
-        case HoldsCleared() | WritesRead():
+        case HoldsCleared() | WritesRead() | GatesPassed():
             return False
         case _:
             return True
@@ -108,9 +109,9 @@ def tone(event: Event) -> str:
             return "bold red"
         case StoodDown(left=left):
             return "bold red" if left else "yellow"
-        case Hold() | StandingDown() | Requested() | TuningMissed() | MergeWarned():
+        case Hold() | GateClosed() | StandingDown() | Requested() | TuningMissed() | MergeWarned():
             return "yellow"
-        case NodeRecovered() | WaveFinished() | IndexMerged():
+        case NodeRecovered() | WaveFinished() | IndexMerged() | GateOpened():
             return "green"
         case _:
             return "none"

@@ -20,6 +20,7 @@ from orchestrator.model.event import (
     RunResumed,
     StoodDown,
 )
+from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.merges import (
@@ -154,8 +155,14 @@ def _held_by(events: Sequence[Event]) -> tuple[Hold, ...]:
         match event:
             case Hold(predicate=predicate, subject=subject):
                 holds[predicate, subject] = event
+            case HoldsCleared(but_gates=True):
+                holds = {key: hold for key, hold in holds.items() if hold.predicate == GATES_OPEN}
             case HoldsCleared() | RunResumed():
                 holds.clear()
+            case GateClosed(gate=gate, evidence=evidence):
+                holds[GATES_OPEN, gate] = Hold(predicate=GATES_OPEN, subject=gate, evidence=evidence)
+            case GateOpened(gate=gate):
+                holds.pop((GATES_OPEN, gate), None)
             case PhaseEntered(node=None, to=to) if to not in (Phase.STANDING_DOWN.value, Phase.ENDED.value):
                 holds.clear()
             case _:

@@ -9,6 +9,7 @@ from typing import assert_never
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Hold
+from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.units import counted, duration, listed
@@ -45,8 +46,14 @@ def wait_of(state: RunState, decision: Decision | None = None) -> Wait | None:
     if decision is not None and decision.watch is None and not holds:
         return None
     said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
-    since = state.holding_since if holds and state.holding_since is not None else state.phase_since
+    since = _holding_since(state) if holds else state.phase_since
     return Wait(awaited=said or awaited(state), holds=holds, since=since, until=limit(state))
+
+
+def _holding_since(state: RunState) -> Instant:
+    """Since when predicates or gates have held; the phase's beginning where neither is written down yet."""
+    known = [at for at in (state.holding_since, state.gates_closed_since) if at is not None]
+    return min(known, default=state.phase_since)
 
 
 def awaited(state: RunState) -> str:
@@ -59,6 +66,9 @@ def awaited(state: RunState) -> str:
             return _merging(state)
         case Phase.MERGED:
             return "the copies to settle after the merges"
+        case Phase.GATED if state.holds and all(hold.predicate == GATES_OPEN for hold in state.holds):
+            gates = listed([hold.subject for hold in state.holds], 3)
+            return f"{'gate' if len(state.holds) == 1 else 'gates'} {gates} to open"
         case Phase.GATED:
             return f"every predicate to allow the stop of {names}"
         case Phase.WITHHELD:
@@ -140,6 +150,8 @@ def limit(state: RunState) -> Instant | None:
         ends.append(state.phase_since + deadlines.recover)
     if state.phase is Phase.GATED and state.holding_since is not None:
         ends.append(state.holding_since + deadlines.hold)
+    if state.phase in (Phase.GATED, Phase.MERGING) and state.gates_closed_since is not None:
+        ends.append(state.gates_closed_since + deadlines.gate)
     if state.phase is Phase.DOWN:
         for node in state.wave_nodes:
             if node.phase is NodePhase.STOPPING:

@@ -59,6 +59,7 @@ from orchestrator.model.event import (
     WaveFinished,
     WaveStarted,
 )
+from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
@@ -150,6 +151,21 @@ def sentence(event: Event) -> str:
             return _meeting(event)
         case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
             return merge_sentence(event)
+        case GateClosed() | GateOpened() | GatesPassed():
+            return _gate(event)
+        case _:
+            assert_never(event)
+
+
+def _gate(event: GateEvent) -> str:
+    match event:
+        case GateClosed(gate=gate, evidence=evidence):
+            return f"gate {one_line(gate)} is closed: {one_line(evidence)}"
+        case GateOpened(gate=gate, evidence=evidence):
+            return f"gate {one_line(gate)} is open again: {one_line(evidence)}"
+        case GatesPassed(gates=gates):
+            said = listed([f"{one_line(gate)} ({one_line(why)})" for gate, why in gates.items()], 3)
+            return f"every gate is open at the last reading: {said}"
         case _:
             assert_never(event)
 
@@ -361,6 +377,8 @@ def _meeting(event: _Meeting) -> str:
     match event:
         case Hold():
             return f"held by {hold_sentence(event)}"
+        case HoldsCleared(but_gates=True):
+            return "nothing but closed gates holds any more"
         case HoldsCleared():
             return "nothing holds any more"
         case Rescued(shards=shards):

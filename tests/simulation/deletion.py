@@ -26,9 +26,10 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Deadlines, Policy, RecoveryLimits, Wave
 from orchestrator.simulation import allocation, deciders, mishaps
 from orchestrator.simulation.mishaps import Mishap
-from orchestrator.simulation.parts import SimShard
+from orchestrator.simulation.parts import GateState, SimGate, SimShard
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
+from tests.simulation.gated import QUEUE
 from tests.simulation.overlapping import overlapped, slowed, threefold
 from tests.simulation.play import cluster, play, policy, run
 from tests.simulation.zones import ZONED, lopsided, zoned
@@ -42,7 +43,7 @@ _ALLOCATION: Final = "cluster.routing.allocation.enable"
 
 
 def _wanted(**changes: object) -> Policy:
-    return policy(deadlines=_QUICK, **changes)
+    return policy(**{"deadlines": _QUICK, **changes})
 
 
 def _stopped(simulation: Simulation) -> list[str]:
@@ -251,6 +252,13 @@ def selected_hosts_ready() -> Lapse:
     return _held(world)
 
 
+def gates_open() -> Lapse:
+    """The queue in front of the cluster is too long from the beginning, and stays so."""
+    world = cluster(3)
+    world.gates[QUEUE.name] = SimGate(state=GateState.CLOSED)
+    return _held(world, gates=(QUEUE,), deadlines=Deadlines(hold=60.0, gate=60.0))
+
+
 def _overlapped(world: World, **changes: object) -> Lapse:
     """A lapse by the ground truth alone, with nobody but the world's judge looking."""
     simulation = Simulation(world)
@@ -303,6 +311,7 @@ SCENARIOS: Final[Mapping[str, Callable[[], Lapse]]] = {
         no_force_merge_or_reindex_on_candidates,
         pending_tasks_drained,
         selected_hosts_ready,
+        gates_open,
     )
 }
 """By the name of the predicate that alone stands in the way."""

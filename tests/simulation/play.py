@@ -145,6 +145,7 @@ def play(
         clock=simulation.clock,
         listener=simulation.listener,
         reporter=watcher,
+        gates=simulation.gates,
     )
     asked = lambda: (simulation.fate.request, "bob")  # noqa: E731
     return Loop(state, ports, asked=asked, workers=1, reads=reads).run()
@@ -184,6 +185,7 @@ def plan_of(world: World, wanted: Policy, *, out_of_reach: Collection[str] = ())
         },
         tuning=simulation.hosts.tuning(world.nodes, wanted.tune) if wanted.tune else {},
         bulk=bulk.bulk(world, [index.index_uuid for index in started.indices]),
+        gates=simulation.gates.observe(),
     )
     return make_plan(started, seen, describe=action_name, times={})
 

@@ -16,6 +16,7 @@ from orchestrator.engine.kinds.predicates import Question, holds
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.merging.amounts import progress, size
 from orchestrator.engine.merging.rules import MERGE_RULES, NOT_WRITTEN, written
+from orchestrator.engine.refused import let_go, overdue, untold
 from orchestrator.engine.state import RunState
 from orchestrator.engine.steps import (
     DOUBT_SECONDS,
@@ -31,7 +32,7 @@ from orchestrator.engine.steps import (
 )
 from orchestrator.model.action import Action, ForceMerge, RefreshIndex
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Hold, HoldsCleared, run_phase
+from orchestrator.model.event import Hold, run_phase
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
@@ -77,7 +78,7 @@ def merging(situation: Situation) -> Decision:
     if seeing is not None:
         return seeing
     if not state.merging.pending and not state.merging.in_hand:
-        return note(*_cleared(situation), run_phase(state.phase, Phase.MERGED))
+        return note(*let_go(situation), run_phase(state.phase, Phase.MERGED))
     return _begin(situation, bulk, policy)
 
 
@@ -249,7 +250,7 @@ def _ask_for(situation: Situation, index: BulkIndex, policy: MergePolicy) -> Dec
         bytes=index.bytes,
         found=index.under_way,
     )
-    events = (*_cleared(situation), *_warnings(situation, index), begun)
+    events = (*let_go(situation), *_warnings(situation, index), begun)
     if index.under_way:
         return note(*events)
     merge = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
@@ -314,10 +315,6 @@ def _warnings(situation: Situation, index: BulkIndex) -> Iterator[MergeWarned]:
     yield MergeWarned(index=index.name, index_uuid=index.uuid, what=f"it is still written ({what}): {said}")
 
 
-def _cleared(situation: Situation) -> tuple[Event, ...]:
-    return (HoldsCleared(),) if situation.state.holds else ()
-
-
 def _waiting(situation: Situation, bulk: BulkView, before: str = "") -> Decision:
     state = situation.state
     begun = [one.begun for one in state.merging.in_hand if one.begun is not None]
@@ -331,19 +328,17 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 
     What runs is seen to its end first: nothing new is begun meanwhile.
     """
-    state, policy, now = situation.state, situation.policy, situation.now
-    said = {(hold.predicate, hold.subject) for hold in state.holds}
-    news = tuple(hold for hold in refused if (hold.predicate, hold.subject) not in said)
+    state, now = situation.state, situation.now
+    news = untold(situation, refused)
     first = f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}"
     rules = (*MERGE_RULES, *situation.kind.predicates)
     lasting = {rule.name for rule in rules if not rule.passes_with_time}
     if not state.merging.in_hand:
         if any(hold.predicate in lasting for hold in refused):
             return stand_down(state, f"held by {first}", Outcome.HELD, *news)
-        if state.holding_since is not None and now - state.holding_since > policy.deadlines.hold:
-            return stand_down(
-                state, f"held for {policy.deadlines.hold:.0f} s by {first}", Outcome.HELD, *news
-            )
+        late = overdue(situation, refused)
+        if late is not None:
+            return stand_down(state, late, Outcome.HELD, *news)
     return wait(now, f"what holds the merge: {first}", seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
 
 

@@ -15,6 +15,7 @@ from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceSta
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
 from orchestrator.model.reading import Unknown
 from orchestrator.simulation import allocation, deciders
+from tests.simulation.gated import QUEUE
 from tests.simulation.play import cluster
 from tests.unit.engine.asking import (
     ES2,
@@ -171,6 +172,7 @@ ONLY_IT: dict[str, Callable[[Question], Question]] = {
     ),
     "pending_tasks_drained": lambda asked: seeing(asked, health=replace(health_of(asked), oldest_task=60.0)),
     "selected_hosts_ready": _silent_host,
+    "gates_open": lambda asked: wanting(asked, gates=(QUEUE,)),
 }
 
 
@@ -195,6 +197,7 @@ UNKNOWN = {
             "no_force_merge_or_reindex_on_candidates",
             "pending_tasks_drained",
             "selected_hosts_ready",
+            "gates_open",
         }
     },
     "settings": {"observation_is_fresh", "no_other_maintenance"},

@@ -13,9 +13,27 @@ from hypothesis import strategies as st
 from orchestrator.errors import JournalError
 from orchestrator.model import action as verbs
 from orchestrator.model.action import Action, action_name
-from orchestrator.model.event import SCHEMA_VERSION, ActionConfirmed, ActionSent, Event, PhaseEntered, Record
+from orchestrator.model.event import (
+    SCHEMA_VERSION,
+    ActionConfirmed,
+    ActionSent,
+    Event,
+    PhaseEntered,
+    Record,
+    RunStarted,
+)
+from orchestrator.model.gate import (
+    CommandGate,
+    EqualTo,
+    Gate,
+    HttpAccess,
+    HttpJsonGate,
+    PrometheusGate,
+    RabbitQueueGate,
+    Within,
+)
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.tuning import Change, FileChange, ValueChange
 from orchestrator.runtime import codec
 
@@ -158,11 +176,11 @@ def test_the_table_of_verbs_is_the_union() -> None:
 
 
 def test_no_union_of_dataclasses_but_the_tagged_ones_is_left_to_guessing() -> None:
-    """Pydantic would have to guess which of several classes was meant; only these three have tags."""
+    """Pydantic would have to guess which of several classes was meant; only these four have tags."""
     seen: set[Any] = set()
 
     def visit(hint: Any) -> None:
-        if hint in (Action, Event, Change) or hint in seen:
+        if hint in (Action, Event, Change, Gate) or hint in seen:
             return
         if get_origin(hint) in (Union, types.UnionType):
             assert sum(is_dataclass(arg) for arg in get_args(hint)) < 2, hint
@@ -258,3 +276,45 @@ def test_a_lease_of_a_later_version_is_refused_with_what_to_do() -> None:
         codec.decode_lease({**data, "schema": SCHEMA_VERSION + 1})
     with pytest.raises(JournalError, match="no schema version"):
         codec.decode_lease({"epoch": 1})
+
+
+AT = HttpAccess(url="https://mq:15671", timeout=5.0, basic="env:MQ_AUTH", ca="/etc/ca.pem")
+GATES: tuple[Gate, ...] = (
+    RabbitQueueGate(name="queue", at=AT, queue="ingest", max_messages=2_000_000),
+    PrometheusGate(name="rate", at=AT, query="up", within=Within(minimum=1.5)),
+    HttpJsonGate(name="number", at=AT, path="a.b", within=Within(maximum=3.0)),
+    *(
+        HttpJsonGate(name="text", at=AT, path="a.b", equals=EqualTo(value=value))
+        for value in ("5", 5, 5.5, True, None, "true")
+    ),
+    CommandGate(name="script", run="./ok.sh", folder="/etc/orchestrate"),
+)
+
+
+def test_a_policy_with_gates_comes_back_as_it_was() -> None:
+    wanted = Policy(kind=Kind.ELASTICSEARCH, cluster="prod", gates=GATES)
+    back = codec.decode_policy(through_text(codec.encode_policy(wanted)))
+    assert back == wanted
+    values = [gate.equals for gate in back.gates if isinstance(gate, HttpJsonGate) and gate.equals]
+    assert [type(one.value) for one in values] == [str, int, float, bool, type(None), str]
+    assert through_text(codec.encode_policy(wanted))["gates"][0]["at"]["basic"] == "env:MQ_AUTH"  # type: ignore[index]  # JSON
+
+
+def test_a_run_that_began_with_gates_is_read_from_its_journal() -> None:
+    wanted = Policy(kind=Kind.ELASTICSEARCH, cluster="prod", gates=GATES)
+    started = RunStarted(
+        cluster="prod", cluster_uuid="u", version="9.1.0", policy=wanted, nodes=(), operator="ann", host="h"
+    )
+    assert codec.decode_event(through_text(codec.encode_event(started))) == started
+
+
+def test_a_gate_of_an_unknown_kind_is_damage() -> None:
+    data = codec.encode_policy(Policy(kind=Kind.ELASTICSEARCH, cluster="prod"))
+    with pytest.raises(JournalError, match="gates"):
+        codec.decode_policy({**data, "gates": [{"gate": "oracle", "name": "x"}]})
+
+
+def test_a_policy_of_a_version_without_gates_has_none() -> None:
+    data = dict(codec.encode_policy(Policy(kind=Kind.ELASTICSEARCH, cluster="prod")))
+    del data["gates"]
+    assert codec.decode_policy(data).gates == ()

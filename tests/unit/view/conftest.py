@@ -14,6 +14,7 @@ import pytest
 from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model import action, event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
+from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
 from orchestrator.model.merging import MergePolicy, MergeTarget, Writes
 from orchestrator.model.observation import HealthView, Level, MissingCopy, Recovery
@@ -163,6 +164,11 @@ def examples() -> list[event.Event]:
         event.ActionFailed(action=action.StopNode(node=ES[0]), reason="connection lost", in_doubt=True),
         HOLD,
         event.HoldsCleared(),
+        event.HoldsCleared(but_gates=True),
+        GateClosed(gate="rabbitmq_queue ingest", evidence="2,100,000 messages, at most 2,000,000 allowed"),
+        GateClosed(gate="prometheus", evidence="no answer within 10 s", readable=False),
+        GateOpened(gate="rabbitmq_queue ingest", evidence="12 messages, at most 2,000,000 allowed"),
+        GatesPassed(gates={"rabbitmq_queue ingest": "12 messages, at most 2,000,000 allowed"}),
         event.GoodReading(count=2),
         event.GoodReading(count=0, why="es1 left again"),
         event.Rescued(shards=("[new][0]",)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from orchestrator.engine.gatekeeping import gates_open
 from orchestrator.engine.kinds.elasticsearch import predicates as cluster
 from orchestrator.engine.kinds.elasticsearch import redundancy
 from orchestrator.engine.kinds.elasticsearch.predicates import on_cluster
@@ -141,5 +142,10 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         why="A host that cannot be reached or controlled is best found before anything is stopped.",
         check=cluster.selected_hosts_ready,
         passes_with_time=False,
+    ),
+    Predicate(
+        name="gates_open",
+        why="What stands around the cluster, such as a queue that fills, may not bear a node away now.",
+        check=gates_open,
     ),
 )

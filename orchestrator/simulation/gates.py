@@ -1,0 +1,78 @@
+"""Simulated gates: open, closed or unreadable as the world has it, and the judge of stops past them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.model.gate import GateView
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.simulation.parts import GateState, SimGate, SimNode
+from orchestrator.simulation.world import World
+
+_READ_SECONDS: Final = 0.02
+_TIMEOUT_SECONDS: Final = 10.0
+"""A gate's own limit of one answer (`gates[].timeout`)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedGates:
+    """The gates as the program reads them."""
+
+    world: World
+
+    def observe(self) -> Mapping[str, Reading[GateView]]:
+        """Ask all of them at once; one that does not answer costs its limit."""
+        read: dict[str, Reading[GateView]] = {}
+        for name, gate in self.world.gates.items():
+            gate.asked += 1
+            match gate.state:
+                case GateState.OPEN:
+                    read[name] = GateView(open=True, evidence="12 messages, at most 100 allowed")
+                case GateState.CLOSED:
+                    read[name] = GateView(open=False, evidence="640 messages, at most 100 allowed")
+                case GateState.UNREADABLE:
+                    read[name] = Unknown(reason="no answer within 10 s")
+        if read:
+            silent = any(isinstance(view, Unknown) for view in read.values())
+            self.world.agenda.advance(_TIMEOUT_SECONDS if silent else _READ_SECONDS)
+        return read
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def shut(world: World, name: str, state: GateState, seconds: Seconds | None) -> None:
+    """A gate closes or becomes unreadable, and opens again after a while, if at all."""
+    gate = world.gates.get(name)
+    if gate is None:
+        return
+    _become(world, name, gate, state)
+    gate.turns += 1
+    turn = gate.turns
+    if seconds is not None:
+
+        def opens() -> None:
+            if gate.turns == turn:  # nothing else has happened to it since
+                _become(world, name, gate, GateState.OPEN)
+
+        world.agenda.after(seconds, opens)
+
+
+def _become(world: World, name: str, gate: SimGate, state: GateState) -> None:
+    if gate.state is state:
+        return
+    gate.state, gate.since = state, world.agenda.now
+    world.story.append((world.agenda.now, f"gate {name} is {state.value}"))
+
+
+def judge(world: World, node: SimNode) -> None:
+    """Write down that a node is stopped while a gate is not open, though that could be read.
+
+    The cluster is read before the gates are, so what a gate was before that, the program could know.
+    """
+    for name, gate in world.gates.items():
+        if node.process and gate.state is not GateState.OPEN and gate.since < world.last_read:
+            said = f"{node.name} is stopped while gate {name} is {gate.state.value}"
+            world.violations.append(f"{world.agenda.now:.1f}: {said}")
