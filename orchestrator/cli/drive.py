@@ -88,6 +88,7 @@ def drive(attempt: Attempt, around: Surroundings) -> RunState:
             clock=around.clock,
             listener=listener,
             reporter=reporter,
+            gates=attempt.world.gates(attempt.state.policy.gates if attempt.state.policy else ()),
         )
         requests = RequestWatch(attempt.journal, around.clock.wake)
         signals = stack.enter_context(Signals(around.clock.wake, lambda: _last_words(loop.state, around)))

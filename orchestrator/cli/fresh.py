@@ -14,6 +14,8 @@ from orchestrator.cli.loaded import Loaded, LoadedIndices
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.gates import secrets_in, secrets_of
+from orchestrator.config.playbook import Playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted
 from orchestrator.engine.estimate import node_times
 from orchestrator.engine.evolve import replay
@@ -93,6 +95,7 @@ class Fresh:
             hosts=hosts.observe(self.started.nodes, rights=True),
             tuning=hosts.tuning(self.started.nodes, profile) if profile else {},
             bulk=self.loaded.bulk if self.loaded else NOT_READ,
+            gates=self.world.gates(self.started.policy.gates).observe(),
         )
         describe = Executor(self.world.cluster, hosts).describe
         return self._with_merges(make_plan(self.started, seen, describe=describe, times=self._times()))
@@ -219,7 +222,9 @@ def prepare(
     with _prepared(file, around, playbook, overrides, state_url, asks=asks, loaded=loaded) as (
         fresh,
         settings,
+        book,
     ):
+        fresh.world.require_secrets(secrets_in(book.spec.gates, book.path.resolve().parent))
         if loaded is None or loaded.restarts:
             require_zones(fresh.view, settings, fresh.started.policy, str(file.path))
         yield fresh
@@ -235,7 +240,7 @@ def _prepared(
     *,
     asks: bool = False,
     loaded: Loaded | None = None,
-) -> Iterator[tuple[Fresh, Reading[SettingsView]]]:
+) -> Iterator[tuple[Fresh, Reading[SettingsView], Playbook]]:
     book = around.playbook(playbook or file.spec.playbook)
     wanted = profile_wanted(file, book, overrides)
     tuning = around.tuning_profile(wanted) if wanted else None
@@ -257,7 +262,8 @@ def _prepared(
     world = World(file, around)
     try:
         view, settings = _first_look(world)
-        yield _fresh(around, world, view, settings, policy(len(view.nodes)), state_url, loaded), settings
+        fresh = _fresh(around, world, view, settings, policy(len(view.nodes)), state_url, loaded)
+        yield fresh, settings, book
     finally:
         world.close()
 
@@ -277,6 +283,7 @@ def prepare_saved(
         strangers = [name for name in saved.nodes if name not in {node.name for node in view.nodes}]
         if strangers:
             raise _mismatch(view.name, f"it restarts {', '.join(strangers)}, and there is no such node")
+        world.require_secrets(secrets_of(saved.policy))
         fresh = _fresh(around, world, view, settings, saved.policy, state_url)
         now = fresh.plan()
         if now.fingerprint != saved.fingerprint:
@@ -315,7 +322,7 @@ def prepare_restore(file: ClusterFile, around: Surroundings) -> Iterator[tuple[W
     Raises:
         UsageError: the cluster cannot be read.
     """
-    with _prepared(file, around, None, Overrides(), None) as (fresh, _):
+    with _prepared(file, around, None, Overrides(), None) as (fresh, _, _):
         yield fresh.world, fresh.started
 
 

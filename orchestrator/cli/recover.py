@@ -16,9 +16,10 @@ from orchestrator.cli.holding import Places, claim, hold, put_back
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.gates import secrets_of
 from orchestrator.engine.evolve import replay
 from orchestrator.engine.state import RunState
-from orchestrator.errors import ExitCode, JournalError, UsageError
+from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import LeaseTaken, Record, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.phase import NodePhase
@@ -83,6 +84,7 @@ def resume(
         )
         world = World(file or around.cluster(started.cluster_file), around)
         try:
+            _tell_of_gates(world, started, around)
             held = hold(entry.run, world, store, started, around)
             if isinstance(held, ExitCode):
                 return int(held)
@@ -101,6 +103,14 @@ def resume(
             return int(exit_code(drive(attempt, around)))
         finally:
             world.close()
+
+
+def _tell_of_gates(world: World, started: RunStarted, around: Surroundings) -> None:
+    """A secret of a gate that is not there bars stops; what is down has to come up all the same."""
+    try:
+        world.require_secrets(secrets_of(started.policy))
+    except ConfigError as error:
+        around.warn(f"{error}; its gate counts as closed, so that the run only puts things right until then")
 
 
 def restore(

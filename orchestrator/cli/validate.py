@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -13,10 +14,12 @@ from orchestrator.cli.begin import require_cluster
 from orchestrator.cli.hosts import host_settings
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
+from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.policy import require_kind
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
+from orchestrator.model.gate import Gate
 from orchestrator.model.observation import Look
 from orchestrator.model.reading import Unknown
 
@@ -54,9 +57,12 @@ def validate(
         require_kind(file, around.tuning_profile(book.spec.tune))
     files = f"{file.path} and its playbook{' and tuning profile' if book.spec.tune else ''} are sound"
     world = World(file, around)
+    folder = book.path.resolve().parent
     bad = 0
     try:
-        for check in _checks(world, around, files, reboot=reboot):
+        world.require_secrets(secrets_in(book.spec.gates, folder))
+        checks = _checks(world, around, files, reboot=reboot)
+        for check in chain(checks, _gates(world, gates_in(book.spec.gates, folder))):
             bad += check.good is False
             _say(check, around)
     finally:
@@ -103,6 +109,16 @@ def _checks(world: World, around: Surroundings, files: str, *, reboot: bool) -> 
                 )
     finally:
         connections.close()
+
+
+def _gates(world: World, gates: Sequence[Gate]) -> Iterator[Check]:
+    """What each gate says now. One that is closed is in order: a run waits for it."""
+    for name, view in world.gates(gates).observe().items():
+        if isinstance(view, Unknown):
+            yield Check(subject="gate", point=name, good=False, message=f"cannot be read: {view.reason}")
+        else:
+            how = "open" if view.open else "closed"
+            yield Check(subject="gate", point=name, good=True, message=f"{how}: {view.evidence}")
 
 
 def _say(check: Check, around: Surroundings) -> None:

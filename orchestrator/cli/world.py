@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from orchestrator.cli.hosts import host_settings
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.config.cluster import ClusterFile
-from orchestrator.config.secrets import SecretResolver
+from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Unknown
+from orchestrator.model.gate import CommandGate, Gate
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.runtime.gates.command import Ran
+from orchestrator.runtime.gates.port import Gates, asker
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+
+_KEPT_OF_A_GATE: Final = 4096
+"""Bytes of a command's output: one line of it is shown."""
 
 
 class World:
@@ -33,7 +42,7 @@ class World:
     """
 
     def __init__(self, file: ClusterFile, around: Surroundings) -> None:
-        self.file = file
+        self.file, self._home = file, around.home
         self.redact = Redactor()
         self.resolver = SecretResolver(
             environment=around.environment,
@@ -46,6 +55,7 @@ class World:
         self.lease = ElasticsearchLease(self.client)
         self._settings: dict[NodeName, HostSettings] = {}
         self._hosts: Hosts | None = None
+        self._gates: Gates | None = None
         self._data: Mapping[NodeName, tuple[str, ...]] = {}
 
     def hosts(
@@ -95,11 +105,46 @@ class World:
         usable = all(path.startswith("/") and path.isprintable() for path in learnt)
         return replace(settings, data=learnt) if usable and not settings.data else settings
 
+    def gates(self, gates: Sequence[Gate]) -> Gates:
+        """The gates of a policy; their secrets are looked up when they are asked first."""
+        askers = [asker(self._at_home(gate), secrets=self._secret, run=_run) for gate in gates]
+        self._gates = Gates(askers, redact=self.redact)
+        return self._gates
+
+    def require_secrets(self, references: Iterable[SecretReference]) -> None:
+        """See that the secrets of gates are there, before anything is begun.
+
+        Raises:
+            ConfigError: one is not; the reference and its place are named.
+        """
+        for reference in references:
+            self.resolver.resolve(reference)
+
+    def _secret(self, reference: str) -> str:
+        return self.resolver.resolve(parse_reference(reference)).reveal()
+
+    def _at_home(self, gate: Gate) -> Gate:
+        """The gate with `~` in a path as it is for this account."""
+        if isinstance(gate, CommandGate) or gate.at.ca is None:
+            return gate
+        ca = str(expand(gate.at.ca, folder=self.file.path.parent, home=self._home))
+        return replace(gate, at=replace(gate.at, ca=ca))
+
     def close(self) -> None:
         """Give every connection back."""
+        if self._gates is not None:
+            self._gates.close()
         if self._hosts is not None:
             self._hosts.close()
         self.cluster.close()
+
+
+def _run(command: str, timeout: Seconds) -> Reading[Ran]:
+    """Run a gate's command on this machine, as hooks with `local: true` are run."""
+    done = LocalConnection().run(command, timeout=timeout, keep=_KEPT_OF_A_GATE)
+    if isinstance(done, CommandResult):
+        return Ran(exit=done.exit, output=f"{done.stdout}\n{done.stderr}")
+    return Unknown(reason=done.reason)
 
 
 def _access(file: ClusterFile, resolver: SecretResolver) -> Access:

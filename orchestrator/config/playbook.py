@@ -19,6 +19,7 @@ from pydantic import (
 
 from orchestrator.config.cluster import ClusterKind
 from orchestrator.config.faults import validate
+from orchestrator.config.gates import GatesSpec
 from orchestrator.config.merging import ForceMergeSpec
 from orchestrator.config.spec import (
     MAPPING,
@@ -211,7 +212,9 @@ class PlaybookSpec(Spec):
         default=None,
         description="A tuning profile, by name or path: hosts are set right while their nodes are down.",
     )
-    gates: Later = Field(default=None, description="What is asked before every wave.")
+    gates: GatesSpec = Field(
+        default=(), description="What is asked before every wave: a run waits while one is closed."
+    )
     notify: Later = Field(default=None, description="Who is told.")
 
 

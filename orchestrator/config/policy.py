@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.faults import near
+from orchestrator.config.gates import gates_in
 from orchestrator.config.hosts import Connect
 from orchestrator.config.merging import MergeFlags, merge_policy
 from orchestrator.config.playbook import (
@@ -22,6 +23,8 @@ from orchestrator.config.playbook import (
 from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
 from orchestrator.errors import NotInThisVersion, UsageError
 from orchestrator.model.cluster import Zone
+from orchestrator.model.gate import Gate
+from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.policy import (
     Deadlines,
     DisabledPredicate,
@@ -121,6 +124,7 @@ def build_policy(
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
     zero_replicas, accepted = _zero_replicas(spec)
     together = cluster.spec.hosts.together
+    gates = gates_in(spec.gates, playbook.path.resolve().parent)
     return Policy(
         kind=cluster.spec.kind,
         cluster=cluster.spec.name,
@@ -144,6 +148,7 @@ def build_policy(
         deadlines=_deadlines(spec.deadlines, overrides),
         hooks=_hooks(spec),
         tune=tuning,
+        gates=gates,
         merge=merge_policy(spec.force_merge, overrides.merge) if overrides.merge else None,
         zone_attribute=cluster.spec.zone_attribute,
         expect_nodes=cluster.spec.expect.nodes,
@@ -151,7 +156,7 @@ def build_policy(
         selection=_selection(overrides, now),
         reboot=overrides.reboot,
         pause_after=_pause_after(overrides.pause_after),
-        disabled_predicates=tuple(_disabled(rule, predicates) for rule in overrides.disable_predicate),
+        disabled_predicates=tuple(_disabled(rule, predicates, gates) for rule in overrides.disable_predicate),
         reason=_reason(overrides.reason),
         timeout=_flag("--timeout", parse_duration, overrides.timeout),
     )
@@ -291,7 +296,7 @@ def _reason(reason: str | None) -> str | None:
     return reason
 
 
-def _disabled(rule: str, predicates: PredicateNames) -> DisabledPredicate:
+def _disabled(rule: str, predicates: PredicateNames, gates: Sequence[Gate]) -> DisabledPredicate:
     name, equals, subject = rule.partition("=")
     if name not in predicates.known:
         raise UsageError(
@@ -301,4 +306,7 @@ def _disabled(rule: str, predicates: PredicateNames) -> DisabledPredicate:
         raise UsageError(f"--disable-predicate {name}: this one cannot be switched off")
     if equals and not subject:
         raise UsageError(f"--disable-predicate {rule}: name the subject after the `=`, or leave the `=` out")
+    known = [gate.name for gate in gates]
+    if name == GATES_OPEN and subject and subject not in known:
+        raise UsageError(f"--disable-predicate {rule}: no gate is called so; {near(subject, known)}")
     return DisabledPredicate(name=name, subject=subject or None)

@@ -130,7 +130,13 @@ def _takes(prop: dict[str, Any]) -> str:
     if isinstance(prop.get("type"), list) or "pattern" in prop or prop.get("title") in {"size", "URL"}:
         own = prop.get("title", "")
         return own if (own and not own[0].isupper()) or own == "URL" else "text"
-    words = {"string": "text", "integer": "whole number", "boolean": "`true` | `false`", "object": "mapping"}
+    words = {
+        "string": "text",
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "`true` | `false`",
+        "object": "mapping",
+    }
     return words[prop["type"]]
 
 

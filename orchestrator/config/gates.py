@@ -1,0 +1,314 @@
+"""Gates of a playbook: what is asked outside of the cluster before every wave, checked and named."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import AfterValidator, Field, PlainValidator, StrictInt, WithJsonSchema, model_validator
+
+from orchestrator.config.secrets import Scheme, SecretReference, parse_reference
+from orchestrator.config.spec import Duration, Name, Reference, Spec, Unset
+from orchestrator.model.gate import (
+    CommandGate,
+    EqualTo,
+    Gate,
+    HttpAccess,
+    HttpJsonGate,
+    PrometheusGate,
+    RabbitQueueGate,
+    Scalar,
+    Within,
+)
+from orchestrator.model.policy import Policy
+
+MOST_GATES: Final = 20
+LONGEST_SECONDS: Final = 60.0
+"""Of one answer: gates are asked again when allocation is off already, which nobody wants to last."""
+
+_SECRET_WORDS: Final = re.compile(r"token|secret|passw|api_?key|access_?key|signature", re.IGNORECASE)
+
+
+def _check_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError("must be a URL such as http://mq:15672") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a user or a password; `auth` is for them, by reference")
+    if parts.scheme not in {"http", "https"}:
+        raise ValueError("must begin with http:// or https://")
+    if not host or port == 0 or parts.fragment or re.search(r"[\s\x00-\x20\x7f]", url):
+        raise ValueError("must be a URL such as http://mq:15672")
+    if any(_SECRET_WORDS.search(key) for key, _ in parse_qsl(parts.query, keep_blank_values=True)):
+        raise ValueError("must not hold a secret; `auth` or `bearer` is for it, by reference")
+    return url
+
+
+def _check_base(url: str) -> str:
+    _check_url(url)
+    if urlsplit(url).query:
+        raise ValueError("must end with the port or a path; the query of the API is put after it")
+    return url.rstrip("/")
+
+
+def _check_timeout(seconds: float) -> float:
+    if seconds > LONGEST_SECONDS:
+        raise ValueError(f"must be at most {LONGEST_SECONDS:g}s: gates are asked with allocation off, too")
+    return seconds
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("must be a number")
+    return float(value)
+
+
+def _scalar(value: object) -> Scalar:
+    if isinstance(value, str):
+        return str(value)
+    if value is not None and not isinstance(value, bool | int | float):
+        raise ValueError("must be a text, a number, true, false or null")
+    return value
+
+
+def _one_line(name: str) -> str:
+    if not name.isprintable() or name != name.strip():
+        raise ValueError("must be one line of printable text, without spaces around it")
+    return name
+
+
+_URL = WithJsonSchema({"type": "string", "pattern": "^https?://", "title": "URL"})
+Url = Annotated[str, AfterValidator(_check_url), _URL]
+BaseUrl = Annotated[str, AfterValidator(_check_base), _URL]
+Timeout = Annotated[Duration, AfterValidator(_check_timeout)]
+Number = Annotated[float, PlainValidator(_number), WithJsonSchema({"type": "number"})]
+Wanted = Annotated[
+    Scalar,
+    PlainValidator(_scalar),
+    WithJsonSchema({"type": ["string", "number", "boolean", "null"], "title": "text, number, true, false"}),
+]
+GateName = Annotated[Name, AfterValidator(_one_line)]
+_NAME: Final = "What the gate is called; after its kind and what it asks, unless set."
+_AUTH: Final = "Reference to `user:password`, for basic authentication."
+_BEARER: Final = "Reference to a token, instead of `auth`."
+_CA: Final = "Certificates that are trusted; the system's otherwise."
+
+
+class _HttpSpec(Spec):
+    """What all gates have that ask a server."""
+
+    BESIDE_SECRETS: ClassVar[bool] = True
+
+    auth: Unset[Reference] = Field(default=None, description=_AUTH)
+    ca: Unset[Name] = Field(default=None, description=_CA)
+    timeout: Timeout = Field(default=10.0, description="For the whole answer; then it counts as closed.")
+    name: Unset[GateName] = Field(default=None, description=_NAME)
+
+
+class _BearerSpec(_HttpSpec):
+    bearer: Unset[Reference] = Field(default=None, description=_BEARER)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> _BearerSpec:
+        if self.auth is not None and self.bearer is not None:
+            raise ValueError("needs one of `auth` and `bearer`, not both")
+        return self
+
+
+class RabbitQueueSpec(_HttpSpec):
+    """Open while a queue holds no more than so many messages, by RabbitMQ's management API."""
+
+    url: BaseUrl = Field(description="Of the management plugin.")
+    queue: Name = Field(description="The queue's name.")
+    vhost: Name = Field(default="/", description="Its virtual host.")
+    max_messages: Annotated[StrictInt, Field(ge=0)] = Field(
+        description="Messages it may hold, ready and unacknowledged ones together."
+    )
+
+
+class PrometheusSpec(_BearerSpec):
+    """Open while every sample of an instant query is within the limits; no sample is closed."""
+
+    url: BaseUrl = Field(description="Of the server.")
+    query: Annotated[str, Field(min_length=1, max_length=4000)] = Field(description="PromQL.")
+    min: Unset[Number] = Field(default=None, description="No sample may be below it.")
+    max: Unset[Number] = Field(default=None, description="No sample may be above it.")
+
+    @model_validator(mode="after")
+    def _limited(self) -> PrometheusSpec:
+        _check_limits(self.min, self.max, "`min`, `max` or both")
+        return self
+
+
+class HttpJsonSpec(_BearerSpec):
+    """Open while one value of a JSON document is as wanted."""
+
+    url: Url = Field(description="Of the document.")
+    path: Name = Field(
+        description="Keys and places in lists, as in `checks.0.status`; or a JSON pointer, as in `/a.b/c`."
+    )
+    equals: Wanted = Field(default=None, description="The value, of the same type.")
+    min: Unset[Number] = Field(default=None, description="The number there may not be below it.")
+    max: Unset[Number] = Field(default=None, description="The number there may not be above it.")
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> HttpJsonSpec:
+        if "equals" not in self.model_fields_set:
+            _check_limits(self.min, self.max, "`equals`, or `min`, `max` or both")
+        elif self.min is not None or self.max is not None:
+            raise ValueError("needs either `equals` or limits, not both")
+        return self
+
+
+class CommandSpec(Spec):
+    """Open while a command on this machine exits with 0. It gets few variables and no input."""
+
+    run: Name = Field(description="Command line; it runs in the playbook's folder.")
+    timeout: Timeout = Field(default=30.0, description="Then it is killed, and counts as closed.")
+    name: Unset[GateName] = Field(default=None, description=_NAME)
+
+
+class GateSpec(Spec):
+    """A gate: one of the four kinds."""
+
+    rabbitmq_queue: Unset[RabbitQueueSpec] = Field(default=None, description="Messages of a queue.")
+    prometheus: Unset[PrometheusSpec] = Field(default=None, description="A metric.")
+    http_json: Unset[HttpJsonSpec] = Field(default=None, description="A value that a server tells.")
+    command: Unset[CommandSpec] = Field(default=None, description="A command's exit code.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> GateSpec:
+        if len(self.model_fields_set) != 1:
+            kinds = ", ".join(f"`{kind}`" for kind in type(self).model_fields)
+            raise ValueError(f"needs exactly one of {kinds}")
+        return self
+
+    @property
+    def of_kind(self) -> RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandSpec:
+        """The one that is set."""
+        kinds = (self.rabbitmq_queue, self.prometheus, self.http_json, self.command)
+        return next(spec for spec in kinds if spec is not None)
+
+
+def _check_limits(minimum: float | None, maximum: float | None, wanted: str) -> None:
+    if minimum is None and maximum is None:
+        raise ValueError(f"needs {wanted}")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise ValueError("`min` is above `max`: it would never open")
+
+
+def _differently_named(gates: tuple[GateSpec, ...]) -> tuple[GateSpec, ...]:
+    if len(gates) > MOST_GATES:
+        raise ValueError(f"must have at most {MOST_GATES} items")
+    given = Counter(name for gate in gates if (name := gate.of_kind.name) is not None)
+    twice = next((name for name, count in given.items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"two gates are called {twice}: holds and `--disable-predicate` go by the name")
+    return gates
+
+
+GatesSpec = Annotated[tuple[GateSpec, ...], AfterValidator(_differently_named)]
+
+
+def gates_in(specs: Sequence[GateSpec], folder: Path) -> tuple[Gate, ...]:
+    """The gates as a run knows them; relative paths in them start at the playbook's folder."""
+    taken = {name for spec in specs if (name := spec.of_kind.name) is not None}
+    gates = []
+    for spec in specs:
+        of_kind = spec.of_kind
+        name = of_kind.name or _free_name(_usual_name(of_kind), taken)
+        taken.add(name)
+        gates.append(_gate(of_kind, name, folder))
+    return tuple(gates)
+
+
+def secrets_in(specs: Sequence[GateSpec], folder: Path) -> Iterator[SecretReference]:
+    """The references of all gates, each with its place."""
+    for spec in specs:
+        of_kind = spec.of_kind
+        if isinstance(of_kind, CommandSpec):
+            continue
+        bearer = of_kind.bearer if isinstance(of_kind, _BearerSpec) else None
+        yield from (_absolute(one, folder) for one in (of_kind.auth, bearer) if one is not None)
+
+
+def secrets_of(policy: Policy) -> Iterator[SecretReference]:
+    """The same of a policy that was written down: no place is known any more."""
+    for gate in policy.gates:
+        if not isinstance(gate, CommandGate):
+            yield from (parse_reference(one) for one in (gate.at.basic, gate.at.bearer) if one is not None)
+
+
+def _usual_name(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandSpec) -> str:
+    match spec:
+        case RabbitQueueSpec(queue=queue):
+            return f"rabbitmq_queue {queue}"
+        case PrometheusSpec():
+            return "prometheus"
+        case HttpJsonSpec(path=path):
+            return f"http_json {path}"
+        case CommandSpec(run=run):
+            return f"command {Path(run.split()[0] if run.split() else run).name}"
+
+
+def _free_name(usual: str, taken: set[str]) -> str:
+    """The usual name, with a number where another gate has it already."""
+    name, number = usual, 1
+    while name in taken:
+        number += 1
+        name = f"{usual} {number}"
+    return name
+
+
+def _gate(
+    spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec | CommandSpec, name: str, folder: Path
+) -> Gate:
+    match spec:
+        case CommandSpec(run=run, timeout=timeout):
+            return CommandGate(name=name, run=run, folder=str(folder), timeout=timeout)
+        case RabbitQueueSpec(queue=queue, vhost=vhost, max_messages=most):
+            at = _access(spec, folder)
+            return RabbitQueueGate(name=name, at=at, queue=queue, vhost=vhost, max_messages=most)
+        case PrometheusSpec(query=query):
+            within = Within(minimum=spec.min, maximum=spec.max)
+            return PrometheusGate(name=name, at=_access(spec, folder), query=query, within=within)
+        case HttpJsonSpec(path=path):
+            by_value = "equals" in spec.model_fields_set
+            return HttpJsonGate(
+                name=name,
+                at=_access(spec, folder),
+                path=path,
+                within=None if by_value else Within(minimum=spec.min, maximum=spec.max),
+                equals=EqualTo(value=spec.equals) if by_value else None,
+            )
+
+
+def _access(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec, folder: Path) -> HttpAccess:
+    bearer = spec.bearer if isinstance(spec, _BearerSpec) else None
+    return HttpAccess(
+        url=spec.url,
+        timeout=spec.timeout,
+        basic=str(_absolute(spec.auth, folder)) if spec.auth else None,
+        bearer=str(_absolute(bearer, folder)) if bearer else None,
+        ca=_at(spec.ca, folder) if spec.ca else None,
+    )
+
+
+def _absolute(reference: SecretReference, folder: Path) -> SecretReference:
+    """The reference, good from whatever folder it is resolved."""
+    if reference.scheme is not Scheme.FILE:
+        return reference
+    argument = _at(reference.argument, folder)
+    return SecretReference(scheme=reference.scheme, argument=argument, place=reference.place)
+
+
+def _at(path: str, folder: Path) -> str:
+    """A path from a file, made absolute; `~` stays, since another account may resume the run."""
+    return path if path == "~" or path.startswith("~/") else str(folder / path)

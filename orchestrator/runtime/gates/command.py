@@ -1,0 +1,53 @@
+"""A command on this machine, whose exit code is the answer."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.model.gate import CommandGate, GateView
+from orchestrator.model.reading import Reading, Seconds, Unknown
+
+_CANNOT_RUN: Final = (126, 127)
+"""What a shell exits with when it finds no command, or one that it may not run."""
+
+_SHOWN: Final = 200
+"""Characters of the last line of output that evidence shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A command that ran to its end.
+
+    Attributes:
+        output: bounded, and free of secrets.
+    """
+
+    exit: int
+    output: str = ""
+
+
+Run = Callable[[str, Seconds], Reading[Ran]]
+"""Runs a command line of `/bin/sh`, at most so many seconds; `Unknown` when it did not run to its end."""
+
+
+def ask(gate: CommandGate, run: Run) -> Reading[GateView]:
+    """Run the command in its folder."""
+    done = run(f"cd -- {shlex.quote(gate.folder)} || exit 126\n{gate.run}", gate.timeout)
+    return done if isinstance(done, Unknown) else judge(gate, done)
+
+
+def judge(gate: CommandGate, done: Ran) -> Reading[GateView]:
+    """What its end says of the gate."""
+    said = _last_line(done.output)
+    if done.exit in _CANNOT_RUN or done.exit < 0:
+        how = f"exit code {done.exit}" if done.exit >= 0 else f"killed by signal {-done.exit}"
+        return Unknown(reason=f"{gate.run} could not be run in {gate.folder} ({how}){said}")
+    return GateView(open=done.exit == 0, evidence=f"exit code {done.exit}{said}")
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return f": {lines[-1][:_SHOWN]}" if lines else ""

@@ -1,0 +1,170 @@
+"""One bounded GET: certificates checked, no redirect, no proxy, the answer limited in size and time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    MaxRetryError,
+    NameResolutionError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from orchestrator.model.gate import HttpAccess
+from orchestrator.model.reading import Reading, Seconds, Unknown
+
+MOST_BYTES: Final = 1024 * 1024
+"""Of an answer: a queue, a handful of samples or one document are far smaller."""
+
+_CHUNK_BYTES: Final = 64 * 1024
+_OK: Final = 200
+_DENIED: Final = (401, 403)
+_REDIRECTS: Final = range(300, 400)
+
+Secrets = Callable[[str], str]
+"""The value that a reference stands for. Raises `ConfigError`, whose message holds no value."""
+
+
+class Get(Protocol):
+    """Asks a server for a document."""
+
+    def __call__(self, suffix: str = "", query: Mapping[str, str] | None = None) -> Reading[bytes]:
+        """The body of a 200; `Unknown` with status or fault, and never with what the body says.
+
+        Args:
+            suffix: put after the path of the gate's URL.
+            query: parameters, of which messages show nothing.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class HttpGet:
+    """A connection that is kept, to the server of one gate.
+
+    Attributes:
+        access: how it is asked.
+        secrets: resolves references; asked again once the server denies us: a key may have been changed.
+        clock: monotonic seconds.
+    """
+
+    access: HttpAccess
+    secrets: Secrets
+    clock: Callable[[], Seconds] = time.monotonic
+    _pool: urllib3.PoolManager | None = None
+    _headers: dict[str, str] | None = None
+
+    def __call__(self, suffix: str = "", query: Mapping[str, str] | None = None) -> Reading[bytes]:
+        """As `Get` says; a secret that cannot be had raises what `secrets` raises."""
+        if self._headers is None:
+            self._headers = self._authorization()
+        where = _shown(self.access.url, suffix)
+        deadline = self.clock() + self.access.timeout
+        try:
+            response = self._manager().request(
+                "GET",
+                self.access.url + suffix,
+                fields=dict(query) if query else None,
+                headers={"Accept": "application/json", **self._headers},
+                redirect=False,
+                retries=False,
+                preload_content=False,
+                timeout=urllib3.Timeout(total=self.access.timeout),
+            )
+            try:
+                return self._body(response, where, deadline)
+            finally:
+                response.close()  # kept open it could drip on; the next asking is seconds away
+        except (HTTPError, OSError, ValueError) as error:
+            return Unknown(reason=f"{where}: {_fault(error, self.access.timeout)}")
+
+    def close(self) -> None:
+        """Give connections back."""
+        if self._pool is not None:
+            self._pool.clear()
+
+    def _manager(self) -> urllib3.PoolManager:
+        if self._pool is None:
+            self._pool = urllib3.PoolManager(
+                num_pools=1, maxsize=1, cert_reqs="CERT_REQUIRED", ca_certs=self.access.ca
+            )
+        return self._pool
+
+    def _authorization(self) -> dict[str, str]:
+        access = self.access
+        if access.basic is not None:
+            return urllib3.make_headers(basic_auth=self.secrets(access.basic))
+        if access.bearer is not None:
+            return {"Authorization": f"Bearer {self.secrets(access.bearer)}"}
+        return {}
+
+    def _body(self, response: urllib3.BaseHTTPResponse, where: str, deadline: Seconds) -> Reading[bytes]:
+        status = response.status
+        if status in _DENIED:
+            self._headers = None
+            return Unknown(reason=f"{where}: {status}: {_denied(self.access)}")
+        if status in _REDIRECTS:
+            return Unknown(reason=f"{where}: {status}: it redirects, which is not followed: name the target")
+        if status != _OK:
+            return Unknown(reason=f"{where}: {status} {response.reason or ''}".rstrip())
+        parts, size = [], 0
+        for chunk in response.stream(_CHUNK_BYTES, decode_content=True):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > MOST_BYTES:
+                return Unknown(reason=f"{where}: the answer is larger than {MOST_BYTES >> 10} KiB")
+            if self.clock() > deadline:
+                return Unknown(reason=f"{where}: no whole answer within {self.access.timeout:g} s")
+        return b"".join(parts)
+
+
+def json_of(body: bytes) -> Reading[Any]:
+    """The JSON document of a body; numbers that are none (`NaN`) stay text, for no limit holds for them."""
+    try:
+        return json.loads(body, parse_constant=str)
+    except (ValueError, RecursionError):
+        return Unknown(reason="the answer is no JSON")
+
+
+def _shown(url: str, suffix: str) -> str:
+    """Server and path: a query may say more than a journal should keep."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{suffix}"
+
+
+def _denied(access: HttpAccess) -> str:
+    named = access.basic or access.bearer
+    return f"it does not take what {named} holds" if named else "it wants `auth` or `bearer`"
+
+
+def _fault(error: Exception, timeout: Seconds) -> str:
+    """What went wrong, in words; the library's own texts hold addresses of objects."""
+    cause = error.reason if isinstance(error, MaxRetryError) and error.reason else error
+    match cause:
+        case NameResolutionError():
+            return "its name does not resolve"
+        case ConnectTimeoutError() | ReadTimeoutError():
+            return f"no answer within {timeout:g} s"
+        case NewConnectionError():
+            return "connection refused"
+        case SSLError():
+            return f"TLS: {_first_line(cause)}"
+        case UnicodeError() | ValueError():
+            return "it cannot be asked: the URL or the secret holds characters that HTTP does not take"
+        case _:
+            return f"connection broken ({type(cause).__name__})"
+
+
+def _first_line(error: Exception) -> str:
+    inner = error.args[0] if error.args else error
+    return str(inner).partition("\n")[0][:200]

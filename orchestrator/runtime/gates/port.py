@@ -1,0 +1,140 @@
+"""All gates of a playbook, asked at once, each within its time whatever it does.
+
+A gate is asked in a thread of its own, since not everything that can hang has a limit (resolving a name has
+none). One that is still being asked when it is asked again counts as unreadable, and gets no second thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.errors import ConfigError
+from orchestrator.model.gate import CommandGate, Gate, GateView, HttpJsonGate, PrometheusGate, RabbitQueueGate
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.runtime.gates import command, http_json, prometheus, rabbitmq
+from orchestrator.runtime.gates.http import HttpGet, Secrets
+
+_MARGIN_SECONDS: Final[Seconds] = 1.0
+"""Beyond a gate's own limit, for what that limit does not bound."""
+
+Redact = Callable[[str], str]
+"""Takes secrets out of a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """A gate and how it is asked.
+
+    Attributes:
+        timeout: seconds that it may take.
+    """
+
+    name: str
+    timeout: Seconds
+    ask: Callable[[], Reading[GateView]]
+    close: Callable[[], None] = field(default=lambda: None)
+
+
+def asker(gate: Gate, *, secrets: Secrets, run: command.Run) -> Asker:
+    """How a gate is asked.
+
+    Args:
+        gate: the gate.
+        secrets: resolves references.
+        run: runs a command here.
+    """
+    if isinstance(gate, CommandGate):
+        of_command = gate
+        return Asker(name=gate.name, timeout=gate.timeout, ask=lambda: command.ask(of_command, run))
+    get = HttpGet(gate.at, secrets)
+
+    def ask() -> Reading[GateView]:
+        match gate:
+            case RabbitQueueGate():
+                return rabbitmq.ask(gate, get)
+            case PrometheusGate():
+                return prometheus.ask(gate, get)
+            case HttpJsonGate():
+                return http_json.ask(gate, get)
+
+    return Asker(name=gate.name, timeout=gate.at.timeout, ask=ask, close=get.close)
+
+
+class Gates:
+    """A `GatePort`.
+
+    Args:
+        askers: one a gate.
+        redact: takes secrets out of what a gate said: an answer may hold any text.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, askers: Sequence[Asker], *, redact: Redact, clock: Callable[[], Seconds] = time.monotonic
+    ) -> None:
+        self._askers, self._redact, self._clock = askers, redact, clock
+        self._under_way: dict[str, _Asking] = {}
+
+    def observe(self) -> Mapping[str, Reading[GateView]]:
+        """Ask all of them in parallel, by their names."""
+        began = self._clock()
+        for each in self._askers:
+            last = self._under_way.get(each.name)
+            if last is None or last.done.is_set():
+                self._under_way[each.name] = _Asking(each)
+        read: dict[str, Reading[GateView]] = {}
+        for each in self._askers:
+            left = began + each.timeout + _MARGIN_SECONDS - self._clock()
+            read[each.name] = self._said(self._under_way[each.name].result(max(0.0, left)))
+        return read
+
+    def close(self) -> None:
+        """Give connections back; what is still being asked is left to its end."""
+        for each in self._askers:
+            last = self._under_way.get(each.name)
+            if last is None or last.done.is_set():
+                each.close()
+
+    def _said(self, view: Reading[GateView]) -> Reading[GateView]:
+        if isinstance(view, Unknown):
+            return Unknown(reason=_line(self._redact(view.reason)))
+        return GateView(open=view.open, evidence=_line(self._redact(view.evidence)))
+
+
+class _Asking:
+    """One asking, in a thread that ends with the program at the latest."""
+
+    def __init__(self, each: Asker) -> None:
+        self._asker = each
+        self._view: Reading[GateView] = Unknown(reason=f"no answer within {each.timeout:g} s")
+        self._taken = False
+        self.done = threading.Event()
+        threading.Thread(target=self._work, name=f"gate-{each.name}", daemon=True).start()
+
+    def result(self, timeout: Seconds) -> Reading[GateView]:
+        """What it said, once; one that comes too late is of a moment that is over."""
+        ended = self.done.wait(timeout)
+        late, self._taken = self._taken, True
+        if not ended or late:
+            return Unknown(reason=f"no answer within {self._asker.timeout:g} s")
+        return self._view
+
+    def _work(self) -> None:
+        try:
+            self._view = self._asker.ask()
+        except ConfigError as error:
+            self._view = Unknown(reason=str(error))
+        except Exception as error:  # noqa: BLE001  (a defect in reading a gate closes it, and ends no run with nodes down)
+            self._view = Unknown(reason=f"a defect of the program: {type(error).__name__}")
+        finally:
+            self.done.set()
+
+
+def _line(text: str) -> str:
+    """One line of bounded length: what a gate says goes to the journal at every change."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 400 else flat[:400] + "…"  # noqa: PLR2004  (a few lines of a terminal)
