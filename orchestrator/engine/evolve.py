@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from orchestrator.engine.holding import held, told
+from orchestrator.engine.holding import told
 from orchestrator.engine.hooks import hook_doubted, hook_ran
 from orchestrator.engine.merge_state import evolve_merging, merging_of, with_index
 from orchestrator.engine.phases import check_node_step, check_run_step
@@ -97,9 +97,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return _confirmed(state, action, at)
         case ev.ActionFailed():
             return _failed(state, event, at)
-        case ev.Hold():
-            return held(state, event, at)
-        case ev.HoldsCleared() | GateClosed() | GateOpened() | GatesPassed():
+        case ev.Hold() | ev.HoldsCleared() | GateClosed() | GateOpened() | GatesPassed():
             return told(state, event, at)
         case ev.GoodReading(count=count):
             return replace(state, good_readings=count)

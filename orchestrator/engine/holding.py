@@ -11,17 +11,14 @@ from orchestrator.model.reading import Instant
 from orchestrator.model.replacing import replace
 
 
-def held(state: RunState, event: Hold, at: Instant) -> RunState:
-    """A predicate refuses; what it said before of the same subject is replaced."""
-    since = state.holding_since if state.holding_since is not None else at
-    return replace(state, holds=_with(state, event), holding_since=since)
-
-
 def told(
-    state: RunState, event: HoldsCleared | GateClosed | GateOpened | GatesPassed, at: Instant
+    state: RunState, event: Hold | HoldsCleared | GateClosed | GateOpened | GatesPassed, at: Instant
 ) -> RunState:
-    """A gate closes or opens, all of them are passed, or nothing (but gates) holds any more."""
+    """A predicate refuses, a gate closes or opens, all of them are passed, or nothing holds any more."""
     match event:
+        case Hold():
+            since = state.holding_since if state.holding_since is not None else at
+            return replace(state, holds=_with(state, event), holding_since=since)
         case HoldsCleared(but_gates=True):
             return replace(state, holds=_closed(state), holding_since=None)
         case HoldsCleared():
