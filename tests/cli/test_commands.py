@@ -174,7 +174,7 @@ def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[s
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ("gates: []", "book.yml:2: gates: not in this version"),
+        ("notify: []", "book.yml:2: notify: not in this version"),
         ("notify: []", "book.yml:2: notify: not in this version"),
         ("strategy: shard-safe", "book.yml:2: strategy: shard-safe: not in this version"),
     ],

@@ -181,11 +181,10 @@ def test_what_a_later_version_brings_to_a_cluster_file_is_refused_as_such(text: 
     [
         ("kind: riak\n", "f.yml:1: kind: riak: not in this version"),
         (KIND + "strategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
-        (KIND + "gates: []\n", "f.yml:2: gates: not in this version"),
         (KIND + "notify:\n", "f.yml:2: notify: not in this version"),
         (
-            KIND + "notify: x\ngates: []\n",
-            "f.yml:2: notify: not in this version\nf.yml:3: gates: not in this version",
+            KIND + "notify: x\nstrategy: shard-safe\n",
+            "f.yml:2: notify: not in this version\nf.yml:3: strategy: shard-safe: not in this version",
         ),
     ],
 )
@@ -197,8 +196,8 @@ def test_what_a_later_version_brings_to_a_playbook_is_refused_as_such(text: str,
 
 def test_a_later_key_beside_a_fault_is_told_among_the_faults() -> None:
     with pytest.raises(ConfigError) as caught:
-        check_playbook(parse(KIND + "gates: []\nflush: 1\n", "f.yml"), path=Path("f.yml"), name="f")
-    assert str(caught.value) == "f.yml:2: gates: not in this version\nf.yml:3: flush: must be true or false"
+        check_playbook(parse(KIND + "notify: []\nflush: 1\n", "f.yml"), path=Path("f.yml"), name="f")
+    assert str(caught.value) == "f.yml:2: notify: not in this version\nf.yml:3: flush: must be true or false"
 
 
 def _file_error(path: Path) -> OrchestratorError:
