@@ -153,10 +153,10 @@ def _fault(error: Exception, timeout: Seconds) -> str:
     match cause:
         case NameResolutionError():
             return "its name does not resolve"
+        case NewConnectionError():  # before the time-out, which the library has it inherit from
+            return "connection refused"
         case ConnectTimeoutError() | ReadTimeoutError():
             return f"no answer within {timeout:g} s"
-        case NewConnectionError():
-            return "connection refused"
         case SSLError():
             return f"TLS: {_first_line(cause)}"
         case UnicodeError() | ValueError():
