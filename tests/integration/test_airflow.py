@@ -138,7 +138,8 @@ def test_what_passes_with_time_is_tried_again(
     stand_in.do("exit-code", "0")
     task.await_state("success")
     assert len(stand_in.starts) == 2, task.story()
-    assert "held by indices_not_written (index posts-1): 12 documents" in task.story()
+    held = "held by indices_not_written (index posts-1): 12 documents"
+    _await(lambda: held in task.story(), task.story)
 
 
 @pytest.mark.parametrize(("name", "code"), [("failed", 4), ("not-restored", 8)])
@@ -156,7 +157,7 @@ def test_what_needs_a_person_is_not_tried_again_and_names_the_command(
         4: "orchestrate resume 20270101-0000-abcd --retry-failed",
         8: "orchestrate restore 20270101-0000-abcd",
     }
-    assert repair[code] in task.story()
+    _await(lambda: repair[code] in task.story(), task.story)  # a log is written after the state
     assert "es2 did not start" in task.story()
 
 
