@@ -32,7 +32,8 @@ def gates_are_asked(state: RunState) -> bool:
     """Whether the next decision needs to know how the gates are."""
     if state.policy is None or state.phase not in _ASKED_IN or not gates_of(state.policy):
         return False
-    return state.phase is not Phase.MERGING or bool(state.merging.pending)
+    # A merge in hand may be lost, and is then asked for again.
+    return state.phase is not Phase.MERGING or bool(state.merging.pending or state.merging.in_hand)
 
 
 def closed_gates(policy: Policy, observation: Observation) -> tuple[Hold, ...]:

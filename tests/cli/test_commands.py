@@ -175,7 +175,6 @@ def _files(console: Console, playbook: str = "kind: elasticsearch\n") -> tuple[s
     ("keys", "message"),
     [
         ("notify: []", "book.yml:2: notify: not in this version"),
-        ("notify: []", "book.yml:2: notify: not in this version"),
         ("strategy: shard-safe", "book.yml:2: strategy: shard-safe: not in this version"),
     ],
 )

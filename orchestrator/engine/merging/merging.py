@@ -161,10 +161,12 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     """What was lost is not asked for again against a rule; only the operator mends one that lasts."""
     lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
     first = next((hold for hold in refused if hold.predicate in lasting), None)
-    if first is None:
+    over = overdue(situation, refused)
+    if first is not None:
+        over = f"held by {first.predicate}: {first.subject}: {first.evidence}"
+    if over is None:
         return _held(situation, refused)
-    reason = f"held by {first.predicate}: {first.subject}: {first.evidence}"
-    return stand_down(situation.state, reason + going_on(situation.state), Outcome.HELD)
+    return stand_down(situation.state, over + going_on(situation.state), Outcome.HELD)
 
 
 def _next_for(index: BulkIndex, one: MergeProgress, policy: MergePolicy) -> RefreshIndex | ForceMerge:

@@ -23,7 +23,15 @@ from .versions import Dialect, dialect
 
 UNRECORDED = 99
 """The double's own exit code: the recordings do not say what Riak would do."""
-SECONDS = {"ping": 0.35, "stop": 5.8, "daemon": 3.6, "start": 3.6, "restart": 0.29, "chkconfig": 1.45, "": 0.6}
+SECONDS = {
+    "ping": 0.35,
+    "stop": 5.8,
+    "daemon": 3.6,
+    "start": 3.6,
+    "restart": 0.29,
+    "chkconfig": 1.45,
+    "": 0.6,
+}
 """How long commands took, of those on an idle machine; `""` is any other."""
 WAIT_SECONDS = 3.0
 """Between two readings of `wait-for-service`: eight lines in 30 s, three in 10 s."""

@@ -115,6 +115,60 @@ def test_a_merge_in_doubt_is_looked_for_before_it_is_asked_for_again() -> None:
     assert run.merges == ["posts"]
 
 
+def test_a_merge_in_doubt_is_not_asked_for_again_before_it_can_have_come() -> None:
+    run = play(index("posts"))
+    run.failing[ForceMerge] = ("the connection was lost", True)
+    run.until_sent()
+    asked_at = run.now
+    run.until_sent(2, steps=80)
+    assert run.now - asked_at >= 30.0
+
+
+def test_what_was_lost_is_not_asked_for_again_once_it_is_written() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    run.change("posts", tasks=0, writes=Writes(operations=150, sequence=149))
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.HELD
+    assert "index posts: is still written" in run.given_up.reason
+    assert run.merges == ["posts"]
+
+
+def test_what_was_lost_is_not_waited_for_longer_than_a_hold() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    view = run.seen.cluster
+    assert isinstance(view, ClusterView)
+    moving = replace(view.copies[0], shard=run.bulk["posts-uuid"].copies[0].shard, state=CopyState.RELOCATING)
+    run.change("posts", tasks=0)
+    run.look(cluster=replace(view, copies=(*view.copies, moving)))
+    for _ in range(20):
+        run.step()
+    assert run.given_up is None
+    run.now += 3600.0
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.HELD
+
+
+def test_an_index_whose_copy_is_away_is_not_merged_until_it_is_back() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    view = run.seen.cluster
+    assert isinstance(view, ClusterView)
+    shard = run.bulk["posts-uuid"].copies[0].shard
+    away = replace(view.copies[0], shard=shard, primary=False, node=None, state=CopyState.UNASSIGNED)
+    run.merged("posts")
+    run.look(cluster=replace(view, copies=(*view.copies, away)))
+    for _ in range(20):
+        run.step()
+    assert not any(isinstance(event, IndexMerged) for event in run.events)
+    run.look(cluster=view)
+    run.until(Phase.FINISHING)
+    assert run.merges == ["posts"]
+
+
 def test_merges_of_its_shards_count_when_the_task_is_lost() -> None:
     run = play(index("posts"))
     run.until_sent()
