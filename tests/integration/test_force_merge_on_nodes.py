@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = pytest.mark.real
+# That nothing is merged twice is in `make test` too: test_merges_killed.py.
+pytestmark = [pytest.mark.real, pytest.mark.exhaustive]
 
 QUICKEST = "opensearch-2.19.0"
 LOADS = 8
@@ -43,12 +44,7 @@ BUSY_SHARDS = 100
 MERGED_SECONDS = 120.0
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(version, marks=() if version == QUICKEST else pytest.mark.exhaustive)
-        for version in (QUICKEST, "9.1.0", "8.19.0")
-    ]
-)
+@pytest.fixture(params=[QUICKEST, "9.1.0", "8.19.0"])
 def lab(request: pytest.FixtureRequest, process_cluster: ProcessCluster) -> LabCluster:
     return process_cluster(str(request.param))
 
@@ -178,7 +174,6 @@ def test_an_index_is_merged_once_whoever_asks(
     assert merges_made(lab, "posts") == made + 4, "there was nothing left to merge"
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("lab", ["9.1.0", "8.19.0"], indirect=True)
 def test_a_call_that_waits_for_the_end_is_found_among_the_tasks(
     lab: LabCluster, bastions: tuple[ElasticsearchCluster, ElasticsearchCluster]

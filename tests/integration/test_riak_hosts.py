@@ -46,6 +46,7 @@ def clean(lab: RiakHosts, name: str) -> bool:
     return transfers(lab, name).startswith("No transfers active\n")
 
 
+@pytest.mark.exhaustive
 def test_five_hosts_form_a_cluster_one_stops_and_its_fallbacks_drain(riak_hosts: RiakHostsFactory) -> None:
     lab = riak_hosts(formed=False, pace=PACE, plain=PLAIN)
     for name in lab.names[1:]:
