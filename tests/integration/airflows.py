@@ -221,7 +221,7 @@ class Airflow:
         if self._token:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  (as above)
+            with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310  (as above)
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
