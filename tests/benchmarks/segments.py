@@ -1,6 +1,6 @@
 """What merging after a bulk load does for queries and for restarts, on a server of today and on an old one.
 
-    python -m tests.benchmarks.segments [--versions 8.19.0 2.4.6] [--rounds 25]
+    python -m tests.benchmarks.segments [--versions 8.19.0 2.4.6] [--rounds 15]
 
 300,000 documents in 12 indices of two shards and one replica, loaded so that each copy has some two dozen
 small segments, on three real nodes in three zones. First the same documents are loaded a second time, and
@@ -104,7 +104,7 @@ def _options() -> Any:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.segments", description=__doc__)
     parser.add_argument("--versions", nargs="+", default=["8.19.0", OLD.version])
     parser.add_argument("--documents", type=int, default=POSTS.documents)
-    parser.add_argument("--rounds", type=int, default=25, help="of queries")
+    parser.add_argument("--rounds", type=int, default=15, help="of queries")
     parser.add_argument("--keep", help="a folder for the figures as JSON")
     return parser.parse_args()
 
@@ -171,7 +171,7 @@ def _by_hand(lab: LabCluster) -> None:
 def _by_the_program(lab: LabCluster, folder: Path) -> None:
     home = folder / f"{time.monotonic_ns()}"
     home.mkdir()
-    code, lines = restart(lab, home, seconds=900.0)
+    code, lines = restart(lab, home, playbook={"deadlines": {"hold": "5m"}}, seconds=900.0)
     if code != 0:
         raise RuntimeError(f"the restart ended with {code}: {lines[-3:]}")
 
