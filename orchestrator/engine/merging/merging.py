@@ -184,6 +184,8 @@ def _may_be_sent(situation: Situation, action: Action, one: MergeProgress) -> bo
     state, now = situation.state, situation.now
     if isinstance(action, ForceMerge) and state.lease_lost is not None:
         return False
+    if isinstance(action, ForceMerge) and situation.seen.at - state.merging.writes_at < WRITES_SECONDS:
+        return False  # whether it is written is not known yet to a process that has just begun
     failure = state.failure_of(action)
     if failure is not None:
         # A node that stood still takes up a call that its caller has given up.

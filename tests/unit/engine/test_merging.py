@@ -104,6 +104,18 @@ def test_a_new_process_waits_for_what_the_dead_one_sent_last() -> None:
     assert run.now - resumed_at >= 3.0
 
 
+def test_a_new_process_looks_for_writes_before_it_asks_again() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    run.change("posts", tasks=0)
+    run.resumed()
+    run.until(Phase.MERGING)
+    run.step()
+    looked_at = run.now
+    run.until_sent(2)
+    assert run.now - looked_at >= 5.0
+
+
 def test_a_merge_in_doubt_is_looked_for_before_it_is_asked_for_again() -> None:
     run = play(index("posts"))
     run.failing[ForceMerge] = ("the connection was lost", True)
