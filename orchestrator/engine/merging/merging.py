@@ -15,6 +15,7 @@ from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds.predicates import Question, holds
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.merging.amounts import progress, size
+from orchestrator.engine.merging.belief import not_to_be_believed
 from orchestrator.engine.merging.rules import MERGE_RULES, NOT_WRITTEN, written
 from orchestrator.engine.refused import let_go, overdue, untold
 from orchestrator.engine.state import RunState
@@ -68,6 +69,8 @@ def merging(situation: Situation) -> Decision:
         return _held(
             situation, (Hold(predicate="indices_are_read", subject="indices", evidence=bulk.reason),)
         )
+    if doubtful := not_to_be_believed(situation):
+        return _held(situation, doubtful)
     if state.merging.writes is None:
         counters = {uuid: index.writes for uuid, index in sorted(bulk.indices.items())}
         return note(WritesRead(counters=counters))
@@ -112,7 +115,10 @@ def _with_absent_copies(situation: Situation) -> frozenset[str]:
 def _merged(
     situation: Situation, one: MergeProgress, index: BulkIndex | None, *, why: str = ""
 ) -> IndexMerged:
-    lives = {node.name: node.incarnation for node in situation.view.nodes} if situation.view else {}
+    # A node that is away just now and comes back in the life that it had is due like the others.
+    known = situation.state.baseline.incarnations if situation.state.baseline else {}
+    present = {node.name: node.incarnation for node in situation.view.nodes} if situation.view else {}
+    lives = {**known, **present}
     return IndexMerged(
         index=one.target.index,
         index_uuid=one.target.index_uuid,
@@ -132,12 +138,12 @@ def _written_meanwhile(situation: Situation, index: BulkIndex) -> bool:
 
 def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision | None:
     """Refresh what has ended, ask again for what was lost, give up on what never ends; None = no such."""
-    state, now = situation.state, situation.now
+    state = situation.state
     actions: list[Action] = []
     refused: list[Hold] = []
     for one in state.merging.in_hand:
         index = bulk.indices[one.target.index_uuid]
-        if now - max(one.begun or 0.0, state.started) > policy.deadline:
+        if _is_late(situation, one):
             why = f"the merge of {index.name} has not ended within {policy.deadline:.0f} s"
             return stand_down(state, why + going_on(state), Outcome.FAILED)
         if index.under_way or (index.merging and index.segments > policy.max_segments):
@@ -155,6 +161,12 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
     if actions:
         return act(*actions)
     return _held_again(situation, tuple(dict.fromkeys(refused))) if refused else None
+
+
+def _is_late(situation: Situation, one: MergeProgress) -> bool:
+    policy = situation.policy.merge
+    begun = max(one.begun or 0.0, situation.state.started)
+    return policy is not None and situation.now - begun > policy.deadline
 
 
 def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
@@ -330,13 +342,18 @@ def _waiting(situation: Situation, bulk: BulkView, before: str = "") -> Decision
 def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     """Wait for what holds, at most so long; at once back when only the operator can mend it.
 
-    What runs is seen to its end first: nothing new is begun meanwhile.
+    What runs is seen to its end first, within its own limit: nothing new is begun meanwhile.
     """
-    state, now = situation.state, situation.now
+    state, policy, now = situation.state, situation.policy, situation.now
     news = untold(situation, refused)
     first = f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}"
     rules = (*MERGE_RULES, *situation.kind.predicates)
     lasting = {rule.name for rule in rules if not rule.passes_with_time}
+    unseen = next((one.target.index for one in state.merging.in_hand if _is_late(situation, one)), None)
+    if unseen is not None and policy.merge is not None:
+        limit = f"{policy.merge.deadline:.0f} s"
+        why = f"the merge of {unseen} has not been seen to end within {limit}, held by {first}"
+        return stand_down(state, why + going_on(state), Outcome.FAILED, *news)
     if not state.merging.in_hand:
         if any(hold.predicate in lasting for hold in refused):
             return stand_down(state, f"held by {first}", Outcome.HELD, *news)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.engine.decision import Decision
+from orchestrator.engine.merging.belief import not_to_be_believed
 from orchestrator.engine.steps import LOOK_AGAIN, RETRY_SECONDS, Situation, act, note, stand_down, wait
 from orchestrator.model.action import Action, Flush, RefreshIndex, SetIndexSettings, action_target
 from orchestrator.model.event import run_phase
@@ -30,8 +31,10 @@ def settling(situation: Situation) -> Decision:
     if not situation.fresh:
         return LOOK_AGAIN
     over = now - state.phase_since > situation.policy.deadlines.recover
-    if isinstance(bulk, Unknown) or view is None:
-        why = bulk.reason if isinstance(bulk, Unknown) else "the cluster has no master, or it is not known"
+    doubtful = not_to_be_believed(situation)
+    if isinstance(bulk, Unknown) or view is None or doubtful:
+        why = f"{doubtful[0].subject}: {doubtful[0].evidence}" if doubtful else ""
+        why = bulk.reason if isinstance(bulk, Unknown) else why
         if over:
             return stand_down(state, f"the merged indices could not be read: {why}", Outcome.FAILED)
         return wait(now, f"a reading of the merged indices: {why}")

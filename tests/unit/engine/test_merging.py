@@ -13,7 +13,7 @@ from orchestrator.model.action import Flush, ForceMerge, RefreshIndex, SetIndexS
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import Requested
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned
-from orchestrator.model.merging import LoaderSettings, Writes
+from orchestrator.model.merging import BulkView, LoaderSettings, Writes
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.reading import Unknown
@@ -418,6 +418,77 @@ def test_a_reading_that_fails_holds() -> None:
         run.step()
     assert run.merges == []
     assert run.state.holds[0].evidence == "3 shards did not answer"
+
+
+def test_a_merge_whose_index_cannot_be_read_any_more_is_waited_for_so_long() -> None:
+    """The node with the only copy died: the merge is never counted, and the run does not stay for ever."""
+    run = play(index("posts"), deadline=600.0)
+    run.until_sent()
+    run.look(bulk=Unknown(reason="[posts][0] has 0 started primaries"))
+    run.now += 300.0
+    run.step()
+    assert run.given_up is None
+    run.now += 300.0
+    run.step()
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.FAILED
+    assert "the merge of posts has not been seen to end within 600 s" in run.given_up.reason
+    assert "[posts][0] has 0 started primaries" in run.given_up.reason
+    assert "goes on in the cluster" in run.given_up.reason
+
+
+def test_an_index_is_not_taken_as_gone_because_another_cluster_answers() -> None:
+    run = play(index("posts"), index("users"))
+    run.until_sent()
+    ours = run.seen
+    run.look(bulk=BulkView(indices={}), cluster=replace(ours.cluster, uuid="of-another-cluster"))
+    for _ in range(20):
+        run.step()
+    assert not any(isinstance(event, IndexMerged) for event in run.events)
+    assert run.state.holds[0].predicate == "cluster_is_the_one_named"
+    run.look(bulk=ours.bulk, cluster=ours.cluster)
+    _through(run, "posts")
+    _through(run, "users")
+    run.until(Phase.FINISHING)
+
+
+def test_another_cluster_is_neither_refreshed_nor_set_after_the_merges() -> None:
+    run = play(index("posts"), put_right=LoaderSettings(refresh_interval="1s"), nodes=("es1",))
+    _through(run, "posts")
+    run.until(Phase.MERGED)
+    before = len(run.sent)
+    ours = run.seen.cluster
+    run.look(bulk=BulkView(indices={}), cluster=replace(ours, uuid="of-another-cluster"))
+    for _ in range(20):
+        run.step()
+    assert (run.state.phase, len(run.sent)) == (Phase.MERGED, before)
+
+
+def test_the_end_of_a_merge_is_told_only_with_the_lives_of_the_nodes() -> None:
+    """Without them nobody would know, after a kill, which nodes are still to be restarted."""
+    run = play(index("posts"))
+    run.until_sent()
+    ours = run.seen.cluster
+    run.merged("posts")
+    run.look(cluster=Unknown(reason="503: no master"))
+    for _ in range(20):
+        run.step()
+    assert not any(isinstance(event, IndexMerged) for event in run.events)
+    assert run.state.holds[0].evidence == "503: no master"
+    run.look(cluster=ours)
+    run.until(Phase.FINISHING)
+
+
+def test_a_node_that_is_away_when_a_merge_ends_is_written_down_with_the_life_that_it_had() -> None:
+    run = play(index("posts"))
+    run.until_sent()
+    ours = run.seen.cluster
+    run.merged("posts")
+    run.look(cluster=replace(ours, nodes=tuple(node for node in ours.nodes if node.name != "es6")))
+    run.until(Phase.MERGED)
+    (merged,) = [event for event in run.events if isinstance(event, IndexMerged)]
+    (away,) = [node for node in ours.nodes if node.name == "es6"]
+    assert merged.incarnations[NodeName("es6")] == away.incarnation
 
 
 def test_without_the_lease_nothing_is_merged() -> None:
