@@ -172,14 +172,16 @@ def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
     times = f"{duration(screen.elapsed)} so far"
     if screen.left:  # an estimate that ran out says nothing
         times += f", about {duration(screen.left)} to go"
-    bar = _bar(screen.done / max(1, total), width - _LABEL - 1, glyphs)
-    rows: list[_Row] = [
-        ("Done", Text.assemble((f"{screen.done} of {counted(total, 'node')}", "bold"), f"   {times}")),
-        ("", bar),
-        ("Phase", _track(screen.phase, width - _LABEL - 1, glyphs)),
-    ]
+    rows: list[_Row] = [("Time", Text(times))]
+    if total:  # merges alone restart no node
+        rows = [
+            ("Done", Text.assemble((f"{screen.done} of {counted(total, 'node')}", "bold"), f"   {times}")),
+            ("", _bar(screen.done / total, width - _LABEL - 1, glyphs)),
+        ]
+    rows.append(("Phase", _track(screen.phase, width - _LABEL - 1, glyphs)))
     if screen.request is not Request.NONE:
-        asked = {Request.PAUSE: "pause after this wave", Request.STOP: "stand down now"}
+        after = "this wave" if screen.merges is None else "the merges in hand"
+        asked = {Request.PAUSE: f"pause after {after}", Request.STOP: "stand down now"}
         rows.append(
             ("Asked", Text(asked.get(screen.request, "interrupt: stand down now"), style="bold yellow"))
         )
@@ -235,6 +237,8 @@ def _track(phase: Phase, width: int, glyphs: Glyphs) -> Text:
 
 
 def _nodes(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
+    if not screen.nodes:
+        return []
     counts = Text()
     for phase in NodePhase:
         count = sum(node.phase is phase for node in screen.nodes)

@@ -50,7 +50,7 @@ def status_text(
     if state.recovering and state.phase is not Phase.ENDED:
         lines.append(f"  beside it: {still_recovering(state, now)}")
     lines += _waiting(state, now, alive)
-    if state.request is not Request.NONE:
+    if state.request is not Request.NONE and state.phase is not Phase.ENDED:  # then the message tells
         lines.append(f"  asked to {state.request.name.lower()} by {one_line(state.requested_by)}")
     if state.stand_down_reason is not None and state.phase is not Phase.ENDED:
         lines.append(f"  standing down: {one_line(state.stand_down_reason)}")

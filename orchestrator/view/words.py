@@ -271,7 +271,7 @@ def _frame(event: _Frame) -> str:
 
 _REQUESTS: dict[Request, str] = {
     Request.NONE: "nothing asked any more",
-    Request.PAUSE: "asked to pause after the wave in hand",
+    Request.PAUSE: "asked to pause after the wave or the merges in hand",
     Request.STOP: "asked to stand down",
     Request.INTERRUPT: "interrupted",
 }

@@ -157,7 +157,7 @@ def test_every_phase_has_a_picture(phase: Phase, samples: Any) -> None:
 
 def test_a_run_that_has_not_begun_has_a_picture(samples: Any) -> None:
     state = samples.run_state(nodes={}, wave=None, policy=None, cluster="", version="", debts={})
-    assert "0 of 0 nodes" in picture(screen_of(state, None, now=samples.t0), 40, height=10)
+    assert "Time      0s so far" in picture(screen_of(state, None, now=samples.t0), 40, height=10)
 
 
 def test_old_readings_are_not_shown_as_now(samples: Any) -> None:

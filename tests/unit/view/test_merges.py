@@ -15,7 +15,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, NodeRecovered, RunFinished, RunStarted, run_phase
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderLeftover, MergePolicy, MergeTarget
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.view.history import history_object, history_text, past_run
 from orchestrator.view.merges import half_done, left_to_do, recovers_by_operations
 from orchestrator.view.model import screen_of
@@ -125,6 +125,26 @@ def test_the_panel_in_the_middle_of_the_merges(samples: Any, golden: Golden) -> 
     assert screen.left is None, "the plan does not know how long merges take"
     console.print(panel(screen, 100, glyphs=ASCII))
     golden("panel_merging.txt", "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n")
+
+
+def test_the_panel_of_merges_alone_speaks_of_no_nodes(samples: Any) -> None:
+    out = StringIO()
+    console = Console(file=out, width=100, color_system=None, force_terminal=False)
+    state = replace(state_after(samples, begun(1), nodes=0), request=Request.PAUSE)
+    console.print(panel(screen_of(state, None, now=samples.t0 + 65), 100, glyphs=ASCII))
+    shown = out.getvalue()
+    assert "| Time      1m 5s so far" in shown or "| Time      1m 4s so far" in shown
+    assert "Done" not in shown
+    assert "Nodes" not in shown
+    assert "pause after the merges in hand" in shown
+
+
+def test_who_asked_is_told_once_when_the_run_has_ended(samples: Any) -> None:
+    by = "ops@bastion1"
+    state = replace(in_the_middle(samples), request=Request.PAUSE, requested_by=by)
+    assert f"  asked to pause by {by}\n" in status_text(state, (), now=samples.t0 + 60)
+    ended = replace(state, phase=Phase.ENDED, outcome=Outcome.PAUSED, message=f"asked to pause by {by}")
+    assert status_text(ended, (), now=samples.t0 + 60).count(f"asked to pause by {by}") == 1
 
 
 def the_end(samples: Any, outcome: Outcome, *more: Event, nodes: int = 3) -> Summary:
