@@ -122,7 +122,7 @@ def _only_what_is_wanted_is_set(step: Step) -> Iterator[str]:
         if asked.get(key) is None or (value or "") != asked[key]:
             yield f"{key} of {action.index} is set to {value}, and the playbook does not say so"
     if state.phase is not Phase.MERGED:
-        yield f"settings of {action.index} are set in {state.phase.value}"
+        yield f"settings of index {action.index} are set in {state.phase.value}"
 
 
 def _done_has_merged(step: Step) -> Iterator[str]:

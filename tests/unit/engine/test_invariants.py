@@ -42,6 +42,7 @@ from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile,
 from orchestrator.model.tuning_event import TuningApplied
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, policy
+from tests.unit.engine.merge_steps import ALSO_BROKEN, MERGE_BREAKS, MERGE_HOLDS
 
 ES1, ES2 = NodeName("es1"), NodeName("es2")
 KEY = (Level.PERSISTENT, "cluster.routing.allocation.enable")
@@ -179,6 +180,7 @@ BREAKS: dict[str, Callable[[], Step]] = {
     "hosts_are_tuned_under_stopped_nodes": lambda: _step(_tuned(es1=NodePhase.STARTING), TUNE),
     "only_what_is_wanted_is_tuned": lambda: _step(_tuned("vm.swappiness"), TUNE),
     "tuning_is_told_as_it_was": lambda: _step(_tuned(), APPLIED),
+    **MERGE_BREAKS,
 }
 
 
@@ -281,6 +283,7 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     "hosts_are_tuned_under_stopped_nodes": lambda: (_step(_tuned(), TUNE),),
     "only_what_is_wanted_is_tuned": lambda: (_step(_tuned(), TUNE),),
     "tuning_is_told_as_it_was": lambda: (_step(replace(_tuned(), confirmed=(TUNE.action,)), APPLIED),),
+    **MERGE_HOLDS,
 }
 """What each invariant looks at, as it should be: often just inside the limit that its break is beyond."""
 
@@ -391,3 +394,9 @@ def test_a_rescued_node_is_not_tuned() -> None:
     state = _tuned()
     rescued = replace(state, nodes={**state.nodes, ES1: replace(state.nodes[ES1], rescued=True)})
     assert "es1 is tuned, and its shards wait for its start" in " ".join(broken(_step(rescued, TUNE)))
+
+
+@pytest.mark.parametrize("name", ALSO_BROKEN)
+def test_merges_have_their_place_and_their_count(name: str) -> None:
+    step, said = ALSO_BROKEN[name]
+    assert said in broken(step)

@@ -1,0 +1,130 @@
+"""For each invariant of merging, a step that breaks it and steps that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.engine.invariant import Step
+from orchestrator.engine.merge_state import MergeProgress, Merging
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import ForceMerge, SetIndexSettings, StopNode
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionSent, Event, Record, RunFinished
+from orchestrator.model.merge_event import IndexMerged, MergeBegun
+from orchestrator.model.merging import LoaderSettings, MergePolicy, MergeTarget, Writes
+from orchestrator.model.phase import Outcome, Phase
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import cluster, policy
+
+AT: Final = 1000.0
+POSTS = MergeTarget(index="posts", index_uuid="posts-uuid", segments=20, bytes=1000, due=True)
+LIKES = replace(POSTS, index="likes", index_uuid="likes-uuid")
+IN_HAND = MergeProgress(target=POSTS, begun=AT)
+ENDED = MergeProgress(target=POSTS, begun=AT - 60.0, asked=1, asked_at=AT - 60.0, refreshed=True, ended=True)
+MERGE = ActionSent(action=ForceMerge(index="posts", index_uuid="posts-uuid", max_segments=5))
+STOP = ActionSent(action=StopNode(node=NodeName("es1")))
+WANTED = MergePolicy(patterns=("*",), at_once=1, put_right=LoaderSettings(number_of_replicas=1))
+MERGED = IndexMerged(
+    index="posts", index_uuid="posts-uuid", segments=5, bytes=900, seconds=60.0, incarnations={}
+)
+DONE = RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0)
+
+
+def _state(*indices: MergeProgress, phase: Phase = Phase.MERGING, **changes: object) -> RunState:
+    """A run that merges, has looked for writes long enough ago, and holds its lease."""
+    state = Simulation(cluster(3)).begin(replace(policy(), merge=WANTED))
+    counters = {one.target.index_uuid: Writes(operations=1, sequence=1) for one in indices}
+    merging = Merging(
+        indices={one.target.index_uuid: one for one in indices}, writes=counters, writes_at=AT - 10.0
+    )
+    return replace(state, **{"phase": phase, "merging": merging, **changes})  # type: ignore[arg-type]  # by keyword
+
+
+def _step(before: RunState, event: Event, after: RunState | None = None) -> Step:
+    return Step(
+        before=before, record=Record(run="run-1", sequence=7, at=AT, event=event), after=after or before
+    )
+
+
+def _set(value: str, phase: Phase = Phase.MERGED) -> Step:
+    key = "index.number_of_replicas"
+    action = SetIndexSettings(index="posts", index_uuid="posts-uuid", found={key: "0"}, wanted={key: value})
+    return _step(_state(ENDED, phase=phase), ActionSent(action=action))
+
+
+def _settled(*indices: MergeProgress) -> RunState:
+    state = _state(*indices, phase=Phase.DOWN)
+    return replace(state, merging=replace(state.merging, settled=True))
+
+
+def _looked(writes_at: float) -> RunState:
+    state = _state(IN_HAND)
+    return replace(state, merging=replace(state.merging, writes_at=writes_at))
+
+
+_BEGUN = MergeBegun(index="likes", index_uuid="likes-uuid", segments=20, bytes=1000)
+_BOTH = _state(IN_HAND, MergeProgress(target=LIKES, begun=AT))
+_ASKED = replace(IN_HAND, begun=AT - 60.0, asked=1, asked_at=AT - 60.0)
+
+MERGE_BREAKS: Final[Mapping[str, Callable[[], Step]]] = {
+    "an_index_is_not_asked_for_twice": lambda: _step(_state(_ASKED), MERGE),
+    "merges_are_written_down_first": lambda: _step(_state(MergeProgress(target=POSTS)), MERGE),
+    "nobody_merges_without_the_lease": lambda: _step(_state(IN_HAND, lease_lost="lost to bo"), MERGE),
+    "no_merge_after_standing_down": lambda: _step(_state(IN_HAND, stand_down_reason="asked to stop"), MERGE),
+    "merges_keep_to_their_number": lambda: _step(_state(IN_HAND), _BEGUN, _BOTH),
+    "writes_are_read_twice": lambda: _step(_looked(AT - 1.0), MERGE),
+    "what_is_merged_was_counted": lambda: _step(_state(_ASKED), MERGED),
+    "nodes_wait_for_merges": lambda: _step(_state(ENDED), STOP),
+    "only_what_is_wanted_is_set": lambda: _set("2"),
+    "done_has_merged": lambda: _step(_state(IN_HAND), DONE),
+}
+
+MERGE_HOLDS: Final[Mapping[str, Callable[[], tuple[Step, ...]]]] = {
+    "an_index_is_not_asked_for_twice": lambda: (
+        _step(_state(IN_HAND), MERGE),
+        _step(_state(replace(_ASKED, refreshed=True)), MERGE),
+    ),
+    "merges_are_written_down_first": lambda: (_step(_state(IN_HAND), MERGE),),
+    "nobody_merges_without_the_lease": lambda: (_step(_state(IN_HAND), MERGE),),
+    "no_merge_after_standing_down": lambda: (_step(_state(IN_HAND), MERGE),),
+    "merges_keep_to_their_number": lambda: (
+        _step(_state(MergeProgress(target=LIKES)), _BEGUN, _state(MergeProgress(target=LIKES, begun=AT))),
+    ),
+    "writes_are_read_twice": lambda: (_step(_looked(AT - 5.0), MERGE),),
+    "what_is_merged_was_counted": lambda: (
+        _step(_state(replace(_ASKED, refreshed=True)), MERGED),
+        _step(_state(_ASKED), replace(MERGED, segments=0, why="it is gone")),
+    ),
+    "nodes_wait_for_merges": lambda: (_step(_settled(ENDED), STOP),),
+    "only_what_is_wanted_is_set": lambda: (_set("1"),),
+    "done_has_merged": lambda: (_step(_state(ENDED), DONE),),
+}
+
+ALSO_BROKEN: Final[Mapping[str, tuple[Step, str]]] = {
+    "merged in another phase": (
+        _step(_state(IN_HAND, phase=Phase.GATED), MERGE),
+        "merges_are_written_down_first: posts is merged in gated",
+    ),
+    "none of the run's": (
+        _step(_state(), MERGE),
+        "merges_are_written_down_first: posts is merged, and is none of the run's",
+    ),
+    "too many segments": (
+        _step(_state(replace(_ASKED, refreshed=True)), replace(MERGED, segments=6)),
+        "what_is_merged_was_counted: posts is said to be merged and has 6 segments",
+    ),
+    "merged twice": (
+        _step(_state(ENDED), MERGED),
+        "what_is_merged_was_counted: posts is none of the run's, or was merged already",
+    ),
+    "set while others merge": (
+        _set("1", Phase.MERGING),
+        "only_what_is_wanted_is_set: settings of index posts are set in merging",
+    ),
+    "stopped beside a merge": (
+        _step(_settled(_ASKED), STOP),
+        "nodes_wait_for_merges: es1 goes before posts are done",
+    ),
+}
