@@ -98,11 +98,22 @@ def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
             yield _merged(situation, one, None, why="it is closed" if uuid in bulk.closed else "it is gone")
         elif index.under_way or (one.begun is not None and not one.refreshed):
             continue
+        elif one.begun is None and not _known_to_be_loaded(situation, index):
+            continue  # the rules decide on it first: it may be written
         elif index.copies and index.segments <= most:
             if uuid not in absent:  # a copy that comes back later has the segments that it left with
                 yield _merged(situation, one, index)
         elif one.begun is not None and _written_meanwhile(situation, index):
             yield _merged(situation, one, index, why="it is written, and has new segments already")
+
+
+def _known_to_be_loaded(situation: Situation, index: BulkIndex) -> bool:
+    """Whether two readings show that an index is not written, or may be."""
+    merging, policy = situation.state.merging, situation.policy.merge
+    if policy is not None and policy.allow_writes:
+        return True
+    looked = situation.seen.at - merging.writes_at
+    return looked >= WRITES_SECONDS and written((merging.writes or {}).get(index.uuid), index.writes) is None
 
 
 def _with_absent_copies(situation: Situation) -> frozenset[str]:

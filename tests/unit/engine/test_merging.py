@@ -299,6 +299,16 @@ def test_an_index_of_few_segments_that_is_written_holds_the_step_too() -> None:
     assert "index posts: is still written" in _held_by(run)
 
 
+def test_an_index_that_is_merged_already_and_written_is_not_said_to_be_done() -> None:
+    run = play(index("posts"))  # its merge was begun by a run that did not see its end
+    run.merged("posts")
+    run.until(Phase.MERGING)
+    run.step()
+    run.change("posts", writes=Writes(operations=150, sequence=149))
+    assert "index posts: is still written" in _held_by(run)
+    assert not any(isinstance(event, IndexMerged) for event in run.events)
+
+
 def test_writes_are_seen_without_sequence_numbers_too() -> None:
     run = play(index("posts", writes=Writes(operations=100, sequence=None)))
     run.until(Phase.MERGING)
