@@ -118,7 +118,8 @@ class HttpGet:
         if status != _OK:
             return Unknown(reason=f"{where}: {status} {response.reason or ''}".rstrip())
         parts, size = [], 0
-        for chunk in response.stream(_CHUNK_BYTES, decode_content=True):
+        # `read1` gives what has come: `stream` waits for a whole chunk, and what drips has no time-out there.
+        while chunk := response.read1(_CHUNK_BYTES, decode_content=True):
             parts.append(chunk)
             size += len(chunk)
             if size > MOST_BYTES:

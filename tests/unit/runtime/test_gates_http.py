@@ -1,0 +1,189 @@
+"""The bounded GET of gates, against real sockets: whatever a server does, it ends, and tells no secret."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.lab.security import LabUser, Security, write_security
+from orchestrator.model.gate import HttpAccess
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.runtime.gates.http import MOST_BYTES, HttpGet
+from tests.fakes.scripted_http import ScriptedServer, cut, hang, raw, reply
+
+SECRET = "watcher:hunter2"  # noqa: S105  (a test's own)
+QUICK = 0.5
+PATIENT = 10.0
+PATH = "/api/q"
+HEAD = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (a test's own)
+    write_security(security, ca=folder / "ca.pem", configs=[folder])
+    return folder
+
+
+@pytest.fixture
+def secure(files: Path) -> Iterator[ScriptedServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files / "node.crt", files / "node.key")
+    with ScriptedServer(tls=context) as running:
+        running.on(PATH, reply({"ok": True}))
+        yield running
+
+
+def get(
+    url: str,
+    timeout: float = PATIENT,
+    *,
+    ca: str | None = None,
+    secret: Callable[[str], str] = lambda _: SECRET,
+) -> Reading[bytes]:
+    access = HttpAccess(url=url, timeout=timeout, basic="env:MQ_AUTH", ca=ca)
+    with contextlib.closing(HttpGet(access, secret)) as ask:
+        return ask(PATH, {"query": "private"})
+
+
+def refusal(answer: Reading[bytes], *, secret: str = SECRET) -> str:
+    """Why there is no answer; it never tells the secret or the query."""
+    assert isinstance(answer, Unknown), answer
+    for word in (*secret.split(":"), "d2F0Y2hlcjpodW50ZXIy", "private"):
+        assert word not in answer.reason
+    return answer.reason
+
+
+def test_the_body_of_a_200_is_read_and_the_account_is_sent(server: ScriptedServer) -> None:
+    server.on(PATH, reply({"messages": 3}))
+    assert get(server.url) == b'{"messages": 3}'
+    assert server.asked[0].headers["authorization"] == "Basic d2F0Y2hlcjpodW50ZXIy"
+    assert server.asked[0].params == {"query": "private"}
+
+
+def test_a_redirect_is_not_followed(server: ScriptedServer) -> None:
+    server.on(PATH, reply({}, status=302, headers={"Location": f"{server.url}/elsewhere"}))
+    server.on("/elsewhere", reply({"messages": 0}))
+    said = refusal(get(server.url))
+    assert said == f"{server.url}{PATH}: 302: it redirects, which is not followed: name the target"
+    assert server.paths() == [PATH]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_answer_has_a_largest_size(server: ScriptedServer, more: int) -> None:
+    server.on(PATH, reply(b" " * (MOST_BYTES + more)))
+    answer = get(server.url)
+    if more:
+        assert refusal(answer) == f"{server.url}{PATH}: the answer is larger than 1024 KiB"
+    else:
+        assert not isinstance(answer, Unknown)
+
+
+def test_an_answer_without_an_end_is_read_no_further_than_its_largest_size(server: ScriptedServer) -> None:
+    head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+    server.on(PATH, raw(head + chunk * 40))
+    assert "larger than 1024 KiB" in refusal(get(server.url))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 60000\r\n\r\n",
+        b"Connection: close\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\nea60\r\n",
+    ],
+    ids=["length", "until the end", "chunked"],
+)
+def test_an_answer_that_drips_ends_in_time(server: ScriptedServer, head: bytes) -> None:
+    server.on(PATH, lambda _asked, wire: (wire.send(HEAD + head), wire.trickle(b" " * 60000, every=0.05))[0])
+    began = time.monotonic()
+    assert refusal(get(server.url, QUICK)) == f"{server.url}{PATH}: no whole answer within 0.5 s"
+    assert time.monotonic() - began < 5
+
+
+def test_no_answer_is_told_as_such(server: ScriptedServer) -> None:
+    server.on(PATH, hang)
+    assert refusal(get(server.url, QUICK)) == f"{server.url}{PATH}: no answer within 0.5 s"
+
+
+def test_a_refused_connection_is_no_time_out(server: ScriptedServer) -> None:
+    server.close()
+    began = time.monotonic()
+    assert refusal(get(server.url)) == f"{server.url}{PATH}: connection refused"
+    assert time.monotonic() - began < PATIENT / 2
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b'Content-Length: 50\r\n\r\n{"messages": 0}',
+        b'Transfer-Encoding: chunked\r\n\r\n32\r\n{"messages": 0}',
+    ],
+    ids=["length", "chunked"],
+)
+def test_half_an_answer_is_none(server: ScriptedServer, part: bytes) -> None:
+    server.on(PATH, cut(HEAD + part))
+    assert "connection broken" in refusal(get(server.url))
+
+
+def test_a_compressed_answer_is_held_against_its_largest_size(server: ScriptedServer) -> None:
+    packed = {"Content-Encoding": "gzip"}
+    server.on(PATH, reply(gzip.compress(b'{"messages": 0}'), headers=packed))
+    assert get(server.url) == b'{"messages": 0}'
+    server.on(PATH, reply(gzip.compress(b" " * (8 * MOST_BYTES)), headers=packed))
+    assert "larger than 1024 KiB" in refusal(get(server.url))
+
+
+def test_a_certificate_that_is_not_trusted_is_told(secure: ScriptedServer) -> None:
+    said = refusal(get(secure.url))
+    assert said.startswith(f"{secure.url}{PATH}: TLS: ")
+    assert "certificate verify failed" in said
+    assert secure.asked == []
+
+
+def test_a_certificate_of_the_named_authority_is_trusted(secure: ScriptedServer, files: Path) -> None:
+    assert get(secure.url, ca=str(files / "ca.pem")) == b'{"ok": true}'
+
+
+def test_tls_where_none_is_spoken_is_told(server: ScriptedServer) -> None:
+    server.on(PATH, reply({}))
+    said = refusal(get(server.url.replace("http:", "https:")))
+    assert ": TLS: " in said
+
+
+def test_a_denied_account_is_asked_for_again_and_shown_by_its_reference(server: ScriptedServer) -> None:
+    server.on(PATH, reply({"error": SECRET}, status=401), reply({"ok": True}))
+    secrets = iter([SECRET, "watcher:changed"])
+    access = HttpAccess(url=server.url, basic="env:MQ_AUTH")
+    with contextlib.closing(HttpGet(access, lambda _: next(secrets))) as ask:
+        said = refusal(ask(PATH))
+        assert said == f"{server.url}{PATH}: 401: it does not take what env:MQ_AUTH holds"
+        assert ask(PATH) == b'{"ok": true}'
+    first, second = (asked.headers["authorization"] for asked in server.asked)
+    assert first != second
+
+
+def test_another_status_tells_nothing_of_the_body(server: ScriptedServer) -> None:
+    server.on(PATH, reply({"error": f"no such thing for {SECRET}"}, status=500))
+    assert refusal(get(server.url)) == f"{server.url}{PATH}: 500 So"
+
+
+def test_a_secret_that_http_does_not_take_is_not_shown(server: ScriptedServer) -> None:
+    secret = "wätcher:hünter\u2028"  # noqa: S105  (a test's own)
+    access = HttpAccess(url=server.url, bearer="env:TOKEN")
+    with contextlib.closing(HttpGet(access, lambda _: secret)) as ask:
+        assert "the URL or the secret holds characters" in refusal(ask(PATH), secret=secret)
