@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from orchestrator.lab.nodes import LabCluster
 from tests.integration.racing import VARIABLE
@@ -39,27 +40,89 @@ def orchestrate(
     seconds: float = 400.0,
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run a command that changes the cluster to its end; the exit code and every JSON line."""
+    argv, env = _command_line(lab, folder, command, words, playbook=playbook, race=race)
+    done = subprocess.run(  # noqa: S603  (the program under test)
+        argv, env=env, capture_output=True, text=True, check=False, timeout=seconds
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines, done.stderr
+    return done.returncode, lines
+
+
+class Begun:
+    """A command that runs while the test does something; it is ended with the block, whatever happened.
+
+    Args: those of `orchestrate`.
+    """
+
+    def __init__(
+        self,
+        lab: LabCluster,
+        folder: Path,
+        command: str,
+        *words: str,
+        playbook: Mapping[str, Any] | None = None,
+    ) -> None:
+        argv, env = _command_line(lab, folder, command, words, playbook=playbook, race=None)
+        self._out, self._err = folder / f"{command}.jsonl", folder / f"{command}.err"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(argv, env=env, stdout=out, stderr=err)  # noqa: S603  (as above)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has said so far, but for a line that is being written."""
+        whole, _, _ = self._out.read_text(encoding="utf-8").rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def wait_for(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 180.0) -> dict[str, Any]:
+        """The first such line; fails when the command ends without one, or takes too long."""
+        limit = time.monotonic() + seconds
+        while True:
+            ended = self._process.poll() is not None
+            found = next(filter(wanted, self.lines()), None)
+            if found is not None:
+                return found
+            assert not ended, f"ended without it: {self.lines()[-1:]} {self._err.read_text()}"
+            assert time.monotonic() < limit, f"not within {seconds:.0f} s: {self.lines()[-3:]}"
+            time.sleep(0.05)
+
+    def end(self, seconds: float = 300.0) -> tuple[int, list[dict[str, Any]]]:
+        """Wait for its end; the exit code and every JSON line."""
+        code = self._process.wait(seconds)
+        assert self.lines(), self._err.read_text()
+        return code, self.lines()
+
+
+def _command_line(
+    lab: LabCluster,
+    folder: Path,
+    command: str,
+    words: Sequence[str],
+    *,
+    playbook: Mapping[str, Any] | None,
+    race: Mapping[str, str] | None,
+) -> tuple[list[str], dict[str, str]]:
+    """Arguments and environment; the files that they name are written."""
     book, file = folder / "book.yml", folder / "lab.yml"
     content = {"kind": "elasticsearch", "settle": {"consecutive": 2}, "deadlines": {"hold": "15s"}}
     book.write_text(json.dumps({**content, **(playbook or {})}), encoding="utf-8")
     file.write_text(json.dumps({**lab.cluster_document(), "playbook": str(book)}), encoding="utf-8")
     program = PROGRAM if race is None else (sys.executable, str(RACE))
-    done = subprocess.run(  # noqa: S603  (the program under test)
-        [*program, command, "--cluster", str(file), "--yes", "--output", "json", *words],
-        env={
-            **os.environ,
-            "HOME": str(folder),
-            "ORCHESTRATE_STATE": f"sqlite:///{folder}/state.db",
-            VARIABLE: json.dumps({"endpoint": lab.endpoints[0], **(race or {})}),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert lines, done.stderr
-    return done.returncode, lines
+    argv = [*program, command, "--cluster", str(file), "--yes", "--output", "json", *words]
+    env = {
+        **os.environ,
+        "HOME": str(folder),
+        "ORCHESTRATE_STATE": f"sqlite:///{folder}/state.db",
+        VARIABLE: json.dumps({"endpoint": lab.endpoints[0], **(race or {})}),
+    }
+    return argv, env
 
 
 def held_by(lines: list[dict[str, Any]]) -> set[tuple[str, str]]:
