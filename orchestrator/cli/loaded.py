@@ -28,12 +28,14 @@ class LoadedIndices:
         bulk: the reading of them.
         left: what their loader seems to have left behind.
         restarts: whether nodes are to be restarted at all.
+        recorded: whether the state tells of a merge of any of them, by which nodes are known to be due.
     """
 
     started: RunStarted
     bulk: BulkView
     left: tuple[LoaderLeftover, ...]
     restarts: bool
+    recorded: bool
 
     @property
     def nothing_to_do(self) -> str | None:
@@ -47,7 +49,11 @@ class LoadedIndices:
             f"{started.cluster}: nothing to do: {counted(number, 'index', 'indices')} "
             f"{'has' if number == 1 else 'have'} at most {counted(merge.max_segments, 'segment')} a copy"
         )
-        return f"{said}, and no selected node is as old as their merge" if self.restarts else said
+        if not self.restarts:
+            return said
+        if not self.recorded:
+            return f"{said}, and the state file knows of no merge of them that a restart would come after"
+        return f"{said}, and every selected node was restarted since they were merged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +103,7 @@ class Loaded:
             bulk=bulk,
             left=left,
             restarts=self.restarts,
+            recorded=bool(past.ended),
         )
 
     def _past(self, around: Surroundings, uuid: str, bulk: BulkView) -> PastMerges:
