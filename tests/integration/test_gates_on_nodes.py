@@ -139,6 +139,7 @@ def test_a_queue_that_fills_during_a_run_holds_it_until_it_drains(
     assert_no_account(tmp_path)
 
 
+@pytest.mark.exhaustive  # the next one asks the same of Prometheus
 def test_a_queue_that_does_not_drain_stands_the_run_down_and_resume_finishes_it(
     process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
 ) -> None:
