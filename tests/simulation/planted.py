@@ -371,18 +371,6 @@ def _tuning_unwritten(_: Any) -> Any:
     return acts
 
 
-def _going_on(_: Any) -> Any:
-    def rejoined(situation: Situation) -> Decision:
-        starting = [n for n in situation.state.wave_nodes if n.phase is NodePhase.STARTING]
-        moves = [steps_of(node) for node in starting]
-        return note(*moves, run_phase(situation.state.phase, Phase.REASSIGNED))
-
-    def steps_of(node: NodeProgress) -> Any:
-        return down.node_phase(node.name, node.phase, NodePhase.REJOINED)
-
-    return rejoined
-
-
 def _pardoning(missing_beyond_baseline: Any) -> Any:
     def missing(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
         overlap = state.policy is not None and state.policy.overlap_recovery
@@ -664,12 +652,6 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         says="a node that goes down late is nobody's to start",
         swaps=(Swap(owner=Situation, name="gone_late", by=_always(answer=False)),),
         scenario=a_stop_is_done_when_nobody_waits_for_it,
-    ),
-    Defect(
-        name="goes on before a node is back",
-        says="allocation goes back and the run goes on while the node is away",
-        seed=2,
-        swaps=(Swap(owner=down, name="rejoined", by=_going_on),),
     ),
     Defect(
         name="starts nothing when it stands down",
