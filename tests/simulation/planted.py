@@ -53,7 +53,6 @@ from orchestrator.model.event import (
     SettingChanged,
     SettingRestored,
     VotingRestored,
-    run_phase,
 )
 from orchestrator.model.observation import ClusterView, LeaseView, Level, Observation, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
