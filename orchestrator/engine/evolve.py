@@ -280,7 +280,7 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return replace(state, retries=state.retries + 1, retried_at=at)
         case ForceMerge(index_uuid=uuid) if uuid in state.merging.indices:
             asked = state.merging.indices[uuid].asked + 1
-            merging = with_index(state.merging, uuid, asked=asked, asked_at=at, refreshed=False)
+            merging = with_index(state.merging, uuid, asked=asked, asked_at=at, refreshed_at=None)
             return replace(state, merging=merging)
         case _:
             return state
@@ -316,7 +316,7 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
         case RunHook():
             return hook_ran(state, action)
         case RefreshIndex(index_uuid=uuid):
-            return replace(state, merging=with_index(state.merging, uuid, refreshed=True))
+            return replace(state, merging=with_index(state.merging, uuid, refreshed_at=at))
         case ProbeSettings():
             return replace(state, probed=True)
         case _:

@@ -16,6 +16,9 @@ from orchestrator.model.reading import Seconds
 _TWO_READINGS_SECONDS: Final[Seconds] = 4.0
 """Less than what lies between the two readings that tell whether an index is written."""
 
+_DOUBT_SECONDS: Final[Seconds] = 29.0
+"""Less than what is waited for a call that was lost on its way."""
+
 
 def _asked(step: Step) -> tuple[ForceMerge, MergeProgress | None] | None:
     action = step.sent
@@ -31,8 +34,28 @@ def _an_index_is_not_asked_for_twice(step: Step) -> Iterator[str]:
     if action is None or one is None:
         return
     first = one.asked == 0 and one.begun == step.record.at
-    if not first and not one.refreshed:
+    if not first and one.refreshed_at is None:
         yield f"{action.index} is merged again, and nobody looked what became of the merge before"
+
+
+def _what_may_still_come_is_waited_for(step: Step) -> Iterator[str]:
+    """A call that nobody heard of again, of this process or of one before it, may be taken up late.
+
+    What it has made by then is looked for once more: searches may not have seen it before.
+    """
+    asked = _asked(step)
+    action, one = asked if asked is not None else (None, None)
+    if action is None or one is None or one.asked == 0:
+        return
+    failure = step.before.failure_of(action)
+    if one.asked_at is not None and (failure is None or not failure.in_doubt):
+        return
+    since = one.asked_at if one.asked_at is not None else step.before.started
+    if step.record.at - since < _DOUBT_SECONDS:
+        waited = f"{step.record.at - since:.1f} s"
+        yield f"{action.index} is merged again {waited} after a merge of it that may still come"
+    elif (one.refreshed_at or 0.0) - since < _DOUBT_SECONDS:
+        yield f"{action.index} is merged again, and nobody looked what a merge that came late has made"
 
 
 def _merges_are_written_down_first(step: Step) -> Iterator[str]:
@@ -90,7 +113,7 @@ def _what_is_merged_was_counted(step: Step) -> Iterator[str]:
         yield f"{event.index} is none of the run's, or was merged already"
     elif event.segments > state.policy.merge.max_segments and not event.why:
         yield f"{event.index} is said to be merged and has {event.segments} segments"
-    elif one.begun is not None and not one.refreshed and not event.why:
+    elif one.begun is not None and one.refreshed_at is None and not event.why:
         yield f"{event.index} is said to be merged, and no search sees that yet"
 
 
@@ -139,6 +162,12 @@ MERGE_INVARIANTS: tuple[Invariant, ...] = (
         name="an_index_is_not_asked_for_twice",
         why="A second merge of an index queues behind the first on every node, and does its work again.",
         check=_an_index_is_not_asked_for_twice,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="what_may_still_come_is_waited_for",
+        why="A node that stood still takes up a call that its caller has given up: two merges then run.",
+        check=_what_may_still_come_is_waited_for,
         at=("action_sent",),
     ),
     Invariant(

@@ -20,7 +20,8 @@ class MergeProgress:
         begun: when its merge was begun; None before.
         asked: how often it was asked for, in all attempts at the run.
         asked_at: when it was last asked for by this process; None when it was not.
-        refreshed: searches see what the last merge made; only counted after that.
+        refreshed_at: when searches were last made to see what merges have made; only counted after that. None
+            when they were not since it was last asked for.
         ended: every copy has few enough segments, or the index is gone.
         warned: something that the operator has to know of it was said.
         end: how it was then; None before.
@@ -30,7 +31,7 @@ class MergeProgress:
     begun: Instant | None = None
     asked: int = 0
     asked_at: Instant | None = None
-    refreshed: bool = False
+    refreshed_at: Instant | None = None
     ended: bool = False
     warned: bool = False
     end: IndexMerged | None = None
@@ -111,5 +112,5 @@ def with_index(merging: Merging, uuid: str, **changes: object) -> Merging:
 
 def doubted(merging: Merging) -> Merging:
     """The merges as a new process takes them up: it has asked for nothing yet, and looks at writes anew."""
-    indices = {uuid: replace(one, asked_at=None, refreshed=False) for uuid, one in merging.indices.items()}
+    indices = {uuid: replace(one, asked_at=None, refreshed_at=None) for uuid, one in merging.indices.items()}
     return replace(merging, indices=indices, writes=None, writes_at=0.0)

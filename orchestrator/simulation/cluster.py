@@ -135,8 +135,8 @@ class SimulatedCluster:
                 self.world.agenda.advance(_TIMEOUT_SECONDS)
                 return InDoubt(reason="read timed out")
             case How.LATE if isinstance(action, ForceMerge) and trip is not None:
-                sent = self.world.agenda.now
-                self.world.agenda.after(trip.late, lambda: self._merge(action, sent))
+                sent, look = self.world.agenda.now, self.world.forced.last_look
+                self.world.agenda.after(trip.late, lambda: self._merge(action, look, sent))
                 self.world.agenda.advance(_TIMEOUT_SECONDS)
                 return InDoubt(reason="read timed out")
             case How.UNACKNOWLEDGED | How.LATE:
@@ -193,7 +193,7 @@ class SimulatedCluster:
                 if uuid in world.indices:
                     allocation.set_replicas(world, world.indices[uuid], wanted)
             case ForceMerge():
-                self._merge(action)
+                self._merge(action, world.forced.last_look)
             case RefreshIndex():
                 index = self._named(action)
                 if index is not None:
@@ -211,13 +211,17 @@ class SimulatedCluster:
             case _:
                 assert_never(action)
 
-    def _merge(self, action: ForceMerge, sent: Instant | None = None) -> None:
+    def _merge(self, action: ForceMerge, look: Instant, sent: Instant | None = None) -> None:
+        """`look` is the program's last one before it sent this, at `sent` where it only arrives now.
+
+        What it has read since says nothing of what it knew: nobody can call a merge back.
+        """
         world, index = self.world, self._named(action)
         if index is None or index.closed:
             return
-        taken = self.fate.lease_holder is not None and self.fate.lease_taken_at < world.forced.last_look
+        taken = self.fate.lease_holder is not None and self.fate.lease_taken_at < look
         merge_judge.asked(world, index, holder=self.fate.lease_holder if taken else None, sent=sent)
-        if index.uuid != action.index_uuid and index.made_at < world.forced.last_look:
+        if index.uuid != action.index_uuid and index.made_at < look:
             world.violated(f"{index.name} is merged, which is another index than the one of the run")
         if sent is None and world.forced.task_list and merges.of(world, index.uuid):
             return  # the adapter asks for the tasks first

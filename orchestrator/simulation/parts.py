@@ -256,6 +256,7 @@ class SimIndex:
         refresh_interval: as set; `-1` = searches see nothing new before they are told to.
         durability: `index.translog.durability`, as set.
         made_at: when it was created, by which the tests know a race from a mistake.
+        made_with: the replicas that it was created with during the run.
         closed: it serves nothing and is written by nobody; its copies are allocated like others (since 7.2).
         auto_expand: `auto_expand_replicas`, such as `0-1` or `0-all`; None = off.
         allocation_enable: its own `index.routing.allocation.enable`, which goes before the cluster's.
@@ -274,6 +275,7 @@ class SimIndex:
     refresh_interval: str | None = None
     durability: str | None = None
     made_at: Instant = 0.0
+    made_with: int = 0
     closed: bool = False
     auto_expand: str | None = None
     allocation_enable: str | None = None

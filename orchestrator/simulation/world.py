@@ -165,7 +165,7 @@ class World:
         None leaves it to allocation where it lands.
         """
         uuid = f"{name}-uuid" + (f"-{self.deleted[name]}" if self.deleted[name] else "")
-        index = SimIndex(name=name, uuid=uuid, replicas=replicas, made_at=self.agenda.now)
+        index = SimIndex(name=name, uuid=uuid, replicas=replicas, made_at=self.agenda.now, made_with=replicas)
         index.turned_at = index.made_at
         shard = SimShard(id=ShardId(index=name, index_uuid=index.uuid, number=0), size=1 << 20)
         primary = SimCopy(shard=shard.id, primary=True, allocation_id=self.next_id())

@@ -16,6 +16,7 @@ from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Policy
 from orchestrator.simulation.merges import unmerged
+from orchestrator.simulation.mishaps import How, Trip
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.loaded import RIGHT, left_behind, loaded, merged_policy, merging
@@ -134,6 +135,18 @@ def test_killed_in_a_merge_no_index_is_merged_twice_at_a_time(kill: Kill, every:
     assert simulation.world.violations == [], kill.where
     assert not _unmerged(simulation.world), kill.where
     assert max(simulation.world.forced.asked.values()) == 1, kill.where
+
+
+@pytest.mark.parametrize("late", [12.0, 22.0, 29.0])
+def test_killed_with_a_merge_on_its_way_it_is_not_asked_for_before_it_has_come(late: float) -> None:
+    """A node that stood still begins with it when another process has looked already, and found nothing."""
+    simulation = Simulation(_world("merged"), trips=[Trip(verb="force_merge", how=How.LATE, late=late)])
+    state = simulation.begin(_WAYS["merged"][1])
+    simulation.seams.crash_at = 1 + _points("merged").index("after force_merge of index posts-1")
+    assert killed(simulation, state)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert simulation.world.violations == []
+    assert max(simulation.world.forced.asked.values()) == 1
 
 
 @pytest.mark.parametrize("kill", [kill for kill in _kills(2, 3) if kill.merges], ids=str)

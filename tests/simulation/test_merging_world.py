@@ -108,6 +108,30 @@ def test_one_that_is_done_late_is_judged_by_what_runs_then() -> None:
     assert "posts-1 is merged twice at a time" in said(simulation)
 
 
+@pytest.mark.parametrize(
+    ("what", "wrong"),
+    [
+        (mishaps.LeaseTaken(), "while eve@elsewhere has the lease"),
+        (mishaps.IndexDeleted(index="posts-1", made_again=True), "another index than the one of the run"),
+    ],
+    ids=["lease", "index"],
+)
+def test_one_that_is_done_late_is_judged_by_what_was_known_when_it_was_sent(
+    what: mishaps.What, wrong: str
+) -> None:
+    for known in (False, True):
+        simulation = begun(loaded(), Trip(verb="force_merge", how=How.LATE, late=29.0))
+        if known:
+            simulation.fate.befall(what)
+            look(simulation)
+        simulation.cluster.perform(force())
+        if not known:
+            simulation.fate.befall(what)
+        look(simulation, seconds=5.0)
+        look(simulation, seconds=30.0)
+        assert (wrong in said(simulation)) == known, said(simulation)
+
+
 def test_searches_see_a_merge_after_a_refresh() -> None:
     simulation = begun(left_behind(loaded()))
     simulation.cluster.perform(force())

@@ -112,7 +112,7 @@ class Life:
         self.stops_before: dict[NodeName, int] = {}
         self.found = self.world.settings()
         self.began = self.world.agenda.now
-        self.replicas = {index.name: index.replicas for index in self.world.indices.values()}
+        self.replicas = {uuid: index.replicas for uuid, index in self.world.indices.items()}
 
     def live(self) -> Told:
         """Until a run is done, or held for a reason that the plan told of."""
@@ -289,10 +289,13 @@ class Life:
         return wrong
 
     def _replicas_of(self, index: SimIndex) -> tuple[int | None, ...]:
-        """How many it may have: as many as were found, or as the playbook wants them after a load."""
+        """How many it may have: as many as were found, or as the playbook wants them after a load.
+
+        One that was made during the run is another index, whatever its name: it has what its maker gave it.
+        """
         merge = self.drawn.wanted.merge
         put_right = merge.put_right.number_of_replicas if merge and index.name.startswith("posts-") else None
-        return (self.replicas.get(index.name, index.replicas), put_right)
+        return (self.replicas.get(index.uuid, index.made_with), put_right)
 
     def _judge_done(self, state: RunState) -> None:
         self._judge_tuning()

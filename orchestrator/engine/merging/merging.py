@@ -14,24 +14,22 @@ from typing import Final
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds.predicates import Question, holds
 from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.merging.again import WRITES_SECONDS, cannot_be_merged, may_be_sent, next_for
 from orchestrator.engine.merging.amounts import progress, size
 from orchestrator.engine.merging.belief import not_to_be_believed
 from orchestrator.engine.merging.rules import MERGE_RULES, NOT_WRITTEN, written
 from orchestrator.engine.refused import let_go, overdue, untold
 from orchestrator.engine.state import RunState
 from orchestrator.engine.steps import (
-    DOUBT_SECONDS,
-    GRACE_SECONDS,
     LOOK_AGAIN,
     POLL_SECONDS,
-    RETRY_SECONDS,
     Situation,
     act,
     note,
     stand_down,
     wait,
 )
-from orchestrator.model.action import Action, ForceMerge, RefreshIndex
+from orchestrator.model.action import Action, ForceMerge
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, run_phase
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
@@ -39,9 +37,6 @@ from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex,
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Seconds, Unknown
-
-WRITES_SECONDS: Final[Seconds] = 5.0
-"""Between the two readings that tell whether an index is written: a load that is on writes within it."""
 
 _TIMES: Final = 3
 """A merge that ended without having merged is asked for so often; then a copy cannot be merged."""
@@ -96,7 +91,7 @@ def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
         index = bulk.indices.get(uuid)
         if index is None:
             yield _merged(situation, one, None, why="it is closed" if uuid in bulk.closed else "it is gone")
-        elif index.under_way or (one.begun is not None and not one.refreshed):
+        elif index.under_way or (one.begun is not None and one.refreshed_at is None):
             continue
         elif one.begun is None and not _known_to_be_loaded(situation, index):
             continue  # the rules decide on it first: it may be written
@@ -159,15 +154,17 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
             return stand_down(state, why + going_on(state), Outcome.FAILED)
         if index.under_way or (index.merging and index.segments > policy.max_segments):
             continue  # a task may be lost with the node that held it; the merges of its shards are not
-        if one.refreshed and one.asked_at is not None and one.asked >= _TIMES:
-            return stand_down(state, _cannot_be_merged(situation, index, one), Outcome.FAILED)
-        if one.refreshed and index.copies and index.segments <= policy.max_segments:
+        if one.refreshed_at is not None and index.copies and index.segments <= policy.max_segments:
             continue  # merged as far as its copies are there: the others are waited for
-        action = _next_for(index, one, policy)
+        action = next_for(situation, index, one, policy)
+        if action is None:
+            continue
+        if isinstance(action, ForceMerge) and one.asked_at is not None and one.asked >= _TIMES:
+            return stand_down(state, cannot_be_merged(situation, index, one), Outcome.FAILED)
         if isinstance(action, ForceMerge) and (against := _against(situation, index)):
             refused += against
             continue
-        if _may_be_sent(situation, action, one):
+        if may_be_sent(situation, action):
             actions.append(action)
     if actions:
         return act(*actions)
@@ -190,55 +187,6 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     if over is None:
         return _held(situation, refused)
     return stand_down(situation.state, over + going_on(situation.state), Outcome.HELD)
-
-
-def _next_for(index: BulkIndex, one: MergeProgress, policy: MergePolicy) -> RefreshIndex | ForceMerge:
-    """Searches first see what was merged: only then are segments counted, and is it asked for again."""
-    if not one.refreshed:
-        return RefreshIndex(index=index.name, index_uuid=index.uuid)
-    return ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
-
-
-def _may_be_sent(situation: Situation, action: Action, one: MergeProgress) -> bool:
-    """Not at once after it failed, nor before what a dead process sent last can have arrived.
-
-    What was asked for is seen to its end without the lease too; asking anew is for its holder alone.
-    """
-    state, now = situation.state, situation.now
-    if isinstance(action, ForceMerge) and state.lease_lost is not None:
-        return False
-    if isinstance(action, ForceMerge) and situation.seen.at - state.merging.writes_at < WRITES_SECONDS:
-        return False  # whether it is written is not known yet to a process that has just begun
-    failure = state.failure_of(action)
-    if failure is not None:
-        # A node that stood still takes up a call that its caller has given up.
-        doubt = isinstance(action, ForceMerge) and failure.in_doubt and one.asked_at is not None
-        if doubt and now - (one.asked_at or now) < DOUBT_SECONDS:
-            return False
-        return now - state.acted_at >= RETRY_SECONDS
-    if isinstance(action, ForceMerge) and one.asked_at is None:
-        return situation.seen.at - state.started >= GRACE_SECONDS
-    return True
-
-
-def _cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress) -> str:
-    refused = next(
-        (
-            f
-            for f in reversed(situation.state.failed)
-            if isinstance(f.action, ForceMerge) and f.action.index_uuid == index.uuid
-        ),
-        None,
-    )
-    if refused is not None:
-        return f"index {index.name} could not be merged: {refused.reason}"
-    worst = max(index.copies, key=lambda copy: copy.segments, default=None)
-    if worst is None:
-        return f"index {index.name} has no started copy any more, so that its merge cannot be counted"
-    return (
-        f"index {index.name}: the copy of shard {worst.shard.number} on {worst.node} has {worst.segments} "
-        f"segments after {one.asked} merges: see the log of {worst.node}, then `orchestrate resume`"
-    )
 
 
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision:

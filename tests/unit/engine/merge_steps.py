@@ -11,7 +11,7 @@ from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceMerge, SetIndexSettings, StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, Event, Record, RunFinished
+from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, RunFinished
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderSettings, MergePolicy, MergeTarget, Writes
 from orchestrator.model.phase import Outcome, Phase
@@ -22,13 +22,16 @@ AT: Final = 1000.0
 POSTS = MergeTarget(index="posts", index_uuid="posts-uuid", segments=20, bytes=1000, due=True)
 LIKES = replace(POSTS, index="likes", index_uuid="likes-uuid")
 IN_HAND = MergeProgress(target=POSTS, begun=AT)
-ENDED = MergeProgress(target=POSTS, begun=AT - 60.0, asked=1, asked_at=AT - 60.0, refreshed=True, ended=True)
+ENDED = MergeProgress(
+    target=POSTS, begun=AT - 60.0, asked=1, asked_at=AT - 60.0, refreshed_at=AT - 1.0, ended=True
+)
 MERGE = ActionSent(action=ForceMerge(index="posts", index_uuid="posts-uuid", max_segments=5))
 STOP = ActionSent(action=StopNode(node=NodeName("es1")))
 WANTED = MergePolicy(patterns=("*",), at_once=1, put_right=LoaderSettings(number_of_replicas=1))
 MERGED = IndexMerged(
     index="posts", index_uuid="posts-uuid", segments=5, bytes=900, seconds=60.0, incarnations={}
 )
+REFUSED = ActionFailed(action=MERGE.action, reason="429 rejected", in_doubt=False)
 DONE = RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0)
 
 
@@ -67,9 +70,13 @@ def _looked(writes_at: float) -> RunState:
 _BEGUN = MergeBegun(index="likes", index_uuid="likes-uuid", segments=20, bytes=1000)
 _BOTH = _state(IN_HAND, MergeProgress(target=LIKES, begun=AT))
 _ASKED = replace(IN_HAND, begun=AT - 60.0, asked=1, asked_at=AT - 60.0)
+_TAKEN_UP = replace(_ASKED, asked_at=None, refreshed_at=AT - 1.0)
+_JUST_NOW = replace(_ASKED, asked_at=AT - 10.0, refreshed_at=AT - 1.0)
+_MAY_COME: Final = "what_may_still_come_is_waited_for"
 
 MERGE_BREAKS: Final[Mapping[str, Callable[[], Step]]] = {
     "an_index_is_not_asked_for_twice": lambda: _step(_state(_ASKED), MERGE),
+    _MAY_COME: lambda: _step(_state(_TAKEN_UP, started=AT - 5.0), MERGE),
     "merges_are_written_down_first": lambda: _step(_state(MergeProgress(target=POSTS)), MERGE),
     "nobody_merges_without_the_lease": lambda: _step(_state(IN_HAND, lease_lost="lost to bo"), MERGE),
     "no_merge_after_standing_down": lambda: _step(_state(IN_HAND, stand_down_reason="asked to stop"), MERGE),
@@ -84,7 +91,11 @@ MERGE_BREAKS: Final[Mapping[str, Callable[[], Step]]] = {
 MERGE_HOLDS: Final[Mapping[str, Callable[[], tuple[Step, ...]]]] = {
     "an_index_is_not_asked_for_twice": lambda: (
         _step(_state(IN_HAND), MERGE),
-        _step(_state(replace(_ASKED, refreshed=True)), MERGE),
+        _step(_state(replace(_ASKED, refreshed_at=AT - 1.0)), MERGE),
+    ),
+    _MAY_COME: lambda: (
+        _step(_state(_TAKEN_UP, started=AT - 31.0), MERGE),
+        _step(_state(_JUST_NOW, failed=(REFUSED,)), MERGE),
     ),
     "merges_are_written_down_first": lambda: (_step(_state(IN_HAND), MERGE),),
     "nobody_merges_without_the_lease": lambda: (_step(_state(IN_HAND), MERGE),),
@@ -94,7 +105,7 @@ MERGE_HOLDS: Final[Mapping[str, Callable[[], tuple[Step, ...]]]] = {
     ),
     "writes_are_read_twice": lambda: (_step(_looked(AT - 5.0), MERGE),),
     "what_is_merged_was_counted": lambda: (
-        _step(_state(replace(_ASKED, refreshed=True)), MERGED),
+        _step(_state(replace(_ASKED, refreshed_at=AT - 1.0)), MERGED),
         _step(_state(_ASKED), replace(MERGED, segments=0, why="it is gone")),
     ),
     "nodes_wait_for_merges": lambda: (_step(_settled(ENDED), STOP),),
@@ -107,12 +118,20 @@ ALSO_BROKEN: Final[Mapping[str, tuple[Step, str]]] = {
         _step(_state(IN_HAND, phase=Phase.GATED), MERGE),
         "merges_are_written_down_first: posts is merged in gated",
     ),
+    "lost on its way": (
+        _step(_state(_JUST_NOW, failed=(replace(REFUSED, in_doubt=True),)), MERGE),
+        f"{_MAY_COME}: posts is merged again 10.0 s after a merge of it that may still come",
+    ),
+    "not looked for": (
+        _step(_state(replace(_TAKEN_UP, refreshed_at=AT - 25.0), started=AT - 31.0), MERGE),
+        f"{_MAY_COME}: posts is merged again, and nobody looked what a merge that came late has made",
+    ),
     "none of the run's": (
         _step(_state(), MERGE),
         "merges_are_written_down_first: posts is merged, and is none of the run's",
     ),
     "too many segments": (
-        _step(_state(replace(_ASKED, refreshed=True)), replace(MERGED, segments=6)),
+        _step(_state(replace(_ASKED, refreshed_at=AT - 1.0)), replace(MERGED, segments=6)),
         "what_is_merged_was_counted: posts is said to be merged and has 6 segments",
     ),
     "merged twice": (

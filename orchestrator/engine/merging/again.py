@@ -1,0 +1,74 @@
+"""A merge that was asked for and does not run: a refresh, the same again, or nothing as yet."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.state import RunState
+from orchestrator.engine.steps import DOUBT_SECONDS, RETRY_SECONDS, Situation
+from orchestrator.model.action import Action, ForceMerge, RefreshIndex
+from orchestrator.model.merging import BulkIndex, MergePolicy
+from orchestrator.model.reading import Instant, Seconds
+
+WRITES_SECONDS: Final[Seconds] = 5.0
+"""Between the two readings that tell whether an index is written: a load that is on writes within it."""
+
+
+def next_for(
+    situation: Situation, index: BulkIndex, one: MergeProgress, policy: MergePolicy
+) -> RefreshIndex | ForceMerge | None:
+    """Searches first see what was merged: only then are segments counted, and is it asked for again.
+
+    What was lost on its way may come until the doubt is over (None: wait for it), and have ended since
+    searches were refreshed: an index that does not refresh itself would look as if nothing had come of it.
+    """
+    merge = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
+    doubted = _doubted_until(situation.state, one, merge)
+    if one.refreshed_at is not None and situation.seen.at < doubted:
+        return None
+    if one.refreshed_at is None or one.refreshed_at < doubted:
+        return RefreshIndex(index=index.name, index_uuid=index.uuid)
+    return merge
+
+
+def _doubted_until(state: RunState, one: MergeProgress, merge: ForceMerge) -> Instant:
+    """Until when the merge that was asked for last may be begun: a node that stood still takes it up late."""
+    if one.asked_at is None:
+        return state.started + DOUBT_SECONDS  # whatever became of it, it was sent before this process began
+    failure = state.failure_of(merge)
+    return one.asked_at + (DOUBT_SECONDS if failure is not None and failure.in_doubt else 0.0)
+
+
+def may_be_sent(situation: Situation, action: Action) -> bool:
+    """Not at once after it failed, nor before it is known whether the index is written.
+
+    What was asked for is seen to its end without the lease too; asking anew is for its holder alone.
+    """
+    state, now = situation.state, situation.now
+    if isinstance(action, ForceMerge) and state.lease_lost is not None:
+        return False
+    if isinstance(action, ForceMerge) and situation.seen.at - state.merging.writes_at < WRITES_SECONDS:
+        return False  # by this process, which has just begun
+    return state.failure_of(action) is None or now - state.acted_at >= RETRY_SECONDS
+
+
+def cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress) -> str:
+    """What the operator is told of an index that merges do not bring to few enough segments."""
+    refused = next(
+        (
+            f
+            for f in reversed(situation.state.failed)
+            if isinstance(f.action, ForceMerge) and f.action.index_uuid == index.uuid
+        ),
+        None,
+    )
+    if refused is not None:
+        return f"index {index.name} could not be merged: {refused.reason}"
+    worst = max(index.copies, key=lambda copy: copy.segments, default=None)
+    if worst is None:
+        return f"index {index.name} has no started copy any more, so that its merge cannot be counted"
+    return (
+        f"index {index.name}: the copy of shard {worst.shard.number} on {worst.node} has {worst.segments} "
+        f"segments after {one.asked} merges: see the log of {worst.node}, then `orchestrate resume`"
+    )
