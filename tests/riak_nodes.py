@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 LAUNCHER = Path(__file__).parent / "doubles" / "riak-double"
+PYTHON = Path(sys.executable).resolve()
+"""By name: looking for `python3` may go through a shell script that takes longer than the command."""
 COMMAND_SECONDS = 60.0
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -140,6 +143,7 @@ def riak_nodes(
     version: str = "3.2.1",
     ring_size: int = 16,
     formed: bool = True,
+    bucket_types: str = "",
 ) -> Iterator[tuple[RiakNode, ...]]:
     """So many nodes, none of them started.
 
@@ -150,6 +154,7 @@ def riak_nodes(
         version: of the Riak that they stand for.
         ring_size: partitions.
         formed: whether they are one cluster from the start; otherwise `cluster join` makes them one.
+        bucket_types: as `double.conf` has them.
     """
     names = [f"dev{number + 1}@127.0.0.1" for number in range(count)]
     ports = _free_ports(2 * count)
@@ -168,6 +173,7 @@ def riak_nodes(
         (node.folder / "double.conf").write_text(
             f"version = {version}\npace = {pace}\nbind = 127.0.0.1\nport = {ports[number]}\n"
             f"etc = {node.folder / 'etc'}\nstate = {node.folder / 'state'}\nparent = {os.getpid()}\n"
+            f"bucket_types = {bucket_types}\n"
             + addresses
             + (f"members = {', '.join(names)}\n" if formed else "")
         )
@@ -176,7 +182,7 @@ def riak_nodes(
             link = node.folder / "links" / program
             link.symlink_to(LAUNCHER)
             path = node.folder / "bin" / program
-            path.write_text(f'#!/bin/sh\nRIAK_DOUBLE_HOME={node.folder} exec {link} "$@"\n')
+            path.write_text(f'#!/bin/sh\nRIAK_DOUBLE_HOME={node.folder} exec {PYTHON} -E -S {link} "$@"\n')
             path.chmod(0o755)
         nodes.append(node)
     try:

@@ -16,7 +16,9 @@ stats.py      `/stats`
 settings.py   riak.conf, vm.args and the double's own files
 faults.py     what can be made to go wrong, while it runs
 daemon.py     the process of a running node; peers.py: how nodes ask each other
-program.py    the `riak` command
+short.py      the `riak` command, where the node answers; program.py: the rest of it
+published.py  what nobody recorded, as the product's published source has it
+pairs.py      files of `name = value`; lasting.py: how long commands take
 
 It is standard library only: a host needs python3 and nothing else.
 """

@@ -1,7 +1,8 @@
 """From the words of a command, asked of a running node, to what is printed and what is changed.
 
-Every command here was recorded; anything else raises `UnrecordedError`, which the program turns into exit
-code 99: a test must not come to rest on what nobody has seen.
+Every command here was recorded, or prints what the product's published source says (`published.py`).
+Anything else raises `UnrecordedError`, which becomes exit code 99: a test must not come to rest on what
+nobody has seen.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import rarely, tables, texts
+from . import published, rarely, tables, texts
 from .report import View
 from .texts import Said
+from .versions import UnrecordedError
 
 SERVICES = ("riak_kv", "riak_pipe", "riak_repl")
 """As the node watcher lists them; asked for a node by name, it lists them the other way round."""
 
 
-class UnrecordedError(Exception):
-    """The recordings say nothing of this command."""
+OF_ITSELF = frozenset({"ping", "pid", "status", "restart"})
+"""What a node answers without asking its peers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,10 @@ def _admin(words: Sequence[str], view: View) -> Answer:
         "aae-status": rarely.aae_status,
     }
     match words:
+        case ["bucket-type", "list"]:
+            return Answer(published.bucket_type_list(view))
+        case ["bucket-type", "status", name]:
+            return Answer(published.bucket_type_status(view, name))
         case ["ensemble-status"]:
             return Answer(Said(rarely.ENSEMBLES))
         case ["describe", "transfer_limit"]:
@@ -116,6 +122,12 @@ def _cluster(words: Sequence[str], view: View) -> Answer:
     match words:
         case ["status"]:
             return Answer(tables.cluster_status(view))
+        case ["partitions"]:
+            return Answer(published.partitions(view, view.me.name))
+        case ["partitions", "-n" | "--node", name]:
+            return Answer(published.partitions(view, name))
+        case ["partitions", flag] if flag.startswith("--node="):
+            return Answer(published.partitions(view, flag.removeprefix("--node=")))
         case ["partition-count"]:
             return Answer(tables.partition_count(view))
         case ["plan"]:

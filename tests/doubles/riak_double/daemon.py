@@ -14,26 +14,45 @@ import socketserver
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from . import peers
-from .commands import Effect, UnrecordedError, answer, services_of
+from .commands import OF_ITSELF, Effect, answer, services_of
 from .faults import FaultError, Faults, read_faults
+from .lasting import seconds_of
 from .machine import Machine
 from .report import View, ring_from_json, to_json
 from .ring import Ring, alone, formed
 from .settings import Own, Riaks, processors, read_own, read_riaks
 from .stats import stats
 from .texts import Said
-from .versions import dialect
+from .versions import UNRECORDED, UnrecordedError, dialect, unrecorded
 
 TICK_SECONDS = 0.5
 SHORTEST_SECONDS = 0.1
 """No tick is shorter in real time, however fast the double's time goes."""
 READY_SECONDS = 3.0
 """From the start of the process to the first answer: `riak daemon` took 3.6 s, and ping answered then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What a command prints.
+
+    Attributes:
+        text: all of it.
+        code: the exit code.
+        seconds: real ones, that the command takes.
+        to_stderr: where it goes.
+    """
+
+    text: str
+    code: int
+    seconds: float = 0.0
+    to_stderr: bool = False
 
 
 class Node:
@@ -47,6 +66,7 @@ class Node:
         self._real = time.monotonic()
         self._wall = time.time()
         self._faults = Faults({})
+        self._peers = peers.Peers(own)
         ring, hints = self._kept()
         self.machine = Machine(
             name=riaks.name,
@@ -90,7 +110,7 @@ class Node:
         """Ask the peers and live on."""
         faults = self.faults()
         names = {*self.machine.ring.members, self.machine.joining} - {self.machine.name, ""}
-        heard = peers.reports(self.own, names - faults.unreachable)
+        heard = self._peers.reports(names - faults.unreachable)
         with self.lock:
             before = (self.machine.ring, set(self.machine.hints))
             self.machine.tick(self.now(), heard, faults)
@@ -98,11 +118,11 @@ class Node:
         if changed:
             self.keep()
 
-    def view(self) -> View:
-        """What it answers from, its peers asked anew."""
+    def view(self, *, alone: bool = False) -> View:
+        """What it answers from, its peers asked anew unless it is `alone`."""
         faults = self.faults()
         names = set(self.machine.ring.members) - {self.machine.name} - faults.unreachable
-        others = peers.reports(self.own, names)
+        others = {} if alone else self._peers.reports(names)
         with self.lock:
             now = self.now()
             me = self.machine.report(now, faults)
@@ -116,22 +136,35 @@ class Node:
             processors=processors(),
             width=int(faults.get("width") or 80),
             age=now - self.machine.born,
+            n_val=self.riaks.n_val,
+            bucket_types=self.own.bucket_types,
         )
 
-    def run(self, words: list[str]) -> dict[str, Any]:
-        """Do a command; what it prints and exits with."""
+    def run(self, program: str, words: list[str]) -> Printed:
+        """Do a command that was given on this host.
+
+        Args:
+            program: `riak` or `riak-admin`, as it was called.
+            words: after it.
+        """
         manner = dialect(self.own.version)
         try:
-            answered = answer(words, self.view(), quoted=manner.quoted, services=manner.lists_services)
+            faults = read_faults(self.own.home)
+            asked = manner.words(program, words)
+            view = self.view(alone=asked[:1] != ["admin"] and asked[0] in OF_ITSELF)
+            answered = answer(asked, view, quoted=manner.quoted, services=manner.lists_services)
+        except FaultError as error:
+            return Printed(f"riak-double: {error}\n", UNRECORDED, to_stderr=True)
         except UnrecordedError as error:
-            return {"unrecorded": str(error)}
+            return Printed(unrecorded(str(error)), UNRECORDED, to_stderr=True)
         for effect in answered.effects:
             self.effect(effect)
         text = manner.text(answered.said)
-        cut = self.faults().get("transfers")
-        if cut and words == ["admin", "transfers"]:
+        cut = faults.get("transfers")
+        if cut and asked == ["admin", "transfers"]:
             text = manner.text(Said(text, None))[: int(cut)]
-        return {"text": text, "code": manner.code(answered.said)}
+        seconds = seconds_of(asked[0]) * self.own.pace
+        return Printed(text, manner.code(answered.said), seconds=seconds)
 
     def effect(self, effect: Effect) -> None:
         """Change what a command changes, here or at the node that it concerns."""
@@ -200,11 +233,22 @@ class OwnHandler(socketserver.StreamRequestHandler):
     node: Node
 
     def handle(self) -> None:
-        """One line in, one line out."""
-        line = self.rfile.readline()
-        if line:  # whoever only looks whether the port is open asks nothing
-            what, body = json.loads(line)
-            self.wfile.write(json.dumps(self._answer(what, body)).encode() + b"\n")
+        """For each line in one line out, until the other side goes; a command is answered once."""
+        with contextlib.suppress(ConnectionError):  # it was killed: nobody waits for an answer
+            for line in self.rfile:
+                if not line.startswith(b"["):
+                    self._run(line)
+                    return
+                what, body = json.loads(line)
+                self.wfile.write(json.dumps(self._answer(what, body)).encode() + b"\n")
+
+    def _run(self, line: bytes) -> None:
+        """A command, as `short.py` asks for it."""
+        _, program, *words = line.decode(errors="surrogateescape").removesuffix("\n").split("\0")
+        done = self.node.run(program, words)
+        text = done.text.encode(errors="surrogateescape")
+        head = f"{done.code} {2 if done.to_stderr else 1} {done.seconds:.3f} {len(text)}\n"
+        self.wfile.write(head.encode() + text)
 
     def _answer(self, what: str, body: Any) -> Any:
         node = self.node
@@ -213,8 +257,6 @@ class OwnHandler(socketserver.StreamRequestHandler):
                 with node.lock:
                     report = node.machine.report(node.now(), node.faults())
                 return to_json(report)
-            case "run":
-                return node.run(body)
             case "services":
                 return list(services_of(node.view(), body["name"]))
             case "effect":
@@ -251,7 +293,7 @@ def serve(node: Node) -> None:
         RiakServer(riaks.http, type("Riak", (RiakHandler,), {"node": node})),
     ]
     for server in servers:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
     dies = read_faults(own.home).seconds("dies")
     born = node.now()
     pause = max(SHORTEST_SECONDS, TICK_SECONDS * own.pace)

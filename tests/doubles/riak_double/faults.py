@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from .pairs import read_pairs
+
 MEANINGS: Mapping[str, str] = {
     "start": "`loops`: `riak start` starts the node and never returns; `loops-down`: nor starts it",
     "daemon": "the same for `riak daemon`",
@@ -50,15 +52,6 @@ class Faults:
     def unreachable(self) -> frozenset[str]:
         """Names of peers."""
         return frozenset(name.strip() for name in self.get("unreachable").split(",") if name.strip())
-
-
-def read_pairs(path: Path) -> dict[str, str]:
-    """Lines `name = value` of a file; empty ones and those behind `#` and `%` are left out."""
-    if not path.exists():
-        return {}
-    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    pairs = (line.partition("=") for line in lines if line and line[0] not in "#%")
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def read_faults(folder: Path) -> Faults:

@@ -1,5 +1,7 @@
 """The `riak` command, `riak-admin` before 3.0, and `riak-double` for what only the double can do.
 
+What the node answers comes by the short way, `short.py`; here is the rest.
+
 `riak-double faults NAME=VALUE...` sets what is wrong (without words: nothing is), `riak-double report` prints
 what the node tells its peers, `riak-double end` ends the node's process at once, as a crash would.
 """
@@ -16,23 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from . import peers, rarely
+from . import peers
 from .faults import FaultError, Faults, read_faults, write_faults
+from .lasting import seconds_of
 from .settings import OPEN_FILES, Own, read_own, read_riaks, unset_name
-from .versions import Dialect, dialect
+from .versions import UNRECORDED, Dialect, UnrecordedError, dialect, unrecorded
 
-UNRECORDED = 99
-"""The double's own exit code: the recordings do not say what Riak would do."""
-SECONDS = {
-    "ping": 0.35,
-    "stop": 5.8,
-    "daemon": 3.6,
-    "start": 3.6,
-    "restart": 0.29,
-    "chkconfig": 1.45,
-    "": 0.6,
-}
-"""How long commands took, of those on an idle machine; `""` is any other."""
 WAIT_SECONDS = 3.0
 """Between two readings of `wait-for-service`: eight lines in 30 s, three in 10 s."""
 QUERY_SECONDS = 0.75
@@ -73,7 +64,7 @@ class Command:
 
     def last(self, word: str) -> None:
         """Go on until the command has taken as long as it did when it was recorded."""
-        left = SECONDS.get(word, SECONDS[""]) * self.own.pace - (time.monotonic() - self.began)
+        left = seconds_of(word) * self.own.pace - (time.monotonic() - self.began)
         time.sleep(max(0.0, left))
 
     def loop(self) -> NoReturn:
@@ -106,10 +97,10 @@ def main() -> int:
     except FaultError as error:
         say(f"riak-double: {error}\n", stream=sys.stderr)
         return UNRECORDED
-    if program == "riak-admin":
-        words = ["admin", *words]
-    if words[:1] == ["admin"] and command.manner.admin_word == (program == "riak-admin"):
-        return _unrecorded(f"{program} {' '.join(words)} of version {own.version}")
+    try:
+        words = command.manner.words(program, words)
+    except UnrecordedError as error:
+        return _unrecorded(str(error))
     code = _run(command, words)
     command.last(words[0] if words else "")
     return code
@@ -129,26 +120,16 @@ def _run(command: Command, words: list[str]) -> int:
         case ["chkconfig"]:
             return _check(command)
         case ["admin" | "ping" | "pid" | "status" | "restart" | "rpc" | "eval", *_]:
-            return _ask(command, words)
+            return command.down()  # the short way was tried before this one
         case _:
+            from . import rarely  # noqa: PLC0415  (as below)
+
             say(rarely.USAGE)
             return 1
 
 
-def _ask(command: Command, words: list[str]) -> int:
-    """Let the node answer."""
-    said = peers.ask(command.own.here, "run", words, seconds=30)
-    if said is None:
-        return command.down()
-    if "unrecorded" in said:
-        return _unrecorded(said["unrecorded"])
-    say(said["text"])
-    code: int = said["code"]
-    return code
-
-
 def _unrecorded(words: str) -> int:
-    say(f"riak-double: nobody has recorded what Riak says to: {words}\n", stream=sys.stderr)
+    say(unrecorded(words), stream=sys.stderr)
     return UNRECORDED
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .faults import read_pairs
+from .pairs import read_pairs
 
 DISTRIBUTION_PORT = 8199
 """Where nodes ask each other; a real node's distribution has ports of its own."""
@@ -22,6 +22,24 @@ HTTP_PORT = 8098
 RING_SIZE = 64
 TRANSFER_LIMIT = 2
 OPEN_FILES = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketType:
+    """A bucket type besides the default one.
+
+    Attributes:
+        name: as it was created.
+        n_val: copies of what is in its buckets.
+        status: `active`; `ready` to be activated; `created`, as long as some node does not know of it.
+    """
+
+    name: str
+    n_val: int
+    status: str = "active"
+
+
+STATUSES = ("active", "ready", "created")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +58,7 @@ class Own:
         addresses: `HOST:PORT` by name, where it is not the name's own host and the usual port.
         parent: a process without which the node ends, or 0.
         location: of 3.x.
+        bucket_types: besides the default one.
     """
 
     home: Path
@@ -53,6 +72,7 @@ class Own:
     addresses: Mapping[str, str]
     parent: int
     location: str
+    bucket_types: tuple[BucketType, ...]
 
     @property
     def here(self) -> tuple[str, int]:
@@ -77,6 +97,7 @@ class Riaks:
         transfer_limit: at the start.
         schedulers: Erlang's, total.
         schedulers_online: of these, in use.
+        n_val: of the default bucket type.
     """
 
     name: str
@@ -85,6 +106,7 @@ class Riaks:
     transfer_limit: int
     schedulers: int
     schedulers_online: int
+    n_val: int
 
 
 def processors() -> int:
@@ -96,6 +118,7 @@ def read_own(environment: Mapping[str, str] = os.environ) -> Own:
     """The double's own settings."""
     home = Path(environment.get("RIAK_DOUBLE_HOME", "/etc/riak-double"))
     found = read_pairs(home / "double.conf")
+    types = found.get("bucket_types", "")
     return Own(
         home=home,
         etc=Path(environment.get("RIAK_DOUBLE_ETC", found.get("etc", "/etc/riak"))),
@@ -112,7 +135,20 @@ def read_own(environment: Mapping[str, str] = os.environ) -> Own:
         },
         parent=int(found.get("parent", "0")),
         location=found.get("location", ""),
+        bucket_types=tuple(_bucket_type(each.strip()) for each in types.split(",") if each.strip()),
     )
+
+
+def _bucket_type(text: str) -> BucketType:
+    """Of `NAME:N_VAL` or `NAME:N_VAL:STATUS`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    name, n_val, status = [*text.split(":"), "active"][:3]
+    if status not in STATUSES or not name:
+        raise ValueError(f"bucket type {text} is not NAME:N_VAL or NAME:N_VAL:{'|'.join(STATUSES)}")
+    return BucketType(name=name, n_val=int(n_val), status=status)
 
 
 def unset_name() -> str:
@@ -132,6 +168,7 @@ def read_riaks(own: Own) -> Riaks:
         transfer_limit=int(conf.get("transfer_limit", str(TRANSFER_LIMIT))),
         schedulers=total,
         schedulers_online=online,
+        n_val=int(conf.get("buckets.default.n_val", "3")),
     )
 
 

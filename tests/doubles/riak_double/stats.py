@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ PLACES = (
 """Where the recorded object lies: beside the code in a container, with the recordings in the repository."""
 
 
+@lru_cache
 def recorded() -> dict[str, Any]:
-    """The recorded object.
+    """The recorded object, which is everybody's: copy it before you change it.
 
     Raises:
         FileNotFoundError: the double was installed without it.
@@ -31,7 +33,7 @@ def recorded() -> dict[str, Any]:
 
 def stats(view: View) -> dict[str, Any]:
     """What `/stats` gives, in the recorded order of its fields."""
-    found = recorded()
+    found = dict(recorded())
     ring, me = view.ring, view.me
     smp = f"[smp:{view.schedulers}:{view.schedulers_online}]"
     dirty = f"[ds:{view.schedulers}:{view.schedulers_online}:10]"

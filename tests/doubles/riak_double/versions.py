@@ -5,9 +5,25 @@ Texts of 1.4 to 3.0 other than those that the table names are taken to be those 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .texts import Said
+if TYPE_CHECKING:
+    from .texts import Said
+
+
+UNRECORDED = 99
+"""The double's own exit code: the recordings do not say what Riak would do."""
+
+
+class UnrecordedError(Exception):
+    """The recordings say nothing of this command."""
+
+
+def unrecorded(words: str) -> str:
+    """What is said of such a command."""
+    return f"riak-double: nobody has recorded what Riak says to: {words}\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +50,27 @@ class Dialect:
     down_text: str
     down_to_stderr: bool
 
+    def words(self, program: str, words: Sequence[str]) -> list[str]:
+        """A call of `riak` or `riak-admin` in the words of 3.x, without the program.
+
+        Raises:
+            UnrecordedError: this version has no such words.
+        """
+        admin = program == "riak-admin" or words[:1] == ["admin"]
+        other = {"pid", "getpid"} - {"pid" if self.admin_word else "getpid"}
+        if (admin and self.admin_word == (program == "riak-admin")) or (not admin and {*words[:1]} & other):
+            raise UnrecordedError(f"{program} {' '.join(words)} of version {self.version}")
+        if program == "riak-admin":
+            return ["admin", *words]
+        return ["pid"] if words == ["getpid"] else list(words)
+
     def text(self, said: Said) -> str:
         """Everything that is printed."""
         return said.text + (f"{said.term}\n" if self.prints_term and said.term else "")
 
     def code(self, said: Said) -> int:
         """The exit code."""
-        return int(self.codes and said.term in {"error", "{error,1}"})
+        return int(self.codes and (said.term or "").lstrip("{").startswith("error"))
 
 
 def dialect(version: str) -> Dialect:

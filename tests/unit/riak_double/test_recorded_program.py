@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.riak_double.program import SECONDS
+from tests.doubles.riak_double.lasting import SECONDS
 from tests.riak_nodes import RiakNode, riak_nodes
 from tests.riak_transcripts import CUT_OFF, Recording, recordings
 from tests.unit.riak_double.test_recorded_texts import OF_A_RUNNING_NODE

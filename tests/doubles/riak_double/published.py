@@ -1,0 +1,104 @@
+"""What commands print that nobody recorded, and that the program asks all the same.
+
+The layout is that of the product's published source (riak_core, riak_kv and clique): which lines there are,
+what stands in them and what is returned. The values are the double's own.
+"""
+
+from __future__ import annotations
+
+from .report import View
+from .settings import BucketType
+from .tables import table
+from .texts import Said
+
+HEAD = ("type", "index", "id")
+NOTHING = "--"
+INVALID_NODE = Said("Invalid node name\n", "{error,1}")
+DEFAULT_PROPERTIES = {
+    "allow_mult": "false",
+    "basic_quorum": "false",
+    "big_vclock": "50",
+    "chash_keyfun": "{riak_core_util,chash_std_keyfun}",
+    "dvv_enabled": "false",
+    "dw": "quorum",
+    "last_write_wins": "false",
+    "linkfun": "{modfun,riak_kv_wm_link_walker,mapreduce_linkfun}",
+    "n_val": "3",
+    "node_confirms": "0",
+    "notfound_ok": "true",
+    "old_vclock": "86400",
+    "postcommit": "[]",
+    "pr": "0",
+    "precommit": "[]",
+    "pw": "0",
+    "r": "quorum",
+    "rw": "quorum",
+    "small_vclock": "50",
+    "sync_on_write": "backend",
+    "w": "quorum",
+    "write_once": "false",
+    "young_vclock": "20",
+}
+"""Of the default type, in order; one that somebody created has them the other way round, and other values."""
+OF_A_CREATED_TYPE = {"allow_mult": "true", "dvv_enabled": "true"}
+SAYINGS = {
+    "active": ("{} is active\n", "ok"),
+    "ready": ("{} has been created and may be activated\n", "ok"),
+    "created": ("{} has been created but cannot be activated yet\n", "{error,not_ready}"),
+}
+UNKNOWN = ("{} is not an existing bucket type\n", "{error,undefined}")
+
+
+def partitions(view: View, name: str) -> Said:
+    """`cluster partitions`, of the asked node or with `-n NODE`.
+
+    Three groups, each in the order of the ring, and a line of dashes where one is empty: `primary` runs and
+    is its own, `secondary` runs and is not, `stopped` is its own and does not run. All that a node owns is
+    `stopped` when it cannot be reached.
+    """
+    if name not in view.ring.members:
+        return INVALID_NODE
+    report = view.report(name)
+    active = report.vnodes if report else frozenset()
+    owned = view.ring.owned(name)
+    rows: list[tuple[str, str, str]] = []
+    for kind, found in (
+        ("primary", active & owned),
+        ("secondary", active - owned),
+        ("stopped", owned - active),
+    ):
+        some = [(kind, str(view.ring.index(number)), str(number)) for number in sorted(found)]
+        rows.extend(some or [(kind, NOTHING, NOTHING)])
+    return Said(f"Partitions owned by '{name}':\n{table(HEAD, rows)}\n")
+
+
+def bucket_type_list(view: View) -> Said:
+    """`bucket-type list`: the default type first."""
+    others = "".join(
+        f"{each.name} ({'active' if each.status == 'active' else 'not active'})\n"
+        for each in view.bucket_types
+    )
+    return Said(f"default (active)\n{others}")
+
+
+def bucket_type_status(view: View, name: str) -> Said:
+    """`bucket-type status NAME`."""
+    if name == "default":
+        return Said(f"{name} is active\n\n{_lines({**DEFAULT_PROPERTIES, 'n_val': str(view.n_val)})}")
+    found = next((each for each in view.bucket_types if each.name == name), None)
+    saying, term = SAYINGS[found.status] if found else UNKNOWN
+    properties = f"\n{_lines(_properties(view, found))}" if found else ""
+    return Said(f"{saying.format(name)}{properties}", term)
+
+
+def _properties(view: View, one: BucketType) -> dict[str, str]:
+    values = {**DEFAULT_PROPERTIES, **OF_A_CREATED_TYPE, "n_val": str(one.n_val)}
+    return {
+        **{key: values[key] for key in reversed(values)},
+        "active": "true" if one.status == "active" else "false",
+        "claimant": f"'{view.ring.claimant}'",
+    }
+
+
+def _lines(properties: dict[str, str]) -> str:
+    return "".join(f"{key}: {value}\n" for key, value in properties.items())
