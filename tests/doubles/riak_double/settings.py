@@ -145,10 +145,10 @@ def _bucket_type(text: str) -> BucketType:
     Raises:
         ValueError: it is neither.
     """
-    name, n_val, status = [*text.split(":"), "active"][:3]
-    if status not in STATUSES or not name:
+    found = re.fullmatch(rf"([\w.-]+):(\d+)(?::({'|'.join(STATUSES)}))?", text)
+    if found is None:
         raise ValueError(f"bucket type {text} is not NAME:N_VAL or NAME:N_VAL:{'|'.join(STATUSES)}")
-    return BucketType(name=name, n_val=int(n_val), status=status)
+    return BucketType(name=found[1], n_val=int(found[2]), status=found[3] or "active")
 
 
 def unset_name() -> str:
