@@ -1,4 +1,4 @@
-"""Simulated gates: open, closed or unreadable as the world has it, and the judge of stops past them."""
+"""Simulated gates: open, closed or unreadable as the world has it, and the judge of what goes past them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from orchestrator.model.gate import GateView
 from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.simulation.parts import GateState, SimGate, SimNode
+from orchestrator.simulation.parts import GateState, SimGate
 from orchestrator.simulation.world import World
 
 _READ_SECONDS: Final = 0.02
@@ -67,12 +67,11 @@ def _become(world: World, name: str, gate: SimGate, state: GateState) -> None:
     world.story.append((world.agenda.now, f"gate {name} is {state.value}"))
 
 
-def judge(world: World, node: SimNode) -> None:
-    """Write down that a node is stopped while a gate is not open, though that could be read.
+def judge(world: World, what: str) -> None:
+    """Write down that something disruptive is done while a gate is not open, though that could be read.
 
     The cluster is read before the gates are, so what a gate was before that, the program could know.
     """
     for name, gate in world.gates.items():
-        if node.process and gate.state is not GateState.OPEN and gate.since < world.last_read:
-            said = f"{node.name} is stopped while gate {name} is {gate.state.value}"
-            world.violations.append(f"{world.agenda.now:.1f}: {said}")
+        if gate.state is not GateState.OPEN and gate.since < world.last_read:
+            world.violated(f"{what} while gate {name} is {gate.state.value}")

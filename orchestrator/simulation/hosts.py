@@ -124,7 +124,8 @@ class SimulatedHosts:
     def _judge(self, action: HostAction, node: SimNode) -> None:
         match action:
             case StopNode():
-                gates.judge(self.world, node)
+                if node.process:
+                    gates.judge(self.world, f"{node.name} is stopped")
                 judge.stop(self.world, node)
             case StartNode():
                 judge.start(self.world, node)

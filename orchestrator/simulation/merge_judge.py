@@ -8,7 +8,7 @@ from __future__ import annotations
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.simulation import merges, segments
+from orchestrator.simulation import gates, merges, segments
 from orchestrator.simulation.parts import SimIndex, SimNode
 from orchestrator.simulation.world import World
 
@@ -44,6 +44,7 @@ def asked(world: World, index: SimIndex, *, holder: str | None, sent: Instant | 
         _judge_limits(world, index, policy)
         _judge_writes(world, index, policy)
         _judge_disks(world, index, policy)
+        gates.judge(world, f"{index.name} is merged")
 
 
 def _judge_limits(world: World, index: SimIndex, policy: MergePolicy) -> None:

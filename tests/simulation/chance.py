@@ -26,7 +26,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import merged, tuned
+from tests.simulation import gated, merged, tuned
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
 
@@ -106,22 +106,26 @@ def chance(seed: int) -> Chance:
     names = [NodeName(node.name) for node in drawn.nodes]
     far = 60 + 10 * len(names)
     tune, tune_trips = tuned.by_chance(seed)
+    gates = gated.by_chance(seed)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return Chance(
         seed=seed,
         shape=drawn,
-        wanted=paired(
-            replace(
-                _policy(dice, drawn),
-                overlap_recovery=overlap,
-                tune=tune,
-                merge=merging.wanted if merging else None,
+        wanted=gates.wanted(
+            paired(
+                replace(
+                    _policy(dice, drawn),
+                    overlap_recovery=overlap,
+                    tune=tune,
+                    merge=merging.wanted if merging else None,
+                )
             )
         ),
         planned=dice.random() < 0.5,
         plan=(
             *(_mishap(dice, names) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
             *(merging.plan if merging else ()),
+            *gates.plan,
         ),
         trips=(
             *(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),

@@ -50,6 +50,7 @@ class Tally:
         outcomes: runs by how their last attempt ended.
         overlapped: runs in which a wave stopped while copies of others recovered; `beside`, such waves.
         together: runs in which nodes of one machine went in one wave; `reboots`, of a machine with several.
+        waited: runs in which a gate was found closed, or could not be read.
         broken: seeds whose run broke a property, with what it said.
         worked: seconds of processor time.
         seconds: that passed, on so many `workers`.
@@ -66,6 +67,7 @@ class Tally:
     beside: int = 0
     together: int = 0
     reboots: int = 0
+    waited: int = 0
     broken: dict[int, str] = field(default_factory=dict)
     worked: float = 0.0
     seconds: float = 0.0
@@ -84,6 +86,7 @@ class Tally:
         self.beside += other.beside
         self.together += other.together
         self.reboots += other.reboots
+        self.waited += other.waited
         self.broken |= other.broken
         self.worked += other.worked
 
@@ -110,6 +113,7 @@ def some(first: int, runs: int) -> Tally:
         tally.beside += told.overlapped
         tally.together += told.together > 0
         tally.reboots += told.reboots
+        tally.waited += told.waited > 0
     tally.worked = time.process_time() - began
     return tally
 
@@ -151,6 +155,7 @@ def report(tally: Tally) -> str:
         "ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tally.outcomes.items())),
         f"{tally.overlapped} runs stopped a wave while copies of others recovered, {tally.beside} such waves",
         f"{tally.together} runs took whole machines of several nodes; {tally.reboots} of these were rebooted",
+        f"{tally.waited} runs met a gate that was not open",
         "what came about:",
         *(f"  {tally.happened[name]:8} {name}" for name in sorted(EVERY_MISHAP)),
     ]

@@ -17,6 +17,7 @@ import pytest
 
 from orchestrator.model.policy import Together
 from orchestrator.runtime.lookout import Order
+from orchestrator.simulation.mishaps import GateShut
 from tests.simulation.background import RUNS
 from tests.simulation.chance import chance
 from tests.simulation.soak import EVERY_MISHAP, Tally, report
@@ -81,6 +82,21 @@ def test_waves_went_beside_recoveries_in_enough_of_them(lived: Tally) -> None:
 def test_whole_machines_went_in_enough_of_them(lived: Tally) -> None:
     assert lived.together >= RUNS // 30
     assert lived.reboots >= RUNS // 30
+
+
+@pytest.mark.skipif(RUNS < _ENOUGH_FOR_EVERY_MISHAP, reason="too few runs to say how often")
+def test_gates_were_closed_in_enough_of_them(lived: Tally) -> None:
+    assert lived.waited >= RUNS // 30
+
+
+def test_gates_leave_all_else_of_a_seed_as_it_was() -> None:
+    """And are in a part of the runs alone: what a known seed showed without them, it shows still."""
+    drawn = [chance(seed) for seed in range(100)]
+    assert 5 <= sum(bool(one.wanted.gates) for one in drawn) <= 30
+    for one in drawn:
+        shut = [mishap for mishap in one.plan if isinstance(mishap.what, GateShut)]
+        assert bool(shut) == bool(one.wanted.gates)
+        assert one.plan[len(one.plan) - len(shut) :] == tuple(shut), "after all that was drawn before"
 
 
 def test_two_nodes_a_machine_leave_all_else_of_a_seed_as_it_was() -> None:

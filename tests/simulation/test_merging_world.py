@@ -22,8 +22,10 @@ from orchestrator.model.observation import EVERYTHING
 from orchestrator.model.reading import Unknown
 from orchestrator.simulation import merges, mishaps, segments
 from orchestrator.simulation.mishaps import How, Mishap, Trip
+from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
+from tests.simulation.gated import QUEUE
 from tests.simulation.loaded import SIZE, index_of, left_behind, loaded, merged_policy, merging
 
 ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
@@ -334,6 +336,13 @@ def _without_room(simulation: Simulation) -> None:
     simulation.cluster.perform(force())
 
 
+def _past_a_closed_gate(simulation: Simulation) -> None:
+    simulation.world.gates[QUEUE.name] = SimGate()
+    simulation.fate.befall(mishaps.GateShut(name=QUEUE.name))
+    look(simulation)
+    simulation.cluster.perform(force())
+
+
 def _another_of_its_name(simulation: Simulation) -> None:
     simulation.fate.befall(mishaps.IndexDeleted(index="posts-1", made_again=True))
     look(simulation)
@@ -359,6 +368,7 @@ WRONG: dict[Callable[[Simulation], None], str] = {
     _written: "posts-1 is merged while it is written",
     _without_the_lease: "while eve@elsewhere has the lease",
     _without_room: "the disk of es2 has no room",
+    _past_a_closed_gate: "posts-1 is merged while gate rabbitmq_queue ingest is closed",
     _another_of_its_name: "another index than the one of the run",
     _stopping_a_node_that_merges: "es2 is stopped while our merge of posts-1 runs on it",
     _in_a_run_without_merges: "the run merges nothing",
@@ -378,12 +388,14 @@ NOT_YET_READ: tuple[mishaps.What, ...] = (
     mishaps.LeaseTaken(),
     mishaps.DiskFills(node=ES2, share=0.8999),
     mishaps.IndexDeleted(index="posts-1", made_again=True),
+    mishaps.GateShut(name=QUEUE.name),
 )
 
 
 @pytest.mark.parametrize("what", NOT_YET_READ, ids=lambda what: type(what).__name__)
 def test_what_no_reading_could_tell_is_no_fault(what: mishaps.What) -> None:
     simulation = begun(loaded())
+    simulation.world.gates[QUEUE.name] = SimGate()
     simulation.fate.befall(what)
     simulation.cluster.perform(force())
     assert not said(simulation)

@@ -14,6 +14,7 @@ from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import Moment, RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionSent, Event, PhaseEntered, RunStarted, StoodDown, WaveStarted
+from orchestrator.model.gate_event import GateClosed
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -67,6 +68,7 @@ class Told:
     Attributes:
         overlapped: waves that stopped while copies of others recovered.
         together: waves in which nodes of one machine went together; `reboots`, of a machine with several.
+        waited: gates that were found closed, or could not be read.
     """
 
     seed: int
@@ -77,6 +79,7 @@ class Told:
     overlapped: int
     together: int
     reboots: int
+    waited: int
 
 
 class Noting(Seams):
@@ -360,6 +363,7 @@ class Life:
                 and bool(event.action.also)
                 for event in self._events
             ),
+            waited=sum(isinstance(event, GateClosed) for event in self._events),
         )
 
     @property
