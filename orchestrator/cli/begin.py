@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.config.policy import PredicateNames
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
+from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.merging.rules import OWN_RULES
 from orchestrator.engine.waves import selected, undated, unmatched
 from orchestrator.errors import UsageError
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
-from orchestrator.model.policy import Policy, Strategy
+from orchestrator.model.policy import Kind, Policy, Strategy
 from orchestrator.model.reading import Reading, Unknown
 
-_RULES = (*PREDICATES, *OWN_RULES)
-PREDICATE_NAMES = PredicateNames(
-    known=tuple(rule.name for rule in _RULES),
-    always_on=frozenset(rule.name for rule in _RULES if not rule.may_be_disabled),
-)
-"""Rules before a stop, then those before a merge."""
+
+def predicate_names(kind: Kind) -> PredicateNames:
+    """What `--disable-predicate` may name there: rules before a stop, then those before a merge."""
+    merging = OWN_RULES if kind is Kind.ELASTICSEARCH else ()
+    rules = (*kind_of(kind).predicates, *merging)
+    return PredicateNames(
+        known=tuple(rule.name for rule in rules),
+        always_on=frozenset(rule.name for rule in rules if not rule.may_be_disabled),
+    )
 
 
 def require_cluster(read: Reading[ClusterView], name: str, file: str) -> ClusterView:
@@ -53,6 +57,9 @@ def require_zones(view: ClusterView, settings: Reading[SettingsView], policy: Po
     """
     if policy.strategy is not Strategy.ZONE:
         return
+    if policy.kind is Kind.RIAK:
+        _require_locations(view)
+        return
     what_to_do = f"set `zone_attribute` in {file}, or `{AWARENESS}` in the cluster"
     if policy.zone_attribute is None and isinstance(settings, Unknown):
         raise UsageError(
@@ -68,6 +75,14 @@ def require_zones(view: ClusterView, settings: Reading[SettingsView], policy: Po
         raise UsageError(
             f"strategy zone: no node has the attribute {policy.zone_attribute!r}; attributes of the nodes: "
             f"{known}; {what_to_do}"
+        )
+
+
+def _require_locations(view: ClusterView) -> None:
+    if all(node.zone(LOCATION) is None for node in view.nodes):
+        raise UsageError(
+            f"strategy zone: no member of {view.name} has a location, which is what Riak has for zones "
+            "(from 3.0 on): set them in the cluster, or use --strategy node"
         )
 
 
@@ -126,9 +141,10 @@ def _some_but_not_due(view: ClusterView, policy: Policy) -> bool:
     selection, attribute = policy.selection, policy.zone_attribute
     unknown = undated(view, selection, attribute)
     if unknown:
+        look = "" if policy.kind is Kind.RIAK else "see whether `GET /_nodes/jvm` lists it, then "
         raise UsageError(
             f"--started-before: {', '.join(unknown)} did not tell when the process started, and no other "
-            "node is due: see whether `GET /_nodes/jvm` lists it, then try again"
+            f"node is due: {look}try again"
         )
     return selection.started_before is not None and bool(
         selected(view, replace(selection, started_before=None), attribute)

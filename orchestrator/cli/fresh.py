@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from orchestrator.cli.asking import require_terminal
-from orchestrator.cli.begin import PREDICATE_NAMES, require_cluster, require_zones, start_of
+from orchestrator.cli.begin import predicate_names, require_cluster, require_zones, start_of
 from orchestrator.cli.drive import drive, exit_code
 from orchestrator.cli.holding import begin, settle_others
 from orchestrator.cli.loaded import Loaded, LoadedIndices
@@ -250,7 +250,7 @@ def _prepared(
             file,
             book,
             overrides,
-            predicates=PREDICATE_NAMES,
+            predicates=predicate_names(file.spec.kind),
             nodes=nodes,
             now=around.clock.now(),
             tuning=tuning,

@@ -17,7 +17,7 @@ from orchestrator.cli.tune_revert import revert as revert_changes
 from orchestrator.cli.tune_scene import scene
 from orchestrator.cli.tune_show import end, sentence, show_states, verdict_on
 from orchestrator.config.cluster import ClusterFile
-from orchestrator.config.policy import require_kind
+from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.reviewed_script import script_of
 from orchestrator.model.reading import Unknown
@@ -195,6 +195,7 @@ def profile_of(file: ClusterFile, around: Surroundings, named: str | None) -> Tu
         UsageError: it is for another kind of store.
     """
     playbook = around.playbook(file.spec.playbook)
+    require_playbook(file, playbook)
     profile = around.tuning_profile(named or playbook.spec.tune or file.spec.kind.value)
     require_kind(file, profile)
     return profile

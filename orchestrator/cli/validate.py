@@ -15,7 +15,7 @@ from orchestrator.cli.hosts import host_settings
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.gates import gates_in, secrets_in
-from orchestrator.config.policy import require_kind
+from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
@@ -53,6 +53,7 @@ def validate(
     around = surroundings(output)
     file = around.cluster(cluster)
     book = around.playbook(playbook or file.spec.playbook)
+    require_playbook(file, book)
     if book.spec.tune:
         require_kind(file, around.tuning_profile(book.spec.tune))
     files = f"{file.path} and its playbook{' and tuning profile' if book.spec.tune else ''} are sound"

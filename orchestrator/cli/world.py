@@ -8,8 +8,9 @@ from typing import Final
 
 from orchestrator.cli.hosts import host_settings
 from orchestrator.cli.surroundings import Surroundings
-from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.cluster import ClusterFile, ClusterSpec
 from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
+from orchestrator.errors import NotInThisVersion
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.local import LocalConnection
 from orchestrator.hosts.port import Hosts
@@ -50,7 +51,9 @@ class World:
             home=around.home,
             learn=self.redact.learn,
         )
-        self.client = ElasticsearchClient(_access(file, self.resolver), clock=around.clock)
+        if not isinstance(file.spec, ClusterSpec):
+            raise NotInThisVersion(f"{file.path}: kind: {file.spec.kind.value}")
+        self.client = ElasticsearchClient(_access(file, file.spec, self.resolver), clock=around.clock)
         self.cluster = ElasticsearchCluster(self.client)
         self.lease = ElasticsearchLease(self.client)
         self._settings: dict[NodeName, HostSettings] = {}
@@ -147,13 +150,13 @@ def _run(command: str, timeout: Seconds) -> Reading[Ran]:
     return Unknown(reason=done.reason)
 
 
-def _access(file: ClusterFile, resolver: SecretResolver) -> Access:
+def _access(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) -> Access:
     file.check_files()
-    auth, tls = file.spec.auth, file.spec.tls
+    auth, tls = spec.auth, spec.tls
     key = auth.api_key if auth else None
     basic = auth.basic if auth else None
     return Access(
-        endpoints=tuple(file.spec.endpoints),
+        endpoints=tuple(spec.endpoints),
         api_key=resolver.resolve(key).reveal() if key else None,
         username=basic.username if basic else None,
         password=resolver.resolve(basic.password).reveal() if basic else None,

@@ -3,158 +3,92 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import ssl
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StrictBool, WithJsonSchema, model_validator
+from pydantic import Field
 
 from orchestrator.config.faults import Faults, validate
-from orchestrator.config.hosts import (
-    HostSettings,
-    HostsSpec,
-    ServiceSpec,
-    merge_service,
-    settings_of,
-    settle_service,
-    without_node,
-)
+from orchestrator.config.hosts import HostSettings, HostsSpec, RiakHostsSpec, settings_of, without_node
+from orchestrator.config.reaching import AuthSpec, Endpoint, ExpectSpec, RiakEndpoint, TlsSpec
+from orchestrator.config.riak import RiakSpec, address_of, names_of, riak_service
 from orchestrator.config.secrets import SecretReference, expand
+from orchestrator.config.services import (
+    ELASTICSEARCH,
+    ServiceSpec,
+    UsualService,
+    merge_service,
+    settle_service,
+)
 from orchestrator.config.spec import (
     NOT_EMPTY,
-    Later,
+    ElasticsearchKind,
     Name,
-    Positive,
-    Reference,
+    RiakKind,
     Spec,
     Unset,
-    later_choices,
-    matching,
+    is_riak,
 )
 from orchestrator.config.yaml import Document, KeyPath, read
 from orchestrator.errors import ConfigError
-from orchestrator.model.policy import Kind
 
 DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
+DEFAULT_RIAK_PLAYBOOK: Final = "riak-rolling-restart"
 
-
-def check_endpoint(url: str) -> str:
-    """Check the address of a node's HTTP port.
-
-    Raises:
-        ValueError: it is none; the value, which may hold a password, is not repeated.
-    """
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise ValueError("must be a URL such as https://es1:9200") from None
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a user or a password; `auth` is for them, by reference")
-    if parts.scheme not in {"http", "https"}:
-        raise ValueError("must begin with http:// or https://")
-    if not host or re.search(r"[\s\x00-\x1f\x7f]", url):
-        raise ValueError("must be a URL such as https://es1:9200")
-    if port is None or port == 0:
-        raise ValueError(
-            "must name the port, such as https://es1:9200: neither 443 nor 9200 is taken for granted"
-        )
-    if parts.query or parts.fragment:
-        raise ValueError("must end with the port or a path; a query or a fragment has no meaning here")
-    return url.rstrip("/")
-
-
-ClusterKind = Annotated[Kind, later_choices("riak")]
-Endpoint = Annotated[
-    str,
-    AfterValidator(check_endpoint),
-    WithJsonSchema({"type": "string", "pattern": "^https?://", "title": "URL"}),
-]
-
-
-class BasicSpec(Spec):
-    """User and password."""
-
-    BESIDE_SECRETS: ClassVar[bool] = True
-
-    username: Name = Field(description="The user's name.")
-    password: Reference = Field(description="The password, by reference.")
-
-
-class AuthSpec(Spec):
-    """How to log in to the cluster: one of the two."""
-
-    BESIDE_SECRETS: ClassVar[bool] = True
-
-    api_key: Unset[Reference] = Field(
-        default=None, description="The encoded form (`id:key` in base 64), by reference. Elasticsearch only."
-    )
-    basic: Unset[BasicSpec] = Field(default=None, description="User and password.")
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> AuthSpec:
-        if (self.api_key is None) == (self.basic is None):
-            raise ValueError("needs either `api_key` or `basic`")
-        return self
-
-
-class TlsSpec(Spec):
-    """How the cluster's certificates are checked. Relative paths start at the cluster file's folder."""
-
-    ca: Unset[Name] = Field(
-        default=None, description="Certificates that are trusted; the system's otherwise."
-    )
-    verify: StrictBool = Field(default=True, description="Whether certificates are checked at all.")
-    client_cert: Unset[Name] = Field(default=None, description="Our own certificate.")
-    client_key: Unset[Name] = Field(default=None, description="Its key, unless `client_cert` holds it too.")
-    fingerprint: Unset[
-        Annotated[
-            str, matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "must be 64 hexadecimal digits (SHA-256)")
-        ]
-    ] = Field(
-        default=None,
-        description="SHA-256 of the certificate that is trusted, in hexadecimal, with or without colons.",
-    )
-
-    @model_validator(mode="after")
-    def _key_has_certificate(self) -> TlsSpec:
-        if self.client_key is not None and self.client_cert is None:
-            raise ValueError("`client_key` needs `client_cert`")
-        return self
-
-
-class ExpectSpec(Spec):
-    """What the cluster must look like at the start."""
-
-    nodes: Unset[Positive] = Field(default=None, description="Nodes; fewer at the start is a hold.")
+_ENDPOINTS: Final = "HTTP addresses of some nodes, with their ports; more than one, so that each may go down."
+_TLS: Final = "How certificates are checked."
+_PLAYBOOK: Final = "Name or path of the playbook; `--playbook` wins."
+_EXPECT: Final = "What must be there at the start."
+_HOSTS: Final = "How the nodes' machines are reached."
 
 
 class ClusterSpec(Spec):
-    """A cluster file."""
+    """The cluster file of Elasticsearch or OpenSearch."""
 
-    kind: ClusterKind = Field(description="Kind of cluster. OpenSearch is `elasticsearch` too.")
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {"riak": "only for `kind: riak`"}
+
+    kind: ElasticsearchKind = Field(description="Kind of cluster. OpenSearch is `elasticsearch` too.")
     name: Name = Field(description="What the cluster calls itself (`cluster.name`); another one is refused.")
-    endpoints: Annotated[tuple[Endpoint, ...], NOT_EMPTY] = Field(
-        description="HTTP addresses of some nodes, with their ports; more than one, so that each may go down."
-    )
+    endpoints: Annotated[tuple[Endpoint, ...], NOT_EMPTY] = Field(description=_ENDPOINTS)
     auth: Unset[AuthSpec] = Field(
         default=None, description="How to log in; nothing on a cluster without security."
     )
-    tls: TlsSpec = Field(default_factory=TlsSpec, description="How certificates are checked.")
+    tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
     zone_attribute: Unset[Name] = Field(
         default=None,
         description="Node attribute that names the zone; the cluster's own awareness attribute otherwise.",
     )
-    playbook: Name = Field(
-        default=DEFAULT_PLAYBOOK, description="Name or path of the playbook; `--playbook` wins."
+    playbook: Name = Field(default=DEFAULT_PLAYBOOK, description=_PLAYBOOK)
+    expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
+    hosts: HostsSpec = Field(default_factory=HostsSpec, description=_HOSTS)
+
+
+class RiakClusterSpec(Spec):
+    """The cluster file of Riak."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "auth": "not for `kind: riak`: `/ping` and `/stats` are read without logging in",
+        "zone_attribute": "not for `kind: riak`: its zones are the locations of its members",
+    }
+
+    kind: RiakKind = Field(description="Kind of cluster.")
+    name: Name = Field(
+        description="Your own name for the cluster: Riak has none, and is known by its members. Plans, the"
+        " journal and the lease go by it, so that each cluster needs another."
     )
-    expect: ExpectSpec = Field(default_factory=ExpectSpec, description="What must be there at the start.")
-    hosts: HostsSpec = Field(default_factory=HostsSpec, description="How the nodes' machines are reached.")
-    riak: Later = Field(default=None, description="Commands of a Riak cluster.")
+    endpoints: Annotated[tuple[RiakEndpoint, ...], NOT_EMPTY] = Field(description=_ENDPOINTS)
+    tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
+    playbook: Name = Field(default=DEFAULT_RIAK_PLAYBOOK, description=_PLAYBOOK)
+    expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)
+    hosts: RiakHostsSpec = Field(default_factory=RiakHostsSpec, description=_HOSTS)
+    riak: RiakSpec = Field(default_factory=RiakSpec, description="Its commands.")
+
+
+AnyClusterSpec: TypeAlias = ClusterSpec | RiakClusterSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +102,7 @@ class ClusterFile:
     """
 
     path: Path
-    spec: ClusterSpec
+    spec: AnyClusterSpec
     document: Document = field(repr=False)
     home: Path
     warnings: tuple[str, ...] = ()
@@ -183,16 +117,30 @@ class ClusterFile:
         Raises:
             ConfigError: overrides that match it contradict each other.
         """
+        nodes = self._nodes
         try:
-            return settings_of(node, self.spec.hosts, folder=self.path.parent, home=self.home)
+            return settings_of(
+                node,
+                self.spec.hosts,
+                folder=self.path.parent,
+                home=self.home,
+                usual=lambda sudo: _usual_service(self.spec, sudo=sudo),
+                also=() if nodes is None else names_of(node, nodes),
+                address=None if nodes is None else address_of(node, nodes),
+            )
         except ValueError as error:
             message = f"those that match node {node} do not fit together: {error}"
             raise self.document.error(("hosts", "overrides"), message) from None
 
+    @property
+    def _nodes(self) -> Mapping[str, str] | None:
+        """Addresses by host; None where the cluster itself tells where its nodes are."""
+        return self.spec.hosts.nodes if isinstance(self.spec, RiakClusterSpec) else None
+
     def secret_references(self) -> tuple[SecretReference, ...]:
         """Every secret that the file refers to, each once, for `validate`."""
         found: list[SecretReference] = []
-        auth = self.spec.auth
+        auth = self.spec.auth if isinstance(self.spec, ClusterSpec) else None
         if auth is not None:
             found += [auth.api_key] if auth.api_key else []
             found += [auth.basic.password] if auth.basic else []
@@ -201,10 +149,16 @@ class ClusterFile:
         return tuple(dict.fromkeys(found))
 
     def overrides_without_node(self, nodes: Collection[str]) -> tuple[str, ...]:
-        """Warnings of overrides that match none of the cluster's nodes: they may be meant for one of them."""
+        """Warnings of entries of `hosts` that fit none of the cluster's nodes: they may be meant for one."""
+        addresses = self._nodes or {}
+        names = [*nodes]
+        if isinstance(self.spec, RiakClusterSpec):
+            names += [name for node in nodes for name in names_of(node, addresses)]
+        strangers = [("overrides", pattern) for pattern in without_node(self.spec.hosts.overrides, names)]
+        strangers += [("nodes", name) for name in addresses if name not in names]
         return tuple(
-            str(self.document.error(("hosts", "overrides", pattern), "no node of the cluster is called so"))
-            for pattern in without_node(self.spec.hosts.overrides, nodes)
+            str(self.document.error(("hosts", *stranger), "no node of the cluster is called so"))
+            for stranger in strangers
         )
 
     def check_files(self) -> None:
@@ -265,39 +219,42 @@ def load_cluster(path: Path, *, home: Path) -> ClusterFile:
 
 def check_cluster(document: Document, *, path: Path, home: Path) -> ClusterFile:
     """Check a document that was read already; raises as `load_cluster` does."""
-    if document.content.get("kind") == "riak":
-        # Every other key may have another meaning there: say the one thing that matters.
-        validate(_KindOnly, Document(file=document.file, content={"kind": "riak"}, lines=document.lines))
-    spec = validate(ClusterSpec, document)
+    model: type[AnyClusterSpec] = RiakClusterSpec if is_riak(document) else ClusterSpec
+    spec = validate(model, document)
     _check_services(spec, document)
     return ClusterFile(path=path, spec=spec, document=document, home=home, warnings=_warnings(spec, document))
 
 
-class _KindOnly(Spec):
-    kind: ClusterKind
+def _usual_service(spec: AnyClusterSpec, *, sudo: bool) -> UsualService:
+    return riak_service(spec.riak, sudo=sudo) if isinstance(spec, RiakClusterSpec) else ELASTICSEARCH
 
 
-def _check_services(spec: ClusterSpec, document: Document) -> None:
+def _check_services(spec: AnyClusterSpec, document: Document) -> None:
     """Each override must make sense over the rest by itself, whichever nodes it will match."""
     faults = Faults(document)
+    usual = _usual_service(spec, sudo=False)
     places: list[tuple[KeyPath, ServiceSpec]] = [(("hosts", "service"), spec.hosts.service)]
     places += [
-        (("hosts", "overrides", pattern, "service"), merge_service(spec.hosts.service, override.service))
+        (
+            ("hosts", "overrides", pattern, "service"),
+            merge_service(spec.hosts.service, override.service, usual),
+        )
         for pattern, override in spec.hosts.overrides.items()
         if override.service is not None
     ]
     for place, service in places:
         try:
-            settle_service(service)
+            settle_service(service, usual)
         except ValueError as error:
             faults.add(place, str(error))
     faults.raise_any()
 
 
-def _warnings(spec: ClusterSpec, document: Document) -> tuple[str, ...]:
+def _warnings(spec: AnyClusterSpec, document: Document) -> tuple[str, ...]:
     found: list[ConfigError] = []
+    logs_in = isinstance(spec, ClusterSpec) and spec.auth is not None
     for index, endpoint in enumerate(spec.endpoints):
-        if spec.auth is not None and endpoint.startswith("http://") and not _is_loopback(endpoint):
+        if logs_in and endpoint.startswith("http://") and not _is_loopback(endpoint):
             message = "the credentials of `auth` go over plain HTTP, readable on the way; use https://"
             found.append(document.error(("endpoints", index), message))
     if not spec.tls.verify:

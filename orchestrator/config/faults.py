@@ -116,6 +116,9 @@ def _fault(model: type[Spec], details: ErrorDetails) -> Fault:
 
 def _unknown_key(model: type[Spec], path: KeyPath) -> Fault:
     parents = _models_at(model, path[:-1])
+    for parent in parents:
+        if path[-1] in parent.ELSEWHERE:
+            return Fault(path=path, message=parent.ELSEWHERE[str(path[-1])])
     known = [name for parent in parents for name, info in parent.model_fields.items() if not is_later(info)]
     tail = near(str(path[-1]), known)
     if any(parent.BESIDE_SECRETS for parent in parents):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -12,10 +12,16 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Discriminator, Field, StrictBool, Tag
 
 from orchestrator.config.secrets import SecretReference, expand
+from orchestrator.config.services import (
+    ServiceSettings,
+    ServiceSpec,
+    UsualService,
+    merge_service,
+    settle_service,
+)
 from orchestrator.config.spec import (
     MAPPING,
     SCALAR,
-    Later,
     Name,
     Reference,
     Spec,
@@ -25,18 +31,8 @@ from orchestrator.config.spec import (
 )
 from orchestrator.model.policy import Together
 
-DEFAULT_UNIT: Final = "elasticsearch"
-"""What the packages of Elastic call unit, init script and, by custom, container."""
-
 PORT: Final = Field(ge=1, le=65535, strict=True)
 
-Unit = Annotated[
-    str,
-    matching(
-        r"[A-Za-z0-9_{][A-Za-z0-9_.@:{}\\-]{0,200}",
-        "must be the name of a unit, script or container: letters, digits, any of . _ @ : - \\, and {node}",
-    ),
-]
 DataPath = Annotated[
     str,
     matching(
@@ -46,6 +42,9 @@ DataPath = Annotated[
 ]
 User = Annotated[str, matching(r"[^\s-]\S{0,255}", "must be a user's name, without blanks or a leading dash")]
 Address = Annotated[str, matching(r"[^\s/@-][^\s/@]{0,255}", "must be a host name or an IP address, alone")]
+MemberOrHost = Annotated[
+    str, matching(r"[^\s/@-][^\s/]{0,511}", "must be a node's name, or the host in it, without blanks")
+]
 
 
 class Connect(Enum):
@@ -53,39 +52,6 @@ class Connect(Enum):
 
     SSH = "ssh"
     LOCAL = "local"
-
-
-class Manager(Enum):
-    """What runs a node's process."""
-
-    SYSTEMD = "systemd"
-    SYSV = "sysv"
-    DOCKER = "docker"
-    COMMAND = "command"
-
-
-class ServiceSpec(Spec):
-    """What runs the node's process, and under which name."""
-
-    manager: Unset[Manager] = Field(
-        default=None, description="What runs the process; `systemd` if nothing is said.", examples=["systemd"]
-    )
-    unit: Unset[Unit] = Field(
-        default=None,
-        description="Unit, init script or container; may hold `{node}`, the node's name. `elasticsearch` if"
-        " nothing is said. Not for `manager: command`.",
-        examples=["elasticsearch"],
-    )
-    stop: Unset[Name] = Field(
-        default=None, description="Only for `manager: command`: the command line that stops `{node}`."
-    )
-    start: Unset[Name] = Field(
-        default=None, description="Only for `manager: command`: the command line that starts `{node}`."
-    )
-    status: Unset[Name] = Field(
-        default=None,
-        description="Only for `manager: command`: exits 0 when `{node}` runs, and other than 0 when not.",
-    )
 
 
 class SudoSpec(Spec):
@@ -119,8 +85,9 @@ class HostKeys(Spec):
     service: Unset[ServiceSpec] = None
     data: Unset[tuple[DataPath, ...]] = Field(
         default=None,
-        description="The nodes' data paths, as Elasticsearch's `path.data` has them; may hold `{node}`, the"
-        " node's name. Tuning sets the disks behind them and no other; without them it leaves all alone.",
+        description="The nodes' data paths, as Elasticsearch's `path.data` or Riak's `platform_data_dir` has"
+        " them; may hold `{node}`, the node's name. Tuning sets the disks behind them and no other; without"
+        " them it leaves all alone.",
         examples=[["/var/lib/elasticsearch"]],
     )
 
@@ -130,7 +97,8 @@ class OverrideSpec(HostKeys):
 
     address: Unset[Address] = Field(
         default=None,
-        description="Where the machine is reached; the node's transport publish address otherwise.",
+        description="Where the machine is reached. Otherwise it is the node's transport publish address; of"
+        " Riak what `hosts.nodes`, or the node's name, says.",
     )
     connect: Unset[Connect] = Field(default=None, description="As in `hosts`.")
     known_hosts: Unset[Name] = Field(default=None, description="As in `hosts`.")
@@ -144,6 +112,11 @@ class OverrideSpec(HostKeys):
 
 class HostsSpec(HostKeys):
     """How the nodes' machines are reached."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "nodes": "only for `kind: riak`; Elasticsearch tells where its nodes are, and where that is wrong,"
+        " `overrides: {NODE: {address: ADDRESS}}` puts it right"
+    }
 
     connect: Connect = Field(default=Connect.SSH, description="Over SSH, or as commands on this machine.")
     known_hosts: Name = Field(
@@ -168,23 +141,18 @@ class HostsSpec(HostKeys):
         description="By node name or glob: any other key of `hosts`, and `address`. All that match count,"
         " globs in the order of the file, then the exact name; what comes later wins.",
     )
-    nodes: Later = Field(default=None, description="Nodes of a Riak cluster by host.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSettings:
-    """What runs one node's process.
+class RiakHostsSpec(HostsSpec):
+    """How the machines of a Riak cluster are reached."""
 
-    Attributes:
-        unit: unit, script or container, in which `{node}` stands for the node's name; None for commands.
-        stop: command line with `{node}`; None unless the manager is `command`. So are `start` and `status`.
-    """
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
-    manager: Manager
-    unit: str | None = None
-    stop: str | None = None
-    start: str | None = None
-    status: str | None = None
+    nodes: dict[MemberOrHost, Address] = Field(
+        default_factory=dict,
+        description="Addresses of machines by host: `{riak1: 10.0.0.1}` for the node `riak@riak1`. A key may"
+        " be a node's full name, too. A node that is not listed is reached by what stands behind its `@`.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +160,7 @@ class HostSettings:
     """Everything that the file says about one node's machine.
 
     Attributes:
-        address: None: the node's transport publish address.
+        address: None: the node's transport publish address. Of a Riak node it is always known.
         user: None: what `~/.ssh/config` or the process says. So are `port` and `identity`.
         sudo_password: None: sudo asks for none, or is not used.
         data: absolute data paths, in which `{node}` stands for the node's name.
@@ -210,17 +178,35 @@ class HostSettings:
     data: tuple[str, ...] = ()
 
 
-def settings_of(node: str, hosts: HostsSpec, *, folder: Path, home: Path) -> HostSettings:
+def settings_of(
+    node: str,
+    hosts: HostsSpec,
+    *,
+    folder: Path,
+    home: Path,
+    usual: Callable[[bool], UsualService],
+    also: Collection[str] = (),
+    address: str | None = None,
+) -> HostSettings:
     """What holds for one node, its overrides laid over the rest.
+
+    Args:
+        node: its name.
+        hosts: the section of the file.
+        folder: where relative paths start.
+        home: what `~` stands for.
+        usual: what runs the process unless the file says, told whether root's work goes through sudo.
+        also: other names under which overrides may mean it; its own one counts last, and so wins.
+        address: where its machine is, unless an override says; None where the cluster itself tells.
 
     Raises:
         ValueError: the overrides that match contradict each other in `service`.
     """
     keys: HostKeys = hosts
-    address: str | None = None
-    for override in _matching(node, hosts.overrides):
+    default = usual(False)
+    for override in _matching((*also, node), hosts.overrides):
         address = override.address or address
-        keys = _laid_over(keys, override)
+        keys = _laid_over(keys, override, default)
     known_hosts = keys.known_hosts or hosts.known_hosts
     sudo = hosts.sudo if keys.sudo is None else keys.sudo
     return HostSettings(
@@ -232,29 +218,33 @@ def settings_of(node: str, hosts: HostsSpec, *, folder: Path, home: Path) -> Hos
         known_hosts=expand(known_hosts, folder=folder, home=home),
         sudo=sudo is not False,
         sudo_password=sudo.password if isinstance(sudo, SudoSpec) else None,
-        service=settle_service(keys.service or hosts.service),
+        service=settle_service(keys.service or hosts.service, usual(sudo is not False)),
         data=keys.data or (),
     )
 
 
-def without_node(overrides: Mapping[str, OverrideSpec], nodes: Collection[str]) -> list[str]:
-    """Names and globs that none of these nodes has."""
-    return [pattern for pattern in overrides if not any(_matches(node, pattern) for node in nodes)]
+def without_node(overrides: Collection[str], names: Collection[str]) -> list[str]:
+    """Names and globs that no node has, by whichever of its names."""
+    return [pattern for pattern in overrides if not any(_matches(name, pattern) for name in names)]
 
 
-def _matches(node: str, pattern: str) -> bool:
-    return node == pattern or fnmatchcase(node, pattern)
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)
 
 
-def _matching(node: str, overrides: Mapping[str, OverrideSpec]) -> list[OverrideSpec]:
-    globs = [over for pattern, over in overrides.items() if pattern != node and _matches(node, pattern)]
-    return [*globs, *([overrides[node]] if node in overrides else [])]
+def _matching(names: Collection[str], overrides: Mapping[str, OverrideSpec]) -> list[OverrideSpec]:
+    globs = [
+        over
+        for pattern, over in overrides.items()
+        if pattern not in names and any(_matches(name, pattern) for name in names)
+    ]
+    return [*globs, *(overrides[name] for name in names if name in overrides)]
 
 
-def _laid_over(base: HostKeys, over: OverrideSpec) -> HostKeys:
-    service = (
-        base.service if over.service is None else merge_service(base.service or ServiceSpec(), over.service)
-    )
+def _laid_over(base: HostKeys, over: OverrideSpec, usual: UsualService) -> HostKeys:
+    service = base.service
+    if over.service is not None:
+        service = merge_service(base.service or ServiceSpec(), over.service, usual)
     keys = {
         "connect": over.connect or base.connect,
         "user": over.user or base.user,
@@ -266,36 +256,3 @@ def _laid_over(base: HostKeys, over: OverrideSpec) -> HostKeys:
         "data": base.data if over.data is None else over.data,
     }
     return HostKeys.model_validate({key: value for key, value in keys.items() if value is not None})
-
-
-def merge_service(base: ServiceSpec, over: ServiceSpec) -> ServiceSpec:
-    """Lay one service over another, key by key; another manager shares no key with the base."""
-    if over.manager not in (None, base.manager or Manager.SYSTEMD):
-        return over
-    return base.model_copy(update=over.model_dump(exclude_none=True))
-
-
-def settle_service(service: ServiceSpec) -> ServiceSettings:
-    """Fill in the defaults of a service.
-
-    Raises:
-        ValueError: keys that its manager needs are missing, or keys that it has no use for are there.
-    """
-    manager = service.manager or Manager.SYSTEMD
-    commands = {"stop": service.stop, "start": service.start, "status": service.status}
-    if manager is not Manager.COMMAND:
-        extra = [key for key, line in commands.items() if line is not None]
-        if extra:
-            raise ValueError(
-                f"{', '.join(extra)}: only for `manager: command`, and this one is {manager.value}"
-            )
-        unit = service.unit or DEFAULT_UNIT
-        if set(unit.replace("{node}", "")) & {"{", "}"}:
-            raise ValueError("unit: `{node}` is the only placeholder")
-        return ServiceSettings(manager=manager, unit=unit)
-    missing = [key for key, line in commands.items() if line is None]
-    if missing:
-        raise ValueError(f"`manager: command` needs {', '.join(missing)} as well")
-    if service.unit is not None:
-        raise ValueError("unit: not for `manager: command`; its command lines name what they run")
-    return ServiceSettings(manager=manager, **commands)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -12,21 +13,22 @@ from pydantic import (
     Discriminator,
     Field,
     StrictBool,
-    StrictInt,
     Tag,
     WithJsonSchema,
 )
 
-from orchestrator.config.cluster import ClusterKind
 from orchestrator.config.faults import validate
 from orchestrator.config.gates import GatesSpec
 from orchestrator.config.merging import ForceMergeSpec
+from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
+from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.spec import (
     MAPPING,
     NOT_EMPTY,
     SCALAR,
     ByteSize,
     Duration,
+    ElasticsearchKind,
     Later,
     Name,
     NodeBudget,
@@ -34,13 +36,12 @@ from orchestrator.config.spec import (
     Share,
     Spec,
     Unset,
+    is_riak,
     later_choices,
     shape,
 )
 from orchestrator.config.yaml import Document, read
 from orchestrator.model.policy import LeasePlace, Strategy
-
-LATER_STRATEGIES: Final = ("shard-safe",)
 
 
 def _refuse_new_primaries(value: object) -> object:
@@ -106,50 +107,23 @@ class RecoveryLimitsSpec(Spec):
     )
 
 
-class SettleSpec(Spec):
-    """When a node counts as back."""
-
-    consecutive: Annotated[StrictInt, Field(ge=1, le=100)] = Field(
-        default=3, description="Good readings in a row after which a node counts as back."
-    )
-
-
-class DeadlinesSpec(Spec):
+class DeadlinesSpec(LimitsSpec):
     """Limits of every wait. Reaching one stands the run down: settings back, nodes up, exit code 3 or 4."""
 
-    stop: Duration = Field(default=600.0, description="A service asked to stop has stopped.")
-    start: Duration = Field(default=600.0, description="A service asked to start runs.")
-    rejoin: Duration = Field(default=600.0, description="A started node is in the cluster again.")
-    recover: Duration = Field(default=8 * 3600.0, description="The cluster is as healthy as before the wave.")
     withheld: Unset[Duration] = Field(
         default=None,
         description="Allocation is off, for whatever reason: 30m, and 60m with `--reboot`, unless set.",
     )
-    hold: Duration = Field(default=3600.0, description="A predicate that holds the next wave lets go.")
-    gate: Duration = Field(default=4 * 3600.0, description="A gate that is closed opens.")
-    reboot: Duration = Field(default=1800.0, description="A machine asked to reboot answers again.")
-
-
-class HookSpec(Spec):
-    """A command at a moment of a node's restart. One that fails stands the run down, with the node up."""
-
-    run: Name = Field(description="Command line; `{node}` stands for the node's name.")
-    local: StrictBool = Field(default=False, description="On this machine instead of the node's.")
-    timeout: Duration = Field(default=300.0, description="After so long it has failed.")
-
-
-class HooksSpec(Spec):
-    """Commands by moment, in order."""
-
-    before_stop: tuple[HookSpec, ...] = Field(default=(), description="Before the node is stopped.")
-    while_stopped: tuple[HookSpec, ...] = Field(default=(), description="While its process is down.")
-    after_recovery: tuple[HookSpec, ...] = Field(default=(), description="When its shards have recovered.")
 
 
 class PlaybookSpec(Spec):
-    """A playbook."""
+    """A playbook for Elasticsearch and OpenSearch."""
 
-    kind: ClusterKind = Field(description="Kind of cluster that it is for.")
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "transfer_limit": "only for `kind: riak`; here `recovery_limits` are what is raised"
+    }
+
+    kind: ElasticsearchKind = Field(description="Kind of cluster that it is for.")
     strategy: Annotated[
         Strategy,
         later_choices(*LATER_STRATEGIES),
@@ -218,6 +192,9 @@ class PlaybookSpec(Spec):
     notify: Later = Field(default=None, description="Who is told.")
 
 
+AnyPlaybookSpec: TypeAlias = PlaybookSpec | RiakPlaybookSpec
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playbook:
     """A playbook that was read and checked.
@@ -228,7 +205,7 @@ class Playbook:
 
     name: str
     path: Path
-    spec: PlaybookSpec
+    spec: AnyPlaybookSpec
     document: Document = field(repr=False)
 
 
@@ -244,4 +221,5 @@ def load_playbook(path: Path, *, name: str | None = None) -> Playbook:
 
 def check_playbook(document: Document, *, path: Path, name: str) -> Playbook:
     """Check a document that was read already; raises as `load_playbook` does."""
-    return Playbook(name=name, path=path, spec=validate(PlaybookSpec, document), document=document)
+    model: type[AnyPlaybookSpec] = RiakPlaybookSpec if is_riak(document) else PlaybookSpec
+    return Playbook(name=name, path=path, spec=validate(model, document), document=document)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
-from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.cluster import ClusterFile, ClusterSpec
 from orchestrator.config.faults import near
 from orchestrator.config.gates import gates_in
 from orchestrator.config.hosts import Connect
 from orchestrator.config.merging import MergeFlags, merge_policy
 from orchestrator.config.playbook import (
-    LATER_STRATEGIES,
+    AnyPlaybookSpec,
     DeadlinesSpec,
-    HookSpec,
     Playbook,
     PlaybookSpec,
     ZeroReplicasAccept,
 )
+from orchestrator.config.playbook_parts import LATER_STRATEGIES, HookSpec, LimitsSpec
 from orchestrator.config.quantities import parse_budget, parse_duration, parse_time_or_age
+from orchestrator.config.riak_playbook import LOCATION, RiakPlaybookSpec
 from orchestrator.errors import NotInThisVersion, UsageError
 from orchestrator.model.cluster import Zone
 from orchestrator.model.gate import Gate
@@ -30,6 +31,8 @@ from orchestrator.model.policy import (
     DisabledPredicate,
     Hook,
     Hooks,
+    Kind,
+    LeasePlace,
     Policy,
     RecoveryLimits,
     Selection,
@@ -113,24 +116,49 @@ def build_policy(
         tuning: the profile that `profile_wanted` named.
 
     Raises:
-        UsageError: a flag is wrong, or flags contradict each other or the files; the flag is named.
+        UsageError: a flag is wrong, or flags and files contradict each other; the flag or file is named.
         NotInThisVersion: a flag asks for what a later version brings.
     """
     spec = playbook.spec
+    require_playbook(cluster, playbook)
     if tuning is not None:
         require_kind(cluster, tuning)
     _check_reboot(cluster, overrides)
     strategy = _strategy(overrides.strategy) or spec.strategy
     budget = _flag("--max-unavailable", parse_budget, overrides.max_unavailable) or spec.max_unavailable
-    zero_replicas, accepted = _zero_replicas(spec)
     together = cluster.spec.hosts.together
     gates = gates_in(spec.gates, playbook.path.resolve().parent)
-    return Policy(
+    policy = Policy(
         kind=cluster.spec.kind,
         cluster=cluster.spec.name,
         playbook=playbook.name,
         strategy=strategy,
         max_unavailable=budget.resolve(nodes) if budget else _usual_budget(strategy, together, overrides),
+        settle_consecutive=spec.settle.consecutive,
+        deadlines=_deadlines(spec.deadlines, overrides),
+        hooks=_hooks(spec),
+        tune=tuning,
+        gates=gates,
+        expect_nodes=cluster.spec.expect.nodes,
+        together=together,
+        selection=_selection(overrides, now),
+        reboot=overrides.reboot,
+        pause_after=_pause_after(overrides.pause_after),
+        disabled_predicates=tuple(_disabled(rule, predicates, gates) for rule in overrides.disable_predicate),
+        reason=_reason(overrides.reason),
+        timeout=_flag("--timeout", parse_duration, overrides.timeout),
+    )
+    if isinstance(spec, RiakPlaybookSpec):
+        return _for_riak(policy, spec, cluster, overrides)
+    return _for_elasticsearch(policy, spec, cluster, overrides)
+
+
+def _for_elasticsearch(
+    policy: Policy, spec: PlaybookSpec, cluster: ClusterFile, overrides: Overrides
+) -> Policy:
+    zero_replicas, accepted = _zero_replicas(spec)
+    return replace(
+        policy,
         min_started_copies=spec.min_started_copies,
         min_capacity=spec.min_capacity,
         overlap_recovery=spec.overlap_recovery,
@@ -144,21 +172,30 @@ def build_policy(
         recovery_limits=RecoveryLimits(**spec.recovery_limits.model_dump()),
         flush=spec.flush,
         rebalance_while_running=spec.rebalance_while_running,
-        settle_consecutive=spec.settle.consecutive,
-        deadlines=_deadlines(spec.deadlines, overrides),
-        hooks=_hooks(spec),
-        tune=tuning,
-        gates=gates,
         merge=merge_policy(spec.force_merge, overrides.merge) if overrides.merge else None,
-        zone_attribute=cluster.spec.zone_attribute,
-        expect_nodes=cluster.spec.expect.nodes,
-        together=together,
-        selection=_selection(overrides, now),
-        reboot=overrides.reboot,
-        pause_after=_pause_after(overrides.pause_after),
-        disabled_predicates=tuple(_disabled(rule, predicates, gates) for rule in overrides.disable_predicate),
-        reason=_reason(overrides.reason),
-        timeout=_flag("--timeout", parse_duration, overrides.timeout),
+        zone_attribute=cluster.spec.zone_attribute if isinstance(cluster.spec, ClusterSpec) else None,
+    )
+
+
+def _for_riak(policy: Policy, spec: RiakPlaybookSpec, cluster: ClusterFile, overrides: Overrides) -> Policy:
+    if overrides.merge is not None:
+        raise UsageError(
+            f"{cluster.spec.name} is {Kind.RIAK.value}, which has no segments to merge: post-bulk-index and "
+            f"force-merge are for {Kind.ELASTICSEARCH.value}; `orchestrate restart` restarts its nodes"
+        )
+    return replace(
+        policy,
+        lease=LeasePlace.STATE,
+        recovery_limits=RecoveryLimits(
+            node_initial_primaries_recoveries=None,
+            node_concurrent_recoveries=None,
+            max_bytes_per_sec=None,
+            concurrent_streams=None,
+        ),
+        flush=False,
+        rebalance_while_running=None,
+        transfer_limit=spec.transfer_limit,
+        zone_attribute=LOCATION,
     )
 
 
@@ -167,6 +204,20 @@ def profile_wanted(cluster: ClusterFile, playbook: Playbook, overrides: Override
     if overrides.tune is False:
         return None
     return playbook.spec.tune or (cluster.spec.kind.value if overrides.tune else None)
+
+
+def require_playbook(cluster: ClusterFile, playbook: Playbook) -> None:
+    """Refuse a playbook that was written for another kind of cluster.
+
+    Raises:
+        UsageError: it was.
+    """
+    if playbook.spec.kind is not cluster.spec.kind:
+        raise UsageError(
+            f"the playbook {playbook.name} is for {playbook.spec.kind.value} (`kind`), and "
+            f"{cluster.spec.name} is {cluster.spec.kind.value}: name another one in {cluster.path} "
+            "(`playbook`) or with --playbook"
+        )
 
 
 def require_kind(cluster: ClusterFile, tuning: TuningProfile) -> None:
@@ -235,21 +286,22 @@ def _zero_replicas(spec: PlaybookSpec) -> tuple[ZeroReplicas, tuple[str, ...]]:
     return ZeroReplicas(spec.zero_replica_indices), ()
 
 
-def _deadlines(spec: DeadlinesSpec, overrides: Overrides) -> Deadlines:
+def _deadlines(spec: LimitsSpec, overrides: Overrides) -> Deadlines:
     usual = WITHHELD_WITH_REBOOT if overrides.reboot else WITHHELD
+    withheld = spec.withheld if isinstance(spec, DeadlinesSpec) else None
     return Deadlines(
         stop=spec.stop,
         start=spec.start,
         rejoin=spec.rejoin,
         recover=spec.recover,
-        withheld=usual if spec.withheld is None else spec.withheld,
+        withheld=usual if withheld is None else withheld,
         hold=spec.hold,
         gate=spec.gate,
         reboot=spec.reboot,
     )
 
 
-def _hooks(spec: PlaybookSpec) -> Hooks:
+def _hooks(spec: AnyPlaybookSpec) -> Hooks:
     return Hooks(
         before_stop=tuple(map(_hook, spec.hooks.before_stop)),
         while_stopped=tuple(map(_hook, spec.hooks.while_stopped)),

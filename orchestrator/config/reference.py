@@ -52,22 +52,32 @@ What holds a `/` or ends in `.yml` or `.yaml` is a path.
 _TITLES: Final = {
     SchemaOf.CLUSTER: "The cluster file",
     SchemaOf.PLAYBOOK: "The playbook",
+    SchemaOf.RIAK_CLUSTER: "The cluster file of Riak",
+    SchemaOf.RIAK_PLAYBOOK: "The playbook of Riak",
     SchemaOf.TUNING: "The tuning profile",
 }
+
+_AFTER_ELASTICSEARCH: Final = (SchemaOf.RIAK_CLUSTER, SchemaOf.RIAK_PLAYBOOK)
+_AS_ABOVE: Final = "Mappings within it that are not shown here are as above, for Elasticsearch.\n"
 
 
 def page() -> str:
     """The whole page, as Markdown."""
     parts = [_HEAD]
+    shown: set[type[Spec]] = set()
     for which in SchemaOf:
         parts.append(f"## {_TITLES[which]}\n")
+        parts += [_AS_ABOVE] if which in _AFTER_ELASTICSEARCH else []
         schema = json_schema(which)
         places: dict[type[Spec], list[str]] = {}
         shapes: dict[type[Spec], dict[str, Any]] = {}
         for key, model, shape in _sections("", model_of(which), schema, schema.get("$defs", {})):
             places.setdefault(model, []).append(key)
             shapes[model] = shape
-        parts += [_section(keys, model, shapes[model]) for model, keys in places.items()]
+        parts += [
+            _section(keys, model, shapes[model]) for model, keys in places.items() if model not in shown
+        ]
+        shown |= places.keys()
     return "\n".join(parts)
 
 

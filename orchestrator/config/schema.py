@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final
 
-from orchestrator.config.cluster import ClusterSpec
+from orchestrator.config.cluster import ClusterSpec, RiakClusterSpec
 from orchestrator.config.playbook import PlaybookSpec
+from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.spec import Spec
 from orchestrator.config.tuning import TuningSpec
 
@@ -18,6 +19,8 @@ class SchemaOf(Enum):
 
     CLUSTER = "cluster"
     PLAYBOOK = "playbook"
+    RIAK_CLUSTER = "riak-cluster"
+    RIAK_PLAYBOOK = "riak-playbook"
     TUNING = "tuning"
 
 
@@ -28,6 +31,10 @@ def model_of(which: SchemaOf) -> type[Spec]:
             return ClusterSpec
         case SchemaOf.PLAYBOOK:
             return PlaybookSpec
+        case SchemaOf.RIAK_CLUSTER:
+            return RiakClusterSpec
+        case SchemaOf.RIAK_PLAYBOOK:
+            return RiakPlaybookSpec
         case SchemaOf.TUNING:
             return TuningSpec
 

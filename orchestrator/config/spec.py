@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, TypeVar
 
 from pydantic import (
@@ -28,7 +29,8 @@ from orchestrator.config.quantities import (
     parse_percent,
 )
 from orchestrator.config.secrets import FORMS, SecretReference, parse_reference
-from orchestrator.config.yaml import Text
+from orchestrator.config.yaml import Document, Text
+from orchestrator.model.policy import Kind
 
 SCALAR: Final = "<scalar>"
 MAPPING: Final = "<mapping>"
@@ -43,6 +45,7 @@ class Spec(BaseModel):
 
     Attributes:
         BESIDE_SECRETS: keys of this mapping stand beside secrets, so unknown ones are not repeated.
+        ELSEWHERE: keys that mean something with another kind of cluster, and what is said of them here.
     """
 
     model_config = ConfigDict(
@@ -50,6 +53,12 @@ class Spec(BaseModel):
     )
 
     BESIDE_SECRETS: ClassVar[bool] = False
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
+
+
+def is_riak(document: Document) -> bool:
+    """Whether a file says that it is for a Riak cluster; any other is checked as one for Elasticsearch."""
+    return document.content.get("kind") == Kind.RIAK.value
 
 
 def shape(value: object) -> str:
@@ -124,6 +133,10 @@ Later = Annotated[
     Field(default=None),
 ]
 """The type of a key that a later version brings: refused when it is there."""
+
+ElasticsearchKind = Annotated[Kind, WithJsonSchema({"const": "elasticsearch"})]
+RiakKind = Annotated[Kind, WithJsonSchema({"const": "riak"})]
+"""Which model a file is checked against follows from its `kind`, so each model sees its own alone."""
 
 Duration = Annotated[
     float,

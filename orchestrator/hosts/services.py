@@ -206,7 +206,7 @@ def read_state(settings: HostSettings, answer: Section) -> ServiceReading | Unkn
         case Manager.DOCKER:
             return _read_docker(settings, answer)
         case Manager.COMMAND:
-            return _read_command(answer)
+            return _read_command(settings, answer)
 
 
 def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
@@ -333,8 +333,11 @@ def _read_docker(settings: HostSettings, answer: Section) -> ServiceReading | Un
             return Unknown(reason=f"container {unit(settings)} is {status}")
 
 
-def _read_command(answer: Section) -> ServiceReading | Unknown:
+def _read_command(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
     words = _short(answer.text)
+    if refused_by_sudo(settings.service.status or "", answer.text) is not None:
+        # It exits 1 then, as a status command does of what is not running.
+        return Unknown(reason=f"the status command is refused by sudo: {words}")
     if answer.exit in (126, 127):
         return Unknown(reason=f"the status command cannot be run: {words or f'exit {answer.exit}'}")
     if answer.exit == 0:

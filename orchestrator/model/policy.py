@@ -19,6 +19,7 @@ class Kind(Enum):
     """Kinds of cluster."""
 
     ELASTICSEARCH = "elasticsearch"
+    RIAK = "riak"
 
 
 class Strategy(Enum):
@@ -156,6 +157,8 @@ class Policy:
         zone_attribute: node attribute that names the zone; None without one.
         awareness: what the cluster itself says of zones.
         tune: what hosts are set to while their nodes are down; None leaves them alone.
+        transfer_limit: Riak: transfers that a node may have at once during the run, raised and never lowered;
+            None leaves it alone.
         merge: the indices that are merged before nodes are restarted; None for a restart alone.
         gates: what is asked before every wave; their names are all different.
         timeout: seconds after which the whole run stands down; None without one.
@@ -180,6 +183,7 @@ class Policy:
     recovery_limits: RecoveryLimits = field(default_factory=RecoveryLimits)
     flush: bool = True
     rebalance_while_running: str | None = "none"
+    transfer_limit: int | None = None
     settle_consecutive: int = 3
     deadlines: Deadlines = field(default_factory=Deadlines)
     hooks: Hooks = field(default_factory=Hooks)

@@ -10,6 +10,7 @@ from orchestrator.engine.kinds.elasticsearch import recovery, settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.state import RunState
+from orchestrator.errors import NotInThisVersion
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded
@@ -54,3 +55,5 @@ def kind_of(kind: Kind) -> KindOfCluster:
     match kind:
         case Kind.ELASTICSEARCH:
             return ELASTICSEARCH
+        case Kind.RIAK:
+            raise NotInThisVersion("kind: riak")

@@ -30,7 +30,7 @@ CLUSTER_FILES = [
     ("a: {<<: {b: c}}\n", 1, "a", "merge keys (`<<`) are not YAML 1.2; write the keys out"),
     ("{a: {? {b: c} : d}}\n", 1, "a", "a key must be plain text; text that begins with a brace needs quotes"),
     ("kind: elasticsearch\nname: x\n", None, "endpoints", "is missing"),
-    ("kind: mongo\nname: x\nendpoints: ['http://a:1']\n", 1, "kind", "must be elasticsearch"),
+    ("kind: mongo\nname: x\nendpoints: ['http://a:1']\n", 1, "kind", "must be one of elasticsearch, riak"),
     ("kind: elasticsearch\nname: x\nendpoints: []\n", 3, "endpoints", "must not be empty"),
     ("kind: elasticsearch\nname: x\nendpoints: http://a:1\n", 3, "endpoints", "must be a list, not a text"),
     ("kind: elasticsearch\nname: x\nendpoints:\n- http://a:1\n- ftp://a:1\n", 5, "endpoints[1]", "must begin with http:// or https://"),
@@ -78,6 +78,8 @@ CLUSTER_FILES = [
     (HEAD + "hosts:\n  service: {manager: command, stop: x}\n", 5, "hosts.service", "`manager: command` needs start, status as well"),
     (HEAD + "hosts:\n  service: {manager: command, stop: x, start: x, status: x, unit: x}\n", 5, "hosts.service", "unit: not for `manager: command`; its command lines name what they run"),
     (HEAD + "hosts:\n  service: {start: x}\n", 5, "hosts.service", "start: only for `manager: command`, and this one is systemd"),
+    (HEAD + "riak: {}\n", 4, "riak", "only for `kind: riak`"),
+    (HEAD + "hosts:\n  nodes: {riak1: 10.0.0.1}\n", 5, "hosts.nodes", "only for `kind: riak`; Elasticsearch tells where its nodes are, and where that is wrong, `overrides: {NODE: {address: ADDRESS}}` puts it right"),
     (HEAD + "hosts:\n  overrides:\n    es7.x:\n      adress: a\n", 7, 'hosts.overrides["es7.x"].adress', "unknown key; did you mean `address`?"),
     (HEAD + "hosts:\n  overrides:\n    es7:\n", 6, "hosts.overrides.es7", "has no value"),
     (HEAD + "hosts:\n  overrides:\n    es7: {address: 'root@a'}\n", 6, "hosts.overrides.es7.address", "must be a host name or an IP address, alone"),
@@ -112,6 +114,7 @@ PLAYBOOKS = [
     (KIND + "rebalance_while_running: off\n", 2, "rebalance_while_running", "must be one of none, primaries, replicas, all"),
     (KIND + "recovery_limits:\n  max_bytes_per_sec: 100\n", 3, "recovery_limits.max_bytes_per_sec", "must be a size with its unit, such as 512kb, 100mb or 1gb (1mb is 1024 * 1024 bytes)"),
     (KIND + "recovery_limits:\n  max_bytes_per_sec: 0mb\n", 3, "recovery_limits.max_bytes_per_sec", "must be more than nothing and fit a 64-bit number"),
+    (KIND + "transfer_limit: 8\n", 2, "transfer_limit", "only for `kind: riak`; here `recovery_limits` are what is raised"),
     (KIND + "settle: {consecutive: 0}\n", 2, "settle.consecutive", "must be at least 1"),
     (KIND + "deadlines:\n  stop: 10\n", 3, "deadlines.stop", DURATION),
     (KIND + "deadlines:\n  stop: 1h30m\n", 3, "deadlines.stop", DURATION),
@@ -162,26 +165,10 @@ def test_all_faults_of_a_file_are_told_at_once_in_the_order_of_its_lines() -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "kind: riak\nname: ring\nriak: {command: /usr/sbin/riak}\n",
-            "f.yml:1: kind: riak: not in this version",
-        ),
-        (HEAD + "riak: {}\n", "f.yml:4: riak: not in this version"),
-        (HEAD + "hosts:\n  nodes: {riak1: 10.0.0.1}\n", "f.yml:5: hosts.nodes: not in this version"),
-    ],
-)
-def test_what_a_later_version_brings_to_a_cluster_file_is_refused_as_such(text: str, message: str) -> None:
-    with pytest.raises(NotInThisVersion) as caught:
-        check_cluster(parse(text, "f.yml"), path=Path("f.yml"), home=Path("/home/op"))
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("kind: riak\n", "f.yml:1: kind: riak: not in this version"),
         (KIND + "strategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
         (KIND + "notify:\n", "f.yml:2: notify: not in this version"),
+        ("kind: riak\nstrategy: shard-safe\n", "f.yml:2: strategy: shard-safe: not in this version"),
+        ("kind: riak\nnotify: []\n", "f.yml:2: notify: not in this version"),
         (
             KIND + "notify: x\nstrategy: shard-safe\n",
             "f.yml:2: notify: not in this version\nf.yml:3: strategy: shard-safe: not in this version",

@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from orchestrator.config.cluster import ClusterFile, check_cluster, load_cluster
-from orchestrator.config.hosts import Connect, HostSettings, Manager, ServiceSettings
+from orchestrator.config.cluster import ClusterFile, ClusterSpec, check_cluster, load_cluster
+from orchestrator.config.hosts import Connect, HostSettings
 from orchestrator.config.secrets import parse_reference
+from orchestrator.config.services import Manager, ServiceSettings
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError
 from orchestrator.lab.security import Security, write_security
@@ -55,6 +56,7 @@ hosts:
         endpoints='["https://es1:9200", "https://es2:9200"]',
     )
     spec = cluster.spec
+    assert isinstance(spec, ClusterSpec)
     assert spec.endpoints == ("https://es1:9200", "https://es2:9200")
     assert spec.auth is not None
     assert str(spec.auth.api_key) == "env:ES_API_KEY"
@@ -83,6 +85,7 @@ hosts:
 def test_a_file_may_say_next_to_nothing() -> None:
     cluster = _cluster("")
     assert cluster.spec.hosts.together is Together.REBOOT
+    assert isinstance(cluster.spec, ClusterSpec)
     assert cluster.spec.auth is None
     assert cluster.host("es1") == HostSettings(
         connect=Connect.SSH,

@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.cluster import ClusterFile, ClusterSpec, check_cluster
+from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec, check_cluster
 from orchestrator.config.playbook import Playbook, PlaybookSpec, check_playbook
+from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.yaml import parse
 from orchestrator.errors import ConfigError, NotInThisVersion
 
@@ -19,13 +20,22 @@ HOME = Path("/home/op")
 
 SHIPPED = [
     Path(__file__).parents[3].joinpath(*parts).read_text()
-    for parts in (("configs", "clusters", "example.yml"), ("playbooks", "elasticsearch-rolling-restart.yml"))
+    for parts in (
+        ("configs", "clusters", "example.yml"),
+        ("configs", "clusters", "riak-example.yml"),
+        ("playbooks", "elasticsearch-rolling-restart.yml"),
+        ("playbooks", "riak-rolling-restart.yml"),
+    )
 ]
 
 KEYS = sorted(
     {
         *ClusterSpec.model_fields,
+        *RiakClusterSpec.model_fields,
         *PlaybookSpec.model_fields,
+        *RiakPlaybookSpec.model_fields,
+        "nodes",
+        "admin",
         "service",
         "overrides",
         "password",
@@ -77,11 +87,11 @@ def test_no_punctuation_leads_to_anything_but_a_clear_error(text: str) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
-def test_no_values_of_known_keys_lead_to_anything_but_a_clear_error(content: dict[str, Any]) -> None:
-    assert _check(
-        "kind: elasticsearch\n" + "".join(f"{key}: {_flow(value)}\n" for key, value in content.items())
-    )
+@given(st.sampled_from(["elasticsearch", "riak"]), st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
+def test_no_values_of_known_keys_lead_to_anything_but_a_clear_error(
+    kind: str, content: dict[str, Any]
+) -> None:
+    assert _check(f"kind: {kind}\n" + "".join(f"{key}: {_flow(value)}\n" for key, value in content.items()))
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,9 +122,9 @@ PLACES = [
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.sampled_from(PLACES), SECRET)
-def test_no_message_repeats_a_literal_secret(place: str, secret: str) -> None:
-    head = "kind: elasticsearch\nname: x\nendpoints: ['http://localhost:9200']\n"
+@given(st.sampled_from(["elasticsearch", "riak"]), st.sampled_from(PLACES), SECRET)
+def test_no_message_repeats_a_literal_secret(kind: str, place: str, secret: str) -> None:
+    head = f"kind: {kind}\nname: x\nendpoints: ['http://localhost:9200']\n"
     result = _check(head + place.format(secret=secret) + "\n")
     # A `#` or a quote may end the value before the secret, and what is left may be right.
     assert "s3cr3t" not in (result if isinstance(result, str) else repr(result))
@@ -123,10 +133,11 @@ def test_no_message_repeats_a_literal_secret(place: str, secret: str) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.from_regex(r"[a-zA-Z0-9._~-]{0,8}s3cr3t[a-zA-Z0-9._~-]{0,8}", fullmatch=True))
 def test_no_message_repeats_a_password_in_an_endpoint(secret: str) -> None:
-    result = _check(f"kind: elasticsearch\nname: x\nendpoints: ['https://elastic:{secret}@es1:9200']\n")
-    assert isinstance(result, str)
-    assert "s3cr3t" not in result
-    assert "f.yml:3: endpoints[0]: must not hold a user or a password" in result
+    for kind in ("elasticsearch", "riak"):
+        result = _check(f"kind: {kind}\nname: x\nendpoints: ['https://elastic:{secret}@es1:9200']\n")
+        assert isinstance(result, str)
+        assert "s3cr3t" not in result
+        assert "f.yml:3: endpoints[0]: must not hold a user or a password" in result
 
 
 def _flow(value: object) -> str:

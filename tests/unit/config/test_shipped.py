@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -10,53 +11,103 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.cluster import load_cluster
+from orchestrator.config.cluster import RiakClusterSpec, check_cluster, load_cluster
+from orchestrator.config.hosts import RiakHostsSpec
 from orchestrator.config.lookup import Wanted, find, shipped, standard_places
 from orchestrator.config.playbook import PlaybookSpec, check_playbook, load_playbook
 from orchestrator.config.policy import Overrides, PredicateNames, build_policy
+from orchestrator.config.reaching import TlsSpec
 from orchestrator.config.reference import page
+from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.schema import SchemaOf, json_schema
 from orchestrator.config.spec import Spec
 from orchestrator.config.yaml import KeyPath, parse, read
-from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.policy import Kind, LeasePlace, Policy, RecoveryLimits
 
 ROOT = Path(__file__).parents[3]
 HOME = Path("/home/op")
-EXAMPLE = shipped("configs") / "clusters" / "example.yml"
-PLAYBOOK = "elasticsearch-rolling-restart"
+CLUSTERS = shipped("configs") / "clusters"
+PLAYBOOKS = {
+    "elasticsearch-rolling-restart": PlaybookSpec,
+    "riak-rolling-restart": RiakPlaybookSpec,
+}
 
 
-def _playbook_path() -> Path:
-    return find(Wanted.PLAYBOOK, PLAYBOOK, standard_places({}, home=HOME))
+def _path(playbook: str) -> Path:
+    return find(Wanted.PLAYBOOK, playbook, standard_places({}, home=HOME))
+
+
+def _policy(example: str, playbook: str) -> Policy:
+    """Of an example and the playbook that it names, which is this one."""
+    cluster, book = load_cluster(CLUSTERS / example, home=HOME), load_playbook(_path(playbook))
+    assert cluster.spec.playbook == book.name == playbook
+    assert cluster.warnings == ()
+    names = PredicateNames(known=(), always_on=())
+    return build_policy(cluster, book, Overrides(), predicates=names, nodes=3, now=0.0)
 
 
 def test_the_example_and_the_playbook_make_the_default_policy() -> None:
-    cluster = load_cluster(EXAMPLE, home=HOME)
-    playbook = load_playbook(_playbook_path())
-    assert cluster.spec.playbook == playbook.name == PLAYBOOK
-    assert cluster.warnings == ()
-    policy = build_policy(
-        cluster, playbook, Overrides(), predicates=PredicateNames(known=(), always_on=()), nodes=3, now=0.0
+    assert _policy("example.yml", "elasticsearch-rolling-restart") == Policy(
+        kind=Kind.ELASTICSEARCH, cluster="prod", zone_attribute="zone", expect_nodes=3
     )
-    assert policy == Policy(kind=Kind.ELASTICSEARCH, cluster="prod", zone_attribute="zone", expect_nodes=3)
 
 
-def test_the_playbook_says_what_holds_without_it() -> None:
-    alone = check_playbook(parse("kind: elasticsearch\n", "f.yml"), path=Path("f.yml"), name="f")
-    assert load_playbook(_playbook_path()).spec == alone.spec
+def test_the_example_and_the_playbook_of_riak_make_a_policy_that_changes_one_setting_alone() -> None:
+    assert _policy("riak-example.yml", "riak-rolling-restart") == Policy(
+        kind=Kind.RIAK,
+        cluster="ring",
+        playbook="riak-rolling-restart",
+        lease=LeasePlace.STATE,
+        recovery_limits=RecoveryLimits(
+            node_initial_primaries_recoveries=None,
+            node_concurrent_recoveries=None,
+            max_bytes_per_sec=None,
+            concurrent_streams=None,
+        ),
+        flush=False,
+        rebalance_while_running=None,
+        transfer_limit=8,
+        zone_attribute="location",
+        expect_nodes=5,
+    )
 
 
-def test_the_playbook_has_every_key_and_a_comment_with_each() -> None:
-    document = read(_playbook_path())
+@pytest.mark.parametrize("model", PLAYBOOKS.values())
+def test_a_cluster_file_that_names_no_playbook_takes_the_shipped_one_of_its_kind(model: type[Spec]) -> None:
+    (playbook,) = (name for name, each in PLAYBOOKS.items() if each is model)
+    kind = playbook.partition("-")[0]
+    text = f"kind: {kind}\nname: x\nendpoints: ['http://a:1']\n"
+    assert check_cluster(parse(text, "f.yml"), path=Path("f.yml"), home=HOME).spec.playbook == playbook
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_the_playbook_says_what_holds_without_it(playbook: str) -> None:
+    kind = f"kind: {playbook.partition('-')[0]}\n"
+    alone = check_playbook(parse(kind, "f.yml"), path=Path("f.yml"), name="f")
+    assert load_playbook(_path(playbook)).spec == alone.spec
+
+
+@pytest.mark.parametrize(("playbook", "model"), PLAYBOOKS.items())
+def test_the_playbook_has_every_key_and_a_comment_with_each(playbook: str, model: type[Spec]) -> None:
+    document = read(_path(playbook))
     later = {"notify"}
     unset = {"max_unavailable", "tune"}
-    assert set(document.content) == set(PlaybookSpec.model_fields) - later - unset
-    lines = _playbook_path().read_text().splitlines()
+    assert set(document.content) == set(model.model_fields) - later - unset
+    lines = _path(playbook).read_text().splitlines()
     assert all(any(line.startswith(f"# {key}: ") for line in lines) for key in unset)
     bare = [path for path, line in document.lines.items() if not _is_commented(lines, line - 1, path)]
     assert bare == [("kind",)], (
         "the first key is explained by the head of the file; every other needs its why"
     )
+
+
+def test_the_example_of_riak_has_every_key() -> None:
+    document = read(CLUSTERS / "riak-example.yml")
+    text = (CLUSTERS / "riak-example.yml").read_text()
+    assert set(document.content) == set(RiakClusterSpec.model_fields) - {"tls"}
+    assert set(document.content["hosts"]) == set(RiakHostsSpec.model_fields) - {"service"}
+    for key in ("tls", "service", "admin", *TlsSpec.model_fields):
+        assert re.search(rf"^ *# +{key}:", text, re.MULTILINE), f"{key} stands there as a comment"
 
 
 def _is_commented(lines: list[str], index: int, path: KeyPath) -> bool:
@@ -113,8 +164,10 @@ def test_the_wheel_contains_them(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "site")
-    assert "orchestrator/_shipped/configs/clusters/example.yml" in names
-    assert f"orchestrator/_shipped/playbooks/{PLAYBOOK}.yml" in names
+    for example in ("example.yml", "riak-example.yml"):
+        assert f"orchestrator/_shipped/configs/clusters/{example}" in names
+    for playbook in PLAYBOOKS:
+        assert f"orchestrator/_shipped/playbooks/{playbook}.yml" in names
     code = "from orchestrator.config.lookup import shipped; print(shipped('playbooks'), shipped('configs'))"
     found = subprocess.run(  # noqa: S603  (our own code, installed)
         [sys.executable, "-P", "-c", code],

@@ -1,0 +1,47 @@
+"""What the playbooks of all kinds share: when a node counts as back, limits of waits, hooks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field, StrictBool, StrictInt
+
+from orchestrator.config.spec import Duration, Name, Spec
+
+LATER_STRATEGIES: Final = ("shard-safe",)
+
+
+class SettleSpec(Spec):
+    """When a node counts as back."""
+
+    consecutive: Annotated[StrictInt, Field(ge=1, le=100)] = Field(
+        default=3, description="Good readings in a row after which a node counts as back."
+    )
+
+
+class LimitsSpec(Spec):
+    """Limits of every wait. Reaching one stands the run down: settings back, nodes up, exit code 3 or 4."""
+
+    stop: Duration = Field(default=600.0, description="A service asked to stop has stopped.")
+    start: Duration = Field(default=600.0, description="A service asked to start runs.")
+    rejoin: Duration = Field(default=600.0, description="A started node is in the cluster again.")
+    recover: Duration = Field(default=8 * 3600.0, description="The cluster is as healthy as before the wave.")
+    hold: Duration = Field(default=3600.0, description="A predicate that holds the next wave lets go.")
+    gate: Duration = Field(default=4 * 3600.0, description="A gate that is closed opens.")
+    reboot: Duration = Field(default=1800.0, description="A machine asked to reboot answers again.")
+
+
+class HookSpec(Spec):
+    """A command at a moment of a node's restart. One that fails stands the run down, with the node up."""
+
+    run: Name = Field(description="Command line; `{node}` stands for the node's name.")
+    local: StrictBool = Field(default=False, description="On this machine instead of the node's.")
+    timeout: Duration = Field(default=300.0, description="After so long it has failed.")
+
+
+class HooksSpec(Spec):
+    """Commands by moment, in order."""
+
+    before_stop: tuple[HookSpec, ...] = Field(default=(), description="Before the node is stopped.")
+    while_stopped: tuple[HookSpec, ...] = Field(default=(), description="While its process is down.")
+    after_recovery: tuple[HookSpec, ...] = Field(default=(), description="When what it holds has recovered.")

@@ -1,0 +1,113 @@
+"""How a cluster is reached over HTTP: its endpoints, how to log in, how certificates are checked."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, StrictBool, WithJsonSchema, model_validator
+
+from orchestrator.config.spec import Name, Positive, Reference, Spec, Unset, matching
+
+
+def check_endpoint(url: str, *, example: str, ports: str, login: str) -> str:
+    """Check the address of a node's HTTP port.
+
+    Args:
+        url: as it stands in the file.
+        example: what one looks like.
+        ports: those that are not taken for granted.
+        login: what is said of a user or a password in it.
+
+    Raises:
+        ValueError: it is none; the value, which may hold a password, is not repeated.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError(f"must be a URL such as {example}") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"must not hold a user or a password; {login}")
+    if parts.scheme not in {"http", "https"}:
+        raise ValueError("must begin with http:// or https://")
+    if not host or re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise ValueError(f"must be a URL such as {example}")
+    if port is None or port == 0:
+        raise ValueError(f"must name the port, such as {example}: neither {ports} is taken for granted")
+    if parts.query or parts.fragment:
+        raise ValueError("must end with the port or a path; a query or a fragment has no meaning here")
+    return url.rstrip("/")
+
+
+def _elasticsearch(url: str) -> str:
+    login = "`auth` is for them, by reference"
+    return check_endpoint(url, example="https://es1:9200", ports="443 nor 9200", login=login)
+
+
+def _riak(url: str) -> str:
+    login = "`/ping` and `/stats` are read without logging in"
+    return check_endpoint(url, example="http://riak1:8098", ports="80 nor 8098", login=login)
+
+
+_URL = WithJsonSchema({"type": "string", "pattern": "^https?://", "title": "URL"})
+Endpoint = Annotated[str, AfterValidator(_elasticsearch), _URL]
+RiakEndpoint = Annotated[str, AfterValidator(_riak), _URL]
+
+
+class BasicSpec(Spec):
+    """User and password."""
+
+    BESIDE_SECRETS: ClassVar[bool] = True
+
+    username: Name = Field(description="The user's name.")
+    password: Reference = Field(description="The password, by reference.")
+
+
+class AuthSpec(Spec):
+    """How to log in to the cluster: one of the two."""
+
+    BESIDE_SECRETS: ClassVar[bool] = True
+
+    api_key: Unset[Reference] = Field(
+        default=None, description="The encoded form (`id:key` in base 64), by reference. Elasticsearch only."
+    )
+    basic: Unset[BasicSpec] = Field(default=None, description="User and password.")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> AuthSpec:
+        if (self.api_key is None) == (self.basic is None):
+            raise ValueError("needs either `api_key` or `basic`")
+        return self
+
+
+class TlsSpec(Spec):
+    """How the cluster's certificates are checked. Relative paths start at the cluster file's folder."""
+
+    ca: Unset[Name] = Field(
+        default=None, description="Certificates that are trusted; the system's otherwise."
+    )
+    verify: StrictBool = Field(default=True, description="Whether certificates are checked at all.")
+    client_cert: Unset[Name] = Field(default=None, description="Our own certificate.")
+    client_key: Unset[Name] = Field(default=None, description="Its key, unless `client_cert` holds it too.")
+    fingerprint: Unset[
+        Annotated[
+            str, matching(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}", "must be 64 hexadecimal digits (SHA-256)")
+        ]
+    ] = Field(
+        default=None,
+        description="SHA-256 of the certificate that is trusted, in hexadecimal, with or without colons.",
+    )
+
+    @model_validator(mode="after")
+    def _key_has_certificate(self) -> TlsSpec:
+        if self.client_key is not None and self.client_cert is None:
+            raise ValueError("`client_key` needs `client_cert`")
+        return self
+
+
+class ExpectSpec(Spec):
+    """What the cluster must look like at the start."""
+
+    nodes: Unset[Positive] = Field(default=None, description="Nodes; fewer at the start is a hold.")

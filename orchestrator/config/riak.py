@@ -1,0 +1,122 @@
+"""What only a Riak cluster has: its commands, and the machines behind the names of its nodes.
+
+Riak names a node `NAME@HOST`, `riak@10.0.0.1` by custom, and HOST need not be reachable from here.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from orchestrator.config.services import Manager, UsualService
+from orchestrator.config.spec import Name, Spec, Unset
+
+DEFAULT_COMMAND: Final = "/usr/sbin/riak"
+"""Where the packages put it. With its folder: an SSH session has often no `/usr/sbin` in its path."""
+
+UNIT: Final = "riak"
+"""What the packages call unit and init script."""
+
+_WORD: Final = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
+_FIRST_WORD: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@+:,./-]*")
+"""Not with `=`: that would set a variable."""
+
+
+def _plain_words(line: str) -> str:
+    # The packaged script writes its arguments into a script that a second shell reads, unquoted.
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        raise ValueError("a quote is opened here and not closed") from None
+    if not words:
+        raise ValueError("must not be empty")
+    if not _FIRST_WORD.fullmatch(words[0]) or not all(map(_WORD.fullmatch, words)):
+        raise ValueError(
+            "must be a program and plain words: what means something to a shell (blanks in a word, quotes, $,"
+            " ~, ;, braces) is refused, since Riak's own script has a second shell read its words"
+        )
+    return line
+
+
+Words = Annotated[Name, AfterValidator(_plain_words)]
+
+
+class RiakSpec(Spec):
+    """The commands of a Riak cluster, the same on every machine."""
+
+    command: Words = Field(
+        default=DEFAULT_COMMAND,
+        description="The program `riak`, with `stop`, `start` and `ping`: a path, or words such as"
+        " `docker exec riak riak`.",
+    )
+    admin: Unset[Words] = Field(
+        default=None,
+        description="The words before an administrative command. If nothing is said: `command` with `admin`;"
+        " before 3.0, where that does not exist, `riak-admin` beside `command`.",
+        examples=["riak admin"],
+    )
+
+    @property
+    def command_words(self) -> tuple[str, ...]:
+        """`command` as words; none means anything to a shell."""
+        return tuple(shlex.split(self.command))
+
+    @property
+    def admin_words(self) -> tuple[str, ...]:
+        """`admin` as words; none when the version decides."""
+        return tuple(shlex.split(self.admin)) if self.admin else ()
+
+
+def riak_service(commands: RiakSpec, *, sudo: bool) -> UsualService:
+    """How a node is stopped and started unless the file says: through `riak`, which every package has.
+
+    The unit that 3.2 ships is of no use for that: systemd takes `riak start`, which ends when the node is up,
+    for the node itself. Every version from 1.4 on has `start`; `daemon`, which 3.2 names instead and starts
+    the node in the same way, is unknown before it.
+
+    Args:
+        commands: of the cluster file.
+        sudo: whether root's work goes through sudo. `ping` reads files that only root and `riak` may read;
+            without them it takes a node that runs for one that does not.
+    """
+    program = shlex.join(commands.command_words)
+    return UsualService(
+        manager=Manager.COMMAND,
+        unit=UNIT,
+        stop=f"{program} stop",
+        start=f"{program} start",
+        status=f"{'sudo -n ' if sudo else ''}{program} ping",
+    )
+
+
+def host_of(member: str) -> str:
+    """What stands behind the `@` of a member's name."""
+    return member.rpartition("@")[2]
+
+
+def address_of(member: str, nodes: Mapping[str, str]) -> str:
+    """Where the machine of a member is.
+
+    For `riak@HOST`: what `hosts.nodes` has for the full name, else for HOST; else HOST itself, whether it
+    stands among the addresses of `hosts.nodes` or nowhere.
+
+    Args:
+        member: the name of a member, as the ring has it.
+        nodes: addresses by host, as the file has them.
+    """
+    host = host_of(member)
+    return nodes.get(member) or nodes.get(host) or host
+
+
+def names_of(member: str, nodes: Mapping[str, str]) -> tuple[str, ...]:
+    """Names by which `hosts.overrides` and `hosts.nodes` may mean a member, beside its full one.
+
+    The host behind its `@`; and, where that is an address, the host that `hosts.nodes` has for it.
+    """
+    host = host_of(member)
+    known = tuple(name for name, address in nodes.items() if address == host and "@" not in name)
+    return tuple(dict.fromkeys((*known, host)))

@@ -1,0 +1,83 @@
+"""The playbook of a Riak cluster: the keys that mean something there, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from orchestrator.config.gates import GatesSpec
+from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
+from orchestrator.config.spec import Later, Name, NodeBudget, Positive, RiakKind, Spec, Unset, later_choices
+from orchestrator.model.policy import Strategy
+
+LOCATION: Final = "location"
+"""What names the zone of a member: Riak 3 has locations, and nothing else of the kind."""
+
+TRANSFER_LIMIT: Final = 8
+"""With Riak's own 2 a restarted node waits for minutes (seen); its help calls 8 a common value."""
+
+_MASTER: Final = "not for `kind: riak`: it has no master"
+_COPIES: Final = "not for `kind: riak`: its rule is preference_lists_keep_quorum"
+_ALLOCATION: Final = "not for `kind: riak`: it allocates nothing; other nodes stand in while one is down"
+
+
+class RiakDeadlinesSpec(LimitsSpec):
+    """Limits of every wait of a run on Riak. Reaching one stands it down, as with Elasticsearch."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {"withheld": _ALLOCATION}
+
+
+class RiakPlaybookSpec(Spec):
+    """A playbook for Riak."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "min_started_copies": _COPIES,
+        "min_capacity": "not for `kind: riak`: it has no tiers; `max_unavailable` bounds what is away",
+        "overlap_recovery": "not for `kind: riak`: the next wave waits until every transfer is through",
+        "master_step_down": _MASTER,
+        "accept": _MASTER + " and no red index; `--disable-predicate` is what lets a run pass a rule",
+        "lease": "not for `kind: riak`: it can hold none; the lease stands in the state database",
+        "allocation_while_down": _ALLOCATION,
+        "zero_replica_indices": _COPIES,
+        "recovery_limits": "not for `kind: riak`: `transfer_limit` is what is raised there",
+        "flush": "not for `kind: riak`: nothing is flushed before a stop",
+        "rebalance_while_running": _ALLOCATION,
+        "force_merge": "not for `kind: riak`: it has no segments to merge",
+    }
+
+    kind: RiakKind = Field(description="Kind of cluster that it is for.")
+    strategy: Annotated[
+        Strategy,
+        later_choices(*LATER_STRATEGIES),
+        WithJsonSchema({"type": "string", "enum": ["node", "zone"]}),
+    ] = Field(
+        default=Strategy.NODE,
+        description="How waves are cut: one node at a time, or the nodes of one location (from 3.0 on), as"
+        " many of them as leave every preference list its quorum.",
+    )
+    max_unavailable: Unset[NodeBudget] = Field(
+        default=None,
+        description="Nodes that may be away at once, a number or a percentage of all nodes (rounded down, at"
+        " least 1): 1 with `node`, the whole location with `zone`, unless set.",
+    )
+    transfer_limit: Positive | None = Field(
+        default=TRANSFER_LIMIT,
+        description="Transfers that a node may have at once during the run: raised, never lowered, and put"
+        " back node by node as found; null leaves it alone.",
+    )
+    settle: SettleSpec = Field(default_factory=SettleSpec, description="When a node counts as back.")
+    deadlines: RiakDeadlinesSpec = Field(
+        default_factory=RiakDeadlinesSpec, description="Limits of every wait."
+    )
+    on_failure: Literal["stand_down"] = Field(default="stand_down", description="What a failure leads to.")
+    hooks: HooksSpec = Field(default_factory=HooksSpec, description="Commands of yours around each restart.")
+    tune: Unset[Name] = Field(
+        default=None,
+        description="A tuning profile, by name or path: hosts are set right while their nodes are down.",
+    )
+    gates: GatesSpec = Field(
+        default=(), description="What is asked before every wave: a run waits while one is closed."
+    )
+    notify: Later = Field(default=None, description="Who is told.")

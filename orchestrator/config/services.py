@@ -1,0 +1,128 @@
+"""`service` in a cluster file: what runs a node's process, and what holds where the file does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from orchestrator.config.spec import Name, Spec, Unset, matching
+
+Unit = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9_{][A-Za-z0-9_.@:{}\\-]{0,200}",
+        "must be the name of a unit, script or container: letters, digits, any of . _ @ : - \\, and {node}",
+    ),
+]
+
+
+class Manager(Enum):
+    """What runs a node's process."""
+
+    SYSTEMD = "systemd"
+    SYSV = "sysv"
+    DOCKER = "docker"
+    COMMAND = "command"
+
+
+class ServiceSpec(Spec):
+    """What runs the node's process, and under which name."""
+
+    manager: Unset[Manager] = Field(
+        default=None,
+        description="What runs the process. If nothing is said: `systemd`; for Riak `command`, with the lines"
+        " that follow from `riak.command`.",
+        examples=["systemd"],
+    )
+    unit: Unset[Unit] = Field(
+        default=None,
+        description="Unit, init script or container; may hold `{node}`, the node's name. `elasticsearch` or"
+        " `riak` if nothing is said. Not for `manager: command`.",
+        examples=["elasticsearch"],
+    )
+    stop: Unset[Name] = Field(
+        default=None, description="Only for `manager: command`: the command line that stops `{node}`."
+    )
+    start: Unset[Name] = Field(
+        default=None, description="Only for `manager: command`: the command line that starts `{node}`."
+    )
+    status: Unset[Name] = Field(
+        default=None,
+        description="Only for `manager: command`: exits 0 when `{node}` runs, and other than 0 when not.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsualService:
+    """What runs a node's process where the file does not say.
+
+    Attributes:
+        unit: for every manager that needs one.
+        stop: command line for `manager: command`; None where there is no usual one. So are `start` and
+            `status`.
+    """
+
+    manager: Manager
+    unit: str
+    stop: str | None = None
+    start: str | None = None
+    status: str | None = None
+
+
+ELASTICSEARCH: Final = UsualService(manager=Manager.SYSTEMD, unit="elasticsearch")
+"""What the packages of Elastic call unit, init script and, by custom, container."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """What runs one node's process.
+
+    Attributes:
+        unit: unit, script or container, in which `{node}` stands for the node's name; None for commands.
+        stop: command line with `{node}`; None unless the manager is `command`. So are `start` and `status`.
+    """
+
+    manager: Manager
+    unit: str | None = None
+    stop: str | None = None
+    start: str | None = None
+    status: str | None = None
+
+
+def merge_service(base: ServiceSpec, over: ServiceSpec, usual: UsualService) -> ServiceSpec:
+    """Lay one service over another, key by key; another manager shares no key with the base."""
+    if over.manager not in (None, base.manager or usual.manager):
+        return over
+    return base.model_copy(update=over.model_dump(exclude_none=True))
+
+
+def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceSettings:
+    """Fill in the defaults of a service.
+
+    Raises:
+        ValueError: keys that its manager needs are missing, or keys that it has no use for are there.
+    """
+    manager = service.manager or usual.manager
+    commands = {"stop": service.stop, "start": service.start, "status": service.status}
+    if manager is not Manager.COMMAND:
+        extra = [key for key, line in commands.items() if line is not None]
+        if extra:
+            raise ValueError(
+                f"{', '.join(extra)}: only for `manager: command`, and this one is {manager.value}"
+            )
+        unit = service.unit or usual.unit
+        if set(unit.replace("{node}", "")) & {"{", "}"}:
+            raise ValueError("unit: `{node}` is the only placeholder")
+        return ServiceSettings(manager=manager, unit=unit)
+    if service.unit is not None and service.manager is None:
+        raise ValueError("unit: not for `manager: command`, which holds here; name its manager, too")
+    if service.unit is not None:
+        raise ValueError("unit: not for `manager: command`; its command lines name what they run")
+    filled = {key: line or getattr(usual, key) for key, line in commands.items()}
+    missing = [key for key, line in filled.items() if line is None]
+    if missing:
+        raise ValueError(f"`manager: command` needs {', '.join(missing)} as well")
+    return ServiceSettings(manager=manager, **filled)
