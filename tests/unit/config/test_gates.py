@@ -32,7 +32,9 @@ CONTRACT = """
 
 def _spec(gates: str) -> PlaybookSpec:
     document = parse(f"kind: elasticsearch\ngates:{gates}", "f.yml")
-    return check_playbook(document, path=Path("f.yml"), name="f").spec
+    spec = check_playbook(document, path=Path("f.yml"), name="f").spec
+    assert isinstance(spec, PlaybookSpec)
+    return spec
 
 
 def test_the_gates_of_the_contract() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.cluster import ClusterFile, RiakClusterSpec, check_cluster
+from orchestrator.config.merging import MergeFlags
 from orchestrator.config.playbook import PlaybookSpec, check_playbook
 from orchestrator.config.policy import Overrides, PredicateNames, build_policy
 from orchestrator.config.riak import address_of, names_of
@@ -245,6 +246,16 @@ def test_a_playbook_of_another_kind_is_refused() -> None:
     with pytest.raises(UsageError, match="the playbook b is for riak"):
         _policy(cluster=elasticsearch)
     assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_a_merge_is_refused_by_name() -> None:
+    flags = Overrides(merge=MergeFlags(patterns=("posts-*",), max_segments=None, allow_writes=False))
+    with pytest.raises(UsageError) as caught:
+        _policy(flags=flags)
+    assert str(caught.value) == (
+        "ring is riak, which has no segments to merge: post-bulk-index and force-merge are for elasticsearch; "
+        "`orchestrate restart` restarts its nodes"
+    )
 
 
 WORDS = "must be a program and plain words: what means something to a shell (blanks in a word, quotes, $, ~, ;, braces) is refused, since Riak's own script has a second shell read its words"

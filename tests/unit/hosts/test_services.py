@@ -165,6 +165,19 @@ def test_what_is_not_understood_is_unknown(manager: Manager, answer: Section, wo
     assert words in reading.reason
 
 
+def test_a_status_that_sudo_refuses_is_no_word_about_the_service() -> None:
+    """Sudo exits 1 then, as the command itself does of a service that does not run."""
+    settings = host(Manager.COMMAND, status="sudo -n /usr/sbin/riak ping")
+    refused = Section(exit=1, text="sudo: a password is required")
+    reading = services.read_state(settings, refused)
+    assert isinstance(reading, Unknown)
+    assert reading.reason == "the status command is refused by sudo: sudo: a password is required"
+    down = Section(exit=1, text="Node riak@riak1 is not responding to pings")
+    assert services.read_state(settings, down) == ServiceReading(
+        state=ServiceState.STOPPED, detail="Node riak@riak1 is not responding to pings"
+    )
+
+
 @pytest.mark.parametrize(
     ("manager", "answer", "state"),
     [
