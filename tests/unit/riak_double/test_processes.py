@@ -84,7 +84,7 @@ def test_a_command_that_never_ends(
 ) -> None:
     dev1, _ = two
     dev1.faults(**fault)
-    assert dev1.riak(*words, seconds=2).returncode == 124
+    assert dev1.riak(*words, seconds=1).returncode == 124
     assert dev1.alive
 
 
@@ -94,7 +94,7 @@ def test_a_start_that_loops_for_ever(two: tuple[RiakNode, ...], word: str) -> No
     for fault, lives in (("loops-down", False), ("loops", True)):
         assert dev1.riak("stop").returncode == 0
         dev1.faults(**{word: fault})
-        assert dev1.riak(word, seconds=4).returncode == 124
+        assert dev1.riak(word, seconds=1.2).returncode == 124
         assert dev1.alive is lives
         if not lives:
             dev1.faults()
@@ -120,7 +120,7 @@ def test_a_late_ping_output_cut_short_and_terms_wrapped_elsewhere(two: tuple[Ria
     assert len(dev1.riak("admin", "transfers").stdout) == 12
     dev1.faults(width="50")
     assert dev1.riak("admin", "ringready").stdout.count("\n") == 3
-    dev1.faults(ping="300")
+    dev1.faults(ping="150")
     assert dev1.riak("stop").returncode == 0
     assert dev1.riak("daemon").returncode == 0
     assert dev1.riak("ping").returncode == 1

@@ -21,7 +21,7 @@ from tests.riak_nodes import RiakNode, riak_nodes
 from tests.riak_transcripts import CUT_OFF, Recording, recordings
 from tests.unit.riak_double.test_recorded_texts import OF_A_RUNNING_NODE
 
-PACE = 0.05
+PACE = 0.02
 OTHERS = [each for each in recordings() if each not in OF_A_RUNNING_NODE]
 
 
