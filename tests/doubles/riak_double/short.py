@@ -42,9 +42,9 @@ def short() -> int | None:
     answer = _ask("\0".join(["short", program, *words]).encode(errors="surrogateescape") + b"\n")
     if answer is None:
         return None
-    head, _, text = answer.partition(b"\n")
-    code, stream, seconds, size = head.split()
-    if len(text) != int(size):
+    head, whole, text = answer.partition(b"\n")
+    code, stream, seconds, size = head.split() if whole else (b"", b"", b"", b"-1")
+    if len(text) != int(size):  # the node ended in the middle of it
         return None
     out = sys.stdout if stream == b"1" else sys.stderr
     out.buffer.write(text)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,6 +131,40 @@ def test_a_late_ping_output_cut_short_and_terms_wrapped_elsewhere(two: tuple[Ria
     wait_until(lambda: dev1.riak("ping").returncode == 0, "it never answers")
 
 
+def test_a_peer_that_hangs_counts_as_down_until_it_goes_on(two: tuple[RiakNode, ...]) -> None:
+    dev1, dev2 = two
+    os.kill(dev2.pid, signal.SIGSTOP)
+    try:
+        assert f"Node '{dev2.name}' could not be contacted" in dev1.riak("admin", "transfers").stdout
+        assert dev1.stats()["connected_nodes"] == []
+    finally:
+        os.kill(dev2.pid, signal.SIGCONT)
+    wait_until(lambda: dev1.stats()["connected_nodes"] == [dev2.name], "it stays away")
+
+
+@pytest.mark.parametrize("answer", [b"", b"0 1 0", b"0 1 0 5\npon", b"0 1 0 5\npong\n"])
+def test_an_answer_that_is_cut_is_none(tmp_path: Path, answer: bytes) -> None:
+    with riak_nodes(tmp_path, 1, pace=PACE) as (node,), socket.socket() as listener:
+        port = re.search(r"(?m)^port = (\d+)$", (node.folder / "double.conf").read_text())
+        assert port is not None
+        listener.bind(("127.0.0.1", int(port[1])))
+        listener.listen()
+
+        def say() -> None:
+            asked, _ = listener.accept()
+            with asked:
+                asked.recv(1000)
+                asked.sendall(answer)
+
+        speaker = threading.Thread(target=say, daemon=True)
+        speaker.start()
+        done = node.riak("ping")
+        speaker.join(10)
+        whole = answer.endswith(b"\n")
+        assert (done.returncode, done.stdout == "pong\n") == ((0, True) if whole else (1, False))
+        assert whole or "not responding" in done.stdout
+
+
 def test_what_nobody_recorded_and_what_is_no_fault_is_refused_aloud(two: tuple[RiakNode, ...]) -> None:
     dev1, _ = two
     odd = dev1.riak("admin", "cluster", "force-replace")
@@ -164,6 +201,9 @@ def test_older_versions_differ_as_the_field_notes_say(tmp_path: Path, version: s
         down = ask("ringready")
         assert down.returncode == 1
         assert down.stdout == f"FALSE ['{dev2.name}'] down.  All nodes need to be up to check.\n"
+        word, other = ("pid", "getpid") if admin else ("getpid", "pid")
+        assert dev1.riak(word).stdout == f"{dev1.pid}\n"
+        assert (dev1.riak(other).returncode, dev1.riak(other).stdout) == (99, "")
         wait_until(lambda: ask("services").stdout == "[riak_kv,riak_pipe,riak_repl]\n", "no services")
         quoted = f"--      '{dev1.name}'\n" in ask("member-status").stdout
         assert quoted is not admin
