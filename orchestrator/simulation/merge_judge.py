@@ -41,6 +41,8 @@ def asked(world: World, index: SimIndex, *, holder: str | None, sent: Instant | 
         world.violated(f"{index.name} is merged, and the run merges nothing")
         return
     if sent is None:
+        if world.stale_read:
+            world.violated(f"{index.name} is merged on a reading that says it may be old")
         _judge_limits(world, index, policy)
         _judge_writes(world, index, policy)
         _judge_disks(world, index, policy)

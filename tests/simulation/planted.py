@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from orchestrator.engine import (
@@ -27,7 +26,6 @@ from orchestrator.engine import (
     waves,
 )
 from orchestrator.engine.decision import Decision
-from orchestrator.engine.kinds import kind
 from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
 from orchestrator.engine.kinds.elasticsearch.predicates import on_cluster
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
@@ -53,6 +51,8 @@ from orchestrator.model.event import (
     SettingChanged,
     SettingRestored,
     VotingRestored,
+    node_phase,
+    run_phase,
 )
 from orchestrator.model.observation import ClusterView, LeaseView, Level, Observation, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
@@ -60,78 +60,11 @@ from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runtime.loop import Loop
 from orchestrator.simulation import run
 from orchestrator.simulation.mishaps import How, Mishap, NodeDies, Trip
-from tests.simulation import deletion, play
+from tests.simulation import deletion, planted_merging, play
 from tests.simulation.overlapping import overlapped, slow, under_way
+from tests.simulation.planting import Defect, Swap, always, catch, of_kind, stepping, without
 from tests.simulation.play import cluster
-from tests.simulation.wide import BrokenError, live
 from tests.simulation.zones import by_zone, zoned
-
-MOST_SEEDS: Final = 1500
-"""After so many seeds a defect counts as one that nothing catches."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
-    """Something of the program, replaced by what is made of it."""
-
-    owner: Any
-    name: str
-    by: Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Defect:
-    """What is planted.
-
-    Attributes:
-        says: what the program does wrong then.
-        swaps: how it is planted.
-        seed: where it was caught last: tried first.
-        scenario: a run that shows it, where chance makes none; a lapse is told as text.
-    """
-
-    name: str
-    says: str
-    swaps: tuple[Swap, ...]
-    seed: int = 0
-    scenario: Callable[[], str | None] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caught:
-    """How a defect was caught."""
-
-    rule: str
-    where: str
-    said: str
-
-
-@contextmanager
-def planted(defect: Defect) -> Iterator[None]:
-    """The program with the defect, for as long as the context lasts."""
-    originals = [(swap.owner, swap.name, swap.owner.__dict__[swap.name]) for swap in defect.swaps]
-    try:
-        for swap in defect.swaps:
-            setattr(swap.owner, swap.name, swap.by(getattr(swap.owner, swap.name)))
-        yield
-    finally:
-        for owner, name, original in originals:
-            setattr(owner, name, original)
-
-
-def catch(defect: Defect, *, most: int = MOST_SEEDS) -> Caught | None:
-    """The first seed whose run breaks a property; None when none of so many does."""
-    with planted(defect):
-        if defect.scenario is not None:
-            lapse = defect.scenario()
-            return Caught(rule="scenario", where=defect.scenario.__name__, said=lapse) if lapse else None
-        for seed in (defect.seed, *range(most)):
-            try:
-                live(seed)
-            except BrokenError as broken:
-                return Caught(rule=broken.rule, where=f"seed {seed}", said=str(broken))
-    return None
-
 
 # Where chance makes no run that shows it ------------------------------------------------------------------
 
@@ -176,29 +109,6 @@ def a_wave_made_room() -> str | None:
 
 
 # How they are planted ---------------------------------------------------------------------------------------
-
-
-def _always(answer: Any) -> Callable[[Any], Any]:
-    return lambda _: lambda *_args, **_named: answer
-
-
-def _without(*names: str) -> Swap:
-    """The catalogue less these predicates."""
-
-    def less(elasticsearch: Any) -> Any:
-        rules = tuple(rule for rule in elasticsearch.predicates if rule.name not in names)
-        return replace(elasticsearch, predicates=rules)
-
-    return Swap(owner=kind, name="ELASTICSEARCH", by=less)
-
-
-def _kind(**changes: Callable[[Any], Any]) -> Swap:
-    """The kind of cluster with some of its functions replaced."""
-
-    def other(elasticsearch: Any) -> Any:
-        return replace(elasticsearch, **{n: by(getattr(elasticsearch, n)) for n, by in changes.items()})
-
-    return Swap(owner=kind, name="ELASTICSEARCH", by=other)
 
 
 def _putting_back(by: Callable[[Any], Any]) -> tuple[Swap, ...]:
@@ -370,6 +280,15 @@ def _tuning_unwritten(_: Any) -> Any:
     return acts
 
 
+def _going_on(_: Any) -> Any:
+    def rejoined(situation: Situation) -> Decision:
+        starting = [n for n in situation.state.wave_nodes if n.phase is NodePhase.STARTING]
+        back = [node_phase(node.name, node.phase, NodePhase.REJOINED) for node in starting]
+        return note(*back, run_phase(situation.state.phase, Phase.REASSIGNED))
+
+    return rejoined
+
+
 def _pardoning(missing_beyond_baseline: Any) -> Any:
     def missing(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
         overlap = state.policy is not None and state.policy.overlap_recovery
@@ -416,19 +335,19 @@ _OF_OVERLAP: Final[tuple[Defect, ...]] = (
         name="stops the source of a recovery",
         says="a wave goes beside a recovery though it has a copy of the shard",
         seed=28,
-        swaps=(_without("no_recovery_on_candidates"),),
+        swaps=(without("no_recovery_on_candidates"),),
     ),
     Defect(
         name="counts copies on their way as kept",
         says="a wave goes though the only other copies of a shard are still made, some of them from its own",
-        seed=2,
+        seed=3,
         swaps=(
             Swap(
                 owner=redundancy,
                 name="counts_as_safe",
                 by=lambda _: lambda _index, copy: copy.state is not CopyState.UNASSIGNED,
             ),
-            _without("no_recovery_on_candidates"),
+            without("no_recovery_on_candidates"),
         ),
     ),
     Defect(
@@ -442,14 +361,14 @@ _OF_OVERLAP: Final[tuple[Defect, ...]] = (
         says="a node that leaves while it recovers is not missed, so that more are away than allowed",
         seed=202,
         swaps=(
-            _kind(predicates=_beside_one_that_is_gone),
+            of_kind(predicates=_beside_one_that_is_gone),
             Swap(owner=decide, name="_second_failure", by=_pardoning_what_recovers),
         ),
     ),
     Defect(
         name="takes a wave for recovered too soon",
         says="a wave that made room is done while copies are on their way to it",
-        swaps=(Swap(owner=overlap, name="_arriving", by=_always(frozenset())),),
+        swaps=(Swap(owner=overlap, name="_arriving", by=always(frozenset())),),
         scenario=a_wave_made_room,
     ),
 )
@@ -465,12 +384,12 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         name="acts on what could not be written",
         says="a full disk under the journal stops nothing",
         seed=104,
-        swaps=(Swap(owner=Loop, name="_may_act_unjournalled", by=_always(answer=True)),),
+        swaps=(Swap(owner=Loop, name="_may_act_unjournalled", by=always(answer=True)),),
     ),
     Defect(
         name="asks the gates once",
         says="the last reading before a stop is not asked the rules",
-        seed=2,
+        seed=23,
         swaps=(Swap(owner=gates, name="refusals", by=_once),),
     ),
     Defect(
@@ -482,7 +401,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="does not withhold allocation",
         says="a node is stopped with allocation on",
-        swaps=(_kind(withhold=_always(())),),
+        swaps=(of_kind(withhold=always(())),),
     ),
     Defect(
         name="does not put allocation back",
@@ -522,31 +441,31 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         name="has no rescue",
         says="a shard that lost its last copy waits for hooks and a reboot",
         seed=120,
-        swaps=(Swap(owner=down, name="_rescue", by=_always(None)),),
+        swaps=(Swap(owner=down, name="_rescue", by=always(None)),),
     ),
     Defect(
         name="goes on after a second failure",
         says="another node's death changes nothing",
         seed=11,
-        swaps=(Swap(owner=decide, name="_second_failure", by=_always(None)),),
+        swaps=(Swap(owner=decide, name="_second_failure", by=always(None)),),
     ),
     Defect(
         name="does not ask for the lease",
         says="a stop is sent though the lease is lost",
-        seed=2,
-        swaps=(_without("lease_is_held"),),
+        seed=33,
+        swaps=(without("lease_is_held"),),
     ),
     Defect(
         name="trusts a stale reading",
         says="a reading that says it may be old is decided on",
-        seed=362,
-        swaps=(_without("observation_is_fresh"),),
+        seed=779,
+        swaps=(without("observation_is_fresh"),),
     ),
     Defect(
         name="does not wait for copies",
         says="a wave is done, and the run, while copies are on their way",
         seed=7,
-        swaps=(_kind(missing=_always(())),),
+        swaps=(of_kind(missing=always(())),),
     ),
     Defect(
         name="does not compare incarnations",
@@ -562,14 +481,14 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="forgets the baseline",
         says="what was missing before the run is waited for",
-        seed=9,
-        swaps=(_kind(baseline=lambda of: lambda view, boots: replace(of(view, boots), missing=())),),
+        seed=12,
+        swaps=(of_kind(baseline=lambda of: lambda view, boots: replace(of(view, boots), missing=())),),
     ),
     Defect(
         name="does not ask for copies elsewhere",
         says="a wave takes all copies of a shard",
         seed=19,
-        swaps=(_without("every_shard_keeps_started_copies"),),
+        swaps=(without("every_shard_keeps_started_copies"),),
     ),
     Defect(
         name="ignores the in-sync set",
@@ -583,27 +502,27 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         name="counts nodes for the quorum",
         says="a majority of nodes is taken for one of the committed voters",
         seed=56,
-        swaps=(_kind(predicates=_counting_nodes),),
+        swaps=(of_kind(predicates=_counting_nodes),),
     ),
     Defect(
         name="ignores the budget of a wave",
         says="more nodes go down at once than the operator said",
         seed=15,
-        swaps=(_without("budget_not_exceeded"),),
+        swaps=(without("budget_not_exceeded"),),
     ),
     Defect(
         name="takes all zones for one",
         says="a wave has nodes of two zones",
         seed=5,
         swaps=(
-            Swap(owner=waves.Choice, name="zone", by=_always(Zone("one"))),
-            _without("one_zone_at_a_time"),
+            Swap(owner=waves.Choice, name="zone", by=always(Zone("one"))),
+            without("one_zone_at_a_time"),
         ),
     ),
     Defect(
         name="makes a wave wider than planned",
         says="what the operator agreed to bounds nothing",
-        seed=46,
+        seed=22,
         swaps=(
             Swap(owner=waves, name="_planned_with", by=lambda _: lambda state, _wave: frozenset(state.nodes)),
         ),
@@ -626,6 +545,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="runs hooks again",
         says="a hook that ran is not remembered",
+        seed=11,
         swaps=(
             Swap(
                 owner=evolve,
@@ -643,20 +563,26 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="takes a lost stop for one not done",
         says="a stop whose connection was lost is forgotten at once",
-        swaps=(Swap(owner=Situation, name="stop_in_doubt", by=_always(answer=False)),),
+        swaps=(Swap(owner=Situation, name="stop_in_doubt", by=always(answer=False)),),
         scenario=a_stop_is_done_late,
     ),
     Defect(
         name="overlooks a stop that is done late",
         says="a node that goes down late is nobody's to start",
-        swaps=(Swap(owner=Situation, name="gone_late", by=_always(answer=False)),),
+        swaps=(Swap(owner=Situation, name="gone_late", by=always(answer=False)),),
         scenario=a_stop_is_done_when_nobody_waits_for_it,
+    ),
+    Defect(
+        name="goes on before a node is back",
+        says="allocation goes back and the run goes on while the node is away",
+        seed=3,
+        swaps=(stepping(Phase.REJOINED, _going_on),),
     ),
     Defect(
         name="starts nothing when it stands down",
         says="a stand-down leaves its nodes down",
         seed=3,
-        swaps=(Swap(owner=standdown, name="_nodes", by=_always(([], []))),),
+        swaps=(Swap(owner=standdown, name="_nodes", by=always(([], []))),),
     ),
     Defect(
         name="keeps no record in the cluster",
@@ -673,7 +599,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="takes over without the replicas",
         says="a takeover leaves the dead run's replicas",
-        seed=46,
+        seed=102,
         swaps=(Swap(owner=run, name="from_record", by=_taking_over_less(ReplicasAdded)),),
     ),
     Defect(
@@ -690,20 +616,20 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="resumes without its nodes",
         says="a node in the middle of its stop counts as untouched",
-        seed=15,
+        seed=74,
         swaps=(Swap(owner=resumption, name="_in_doubt", by=_forgetting_nodes),),
     ),
     Defect(
         name="tunes nothing",
         says="a profile is wanted, and hosts stay as they are",
         seed=3,
-        swaps=(Swap(owner=down, name="tuned", by=_always((Move(), True))),),
+        swaps=(Swap(owner=down, name="tuned", by=always((Move(), True))),),
     ),
     Defect(
         name="keeps a failed tunable to itself",
         says="a host that is not as wanted looks as if it were",
         seed=15,
-        swaps=(Swap(owner=tuning, name="_missed", by=_always((Move(), True))),),
+        swaps=(Swap(owner=tuning, name="_missed", by=always((Move(), True))),),
     ),
     Defect(
         name="goes on past a tunable that must not fail",
@@ -718,6 +644,8 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         swaps=(Swap(owner=down, name="act", by=_tuning_unwritten),),
     ),
     *_OF_OVERLAP,
+    *planted_merging.MERGING,
+    *planted_merging.GATES,
 )
 
 

@@ -343,6 +343,12 @@ def _past_a_closed_gate(simulation: Simulation) -> None:
     simulation.cluster.perform(force())
 
 
+def _on_an_old_reading(simulation: Simulation) -> None:
+    simulation.fate.befall(mishaps.StaleReadings(seconds=60.0))
+    look(simulation)
+    simulation.cluster.perform(force())
+
+
 def _another_of_its_name(simulation: Simulation) -> None:
     simulation.fate.befall(mishaps.IndexDeleted(index="posts-1", made_again=True))
     look(simulation)
@@ -369,6 +375,7 @@ WRONG: dict[Callable[[Simulation], None], str] = {
     _without_the_lease: "while eve@elsewhere has the lease",
     _without_room: "the disk of es2 has no room",
     _past_a_closed_gate: "posts-1 is merged while gate rabbitmq_queue ingest is closed",
+    _on_an_old_reading: "posts-1 is merged on a reading that says it may be old",
     _another_of_its_name: "another index than the one of the run",
     _stopping_a_node_that_merges: "es2 is stopped while our merge of posts-1 runs on it",
     _in_a_run_without_merges: "the run merges nothing",
@@ -389,6 +396,7 @@ NOT_YET_READ: tuple[mishaps.What, ...] = (
     mishaps.DiskFills(node=ES2, share=0.8999),
     mishaps.IndexDeleted(index="posts-1", made_again=True),
     mishaps.GateShut(name=QUEUE.name),
+    mishaps.StaleReadings(seconds=60.0),
 )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.planted import DEFECTS, Defect, catch, planted
+from orchestrator.engine import down
+from tests.simulation.planted import DEFECTS
+from tests.simulation.planting import Defect, NotPlantedError, Swap, always, catch, planted, without
 from tests.simulation.wide import live
 
 
 def test_there_are_enough_of_them_and_none_twice() -> None:
     names = [defect.name for defect in DEFECTS]
     assert len(names) == len(set(names))
-    assert len(names) >= 25
+    assert len(names) >= 60
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
@@ -25,6 +27,21 @@ def test_without_it_the_same_run_holds(defect: Defect) -> None:
         assert defect.scenario() is None
     else:
         assert live(defect.seed).seed == defect.seed
+
+
+def test_what_changes_nothing_is_not_planted() -> None:
+    """A swap of what the program does not go by is a mistake of the list, not a defect that holds."""
+    defect = Defect(name="none", says="nothing", swaps=(without("no_such_predicate"),))
+    with pytest.raises(NotPlantedError, match="stays as it is"):
+        catch(defect, most=1)
+
+
+def test_what_the_program_never_calls_is_not_planted() -> None:
+    """Such as a function that a table took when it was made."""
+    swap = Swap(owner=down, name="rejoined", by=always(()))
+    defect = Defect(name="rejoined", says="nothing", swaps=(swap,))
+    with pytest.raises(NotPlantedError, match=r"never calls .*rejoined"):
+        catch(defect, most=1)
 
 
 def test_nothing_stays_planted() -> None:
