@@ -79,10 +79,12 @@ class Commands:
     Attributes:
         riak: the program, such as `/usr/sbin/riak`.
         admin: the words before an administrative command's own, such as `riak admin`.
+        pid_word: what asks for the process; `getpid` before 3.0.
     """
 
     riak: tuple[str, ...]
     admin: tuple[str, ...]
+    pid_word: str = "pid"
 
     @property
     def stop(self) -> Command:
@@ -102,7 +104,7 @@ class Commands:
     @property
     def pid(self) -> Command:
         """The process of the Erlang machine: another one after a restart."""
-        return Command(argv=(*self.riak, "pid" if self.admin != ("riak-admin",) else "getpid"))
+        return Command(argv=(*self.riak, self.pid_word))
 
     @property
     def versions(self) -> Command:
@@ -125,8 +127,26 @@ class Commands:
 def commands_for(
     dialect: Dialect, *, riak: tuple[str, ...] = ("riak",), admin: tuple[str, ...] = ()
 ) -> Commands:
-    """The commands of a version, with the words of the cluster file where it has some."""
-    return Commands(riak=riak, admin=admin or dialect.admin)
+    """The commands of a version, with the words of the cluster file where it has some.
+
+    Args:
+        dialect: of the version.
+        riak: the program.
+        admin: the words before an administrative command; the version's when empty, found where `riak` is.
+    """
+    return Commands(
+        riak=riak, admin=admin or _admin(dialect, riak), pid_word="pid" if dialect.has_eval else "getpid"
+    )
+
+
+def _admin(dialect: Dialect, riak: tuple[str, ...]) -> tuple[str, ...]:
+    *before, program = riak
+    folder, _, name = program.rpartition("riak")
+    if name:  # a wrapper of the operator's: nothing is known of what stands beside it
+        return (*riak, "admin") if dialect.has_eval else dialect.admin
+    return tuple(before) + tuple(
+        f"{folder}{word}" if word.startswith("riak") else word for word in dialect.admin
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,16 @@ def test_the_words_of_each_version() -> None:
     assert commands_for(V29).pid.argv == ("riak", "getpid")
     assert commands_for(V30).asking("ringready").argv == ("riak", "admin", "ringready")
     assert commands_for(V30).pid.argv == ("riak", "pid")
+    where = ("/usr/sbin/riak",)
+    assert commands_for(V14, riak=where).asking("ringready").argv == ("/usr/sbin/riak-admin", "ringready")
+    assert commands_for(V14, riak=where).pid.argv == ("/usr/sbin/riak", "getpid")
+    assert commands_for(V30, riak=where).asking("ringready").argv == ("/usr/sbin/riak", "admin", "ringready")
+    inside = ("docker", "exec", "riak", "riak")
+    assert commands_for(V14, riak=inside).admin == ("docker", "exec", "riak", "riak-admin")
+    assert commands_for(V30, riak=inside).admin == (*inside, "admin")
+    assert commands_for(V30, riak=("/opt/ring.sh",)).admin == ("/opt/ring.sh", "admin")
+    assert commands_for(V14, riak=("/opt/ring.sh",)).admin == ("riak-admin",)
+    assert commands_for(V30, admin=("riak-admin",)).pid.argv == ("riak", "pid")
     own = commands_for(V30, riak=("/opt/riak/bin/riak",), admin=("/opt/riak/bin/riak", "admin"))
     assert own.set_transfer_limit(DEV1, 8).argv == (
         "/opt/riak/bin/riak",
