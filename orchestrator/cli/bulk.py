@@ -13,7 +13,7 @@ from orchestrator.cli.fresh import prepare
 from orchestrator.cli.loaded import Loaded
 from orchestrator.cli.surroundings import surroundings
 from orchestrator.config.merging import MergeFlags
-from orchestrator.config.policy import Overrides
+from orchestrator.config.policy import Overrides, require_segments
 from orchestrator.errors import UsageError
 
 Index = Annotated[
@@ -128,6 +128,7 @@ def _run(
     """As `restart` does; without anything to do it ends in seconds, and takes no lease."""
     around = surroundings(output)
     file = around.cluster(cluster)
+    require_segments(file)
     asks = not (yes or dry_run)
     with prepare(
         file,

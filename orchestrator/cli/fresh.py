@@ -16,7 +16,7 @@ from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.gates import secrets_in, secrets_of
 from orchestrator.config.playbook import Playbook
-from orchestrator.config.policy import Overrides, build_policy, profile_wanted
+from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_playbook
 from orchestrator.engine.estimate import node_times
 from orchestrator.engine.evolve import replay
 from orchestrator.engine.plan import empty_plan, make_plan
@@ -242,6 +242,7 @@ def _prepared(
     loaded: Loaded | None = None,
 ) -> Iterator[tuple[Fresh, Reading[SettingsView], Playbook]]:
     book = around.playbook(playbook or file.spec.playbook)
+    require_playbook(file, book)
     wanted = profile_wanted(file, book, overrides)
     tuning = around.tuning_profile(wanted) if wanted else None
 

@@ -44,7 +44,7 @@ class Places:
         folders: in order; the first file found is taken.
         shipped_playbooks: those of the package.
         shipped_tuning: likewise.
-        shipped_clusters: the example of the package; shown in messages, never taken.
+        shipped_clusters: the examples of the package; shown in messages, never taken.
     """
 
     folders: tuple[Path, ...]
@@ -145,7 +145,8 @@ def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Plac
         return f"{message}\ndid you mean {' or '.join(close)}?"
     if known:
         return f"{message}\nthere is: {', '.join(known[:20])}"
-    return f"{message}\nan example to copy: {places.shipped_clusters / 'example.yml'}"
+    example = places.shipped_clusters / "example.yml"
+    return f"{message}\nan example to copy: {example}, or for Riak riak-example.yml beside it"
 
 
 def _files(folder: Path) -> list[Path]:

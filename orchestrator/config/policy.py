@@ -179,10 +179,7 @@ def _for_elasticsearch(
 
 def _for_riak(policy: Policy, spec: RiakPlaybookSpec, cluster: ClusterFile, overrides: Overrides) -> Policy:
     if overrides.merge is not None:
-        raise UsageError(
-            f"{cluster.spec.name} is {Kind.RIAK.value}, which has no segments to merge: post-bulk-index and "
-            f"force-merge are for {Kind.ELASTICSEARCH.value}; `orchestrate restart` restarts its nodes"
-        )
+        require_segments(cluster)
     return replace(
         policy,
         lease=LeasePlace.STATE,
@@ -217,6 +214,19 @@ def require_playbook(cluster: ClusterFile, playbook: Playbook) -> None:
             f"the playbook {playbook.name} is for {playbook.spec.kind.value} (`kind`), and "
             f"{cluster.spec.name} is {cluster.spec.kind.value}: name another one in {cluster.path} "
             "(`playbook`) or with --playbook"
+        )
+
+
+def require_segments(cluster: ClusterFile) -> None:
+    """Refuse to merge on a kind of cluster that has nothing to merge.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if cluster.spec.kind is Kind.RIAK:
+        raise UsageError(
+            f"{cluster.spec.name} is {Kind.RIAK.value}, which has no segments to merge: post-bulk-index and "
+            f"force-merge are for {Kind.ELASTICSEARCH.value}; `orchestrate restart` restarts its nodes"
         )
 
 

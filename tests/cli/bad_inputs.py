@@ -52,6 +52,51 @@ def _wrong_type_in_playbook(stage: Stage) -> tuple[str, ...]:
     return restart(stage.file(), "--playbook", book)
 
 
+_RIAK: Final = "kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n"
+
+
+@case("a key of another kind of cluster", code=2, says=("ring.yml:4: auth: not for `kind: riak`: ",))
+def _key_of_another_kind(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.text("ring.yml", _RIAK + "auth: {api_key: env:KEY}\n"))
+
+
+@case("a key of another kind of cluster, of Riak", code=2, says=("prod.yml:", "riak: only for `kind: riak`"))
+def _key_of_riak(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(riak={"command": "/usr/sbin/riak"}))
+
+
+@case(
+    "a key of another kind of cluster, in a playbook", code=2, says=("book.yml:2: flush: not for `kind: ri",)
+)
+def _key_of_another_kind_in_playbook(stage: Stage) -> tuple[str, ...]:
+    book = stage.text("book.yml", "kind: riak\nflush: true\n")
+    return restart(stage.text("ring.yml", _RIAK), "--playbook", book)
+
+
+@case(
+    "a playbook of another kind",
+    code=2,
+    says=("the playbook riak-rolling-restart is for riak (`kind`), and lab",),
+)
+def _playbook_of_another_kind(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.file(), "--playbook", "riak-rolling-restart")
+
+
+@case(
+    "a command of Riak that a shell would read",
+    code=2,
+    says=("ring.yml:4: riak.command: must be a program and",),
+)
+def _shell_in_a_command(stage: Stage) -> tuple[str, ...]:
+    return restart(stage.text("ring.yml", _RIAK + "riak: {command: /usr/sbin/riak; reboot}\n"))
+
+
+@case("a merge on Riak", code=2, says=("ring is riak, which has no segments to merge",))
+def _merge_on_riak(stage: Stage) -> tuple[str, ...]:
+    file = stage.text("ring.yml", _RIAK)
+    return ("post-bulk-index", "--cluster", file, "--index", "posts-*", "--yes")
+
+
 @case("a wrong type, of a file", code=2, says=("prod.yml: is a directory",))
 def _directory(stage: Stage) -> tuple[str, ...]:
     (stage.folder / "prod.yml").mkdir()

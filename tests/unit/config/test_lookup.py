@@ -128,7 +128,9 @@ def test_an_unknown_name_lists_the_places_and_the_near_names(tmp_path: Path) -> 
 def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         find(Wanted.CLUSTER, "prod", _places(tmp_path))
-    assert str(caught.value).splitlines()[-1] == f"an example to copy: {tmp_path}/examples/example.yml"
+    assert str(caught.value).splitlines()[-1] == (
+        f"an example to copy: {tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
+    )
 
 
 @pytest.mark.parametrize("name", ["", "a b", "..\n", "prod*"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 
@@ -114,6 +117,35 @@ def test_the_words_of_each_version() -> None:
         "8",
     )
     assert own.stop.argv == ("/opt/riak/bin/riak", "stop")
+
+
+def test_the_shipped_sudoers_allow_every_command_and_no_other_of_the_program() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "sudoers-riak").read_text()
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    allowed = [line.strip() for line in re.findall(r"/usr/sbin/riak [^,\n\\]+", lines)]
+    commands = commands_for(DIALECT, riak=("/usr/sbin/riak",))
+    used = [commands.stop, commands.start, commands.ping, commands.pid, commands.versions]
+    used += [commands.set_transfer_limit(DEV1, 8), commands.wait_for_service("riak_kv", DEV1, 5.0)]
+    asked = Answers({})
+    reader = RiakAdmin(runner=asked, commands=commands, dialect=DIALECT)
+    reads = (
+        reader.ring_ready,
+        reader.ring_status,
+        reader.members,
+        reader.cluster_status,
+        reader.transfers,
+        reader.transfer_limits,
+        reader.n_vals,
+    )
+    for read in reads:
+        read(DEV1)
+    words = {" ".join(each.argv) for each in used} | {" ".join(command.argv) for _, command in asked.asked}
+    words |= {
+        " ".join(commands.asking("cluster", "partitions", "-n", DEV1).argv),
+        " ".join(commands.asking("bucket-type", "status", "default").argv),
+    }
+    assert {line for line in words if not any(fnmatchcase(line, rule) for rule in allowed)} == set()
+    assert [rule for rule in allowed if not any(fnmatchcase(line, rule) for line in words)] == []
 
 
 def test_every_command_has_a_limit_and_no_word_for_a_shell() -> None:
