@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.cli.begin import require_zones, start_of
+from orchestrator.cli.begin import predicate_names, require_zones, start_of
+from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.merging.rules import OWN_RULES
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
-from orchestrator.model.policy import Awareness, Policy, Strategy
+from orchestrator.model.policy import Awareness, Kind, Policy, Strategy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
@@ -82,3 +85,23 @@ def test_one_node_with_a_zone_is_enough() -> None:
     nodes = (view.nodes[0], *(replace(node, attributes={}) for node in view.nodes[1:]))
     wanted = _started(AWARE, policy(strategy=Strategy.ZONE)).policy
     require_zones(replace(view, nodes=nodes), AWARE, wanted, "prod.yml")
+
+
+def test_the_zones_of_riak_are_locations_and_without_one_they_are_refused() -> None:
+    wanted = policy(kind=Kind.RIAK, strategy=Strategy.ZONE, zone_attribute=LOCATION)
+    view = _view()
+    with pytest.raises(UsageError) as caught:
+        require_zones(view, SettingsView(), wanted, "ring.yml")
+    assert str(caught.value) == (
+        f"strategy zone: no member of {view.name} has a location, which is what Riak has for zones "
+        "(from 3.0 on): set them in the cluster, or use --strategy node"
+    )
+    placed = replace(view.nodes[0], attributes={LOCATION: "rack1"})
+    require_zones(replace(view, nodes=(placed, *view.nodes[1:])), SettingsView(), wanted, "ring.yml")
+    require_zones(view, SettingsView(), replace(wanted, strategy=Strategy.NODE), "ring.yml")
+
+
+def test_a_predicate_of_merging_can_be_switched_off_on_elasticsearch() -> None:
+    names = predicate_names(Kind.ELASTICSEARCH)
+    assert {rule.name for rule in (*kind_of(Kind.ELASTICSEARCH).predicates, *OWN_RULES)} == set(names.known)
+    assert "lease_is_held" in names.always_on
