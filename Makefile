@@ -14,10 +14,10 @@ demo: prepare-demo $(VENV)/.java  ## restart a real three-zone cluster on this m
 	$(VENV)/bin/orchestrate demo
 
 test: prepare $(VENV)/.java lint hosts  ## lint, types and all tests, on real nodes and hosts too
-	ORCHESTRATE_RUNS=$(or $(RUNS),5000) $(PYTEST) -m "not exhaustive" --durations=15 --durations-min=20
+	ORCHESTRATE_RUNS=$(or $(RUNS),2000) $(PYTEST) -m "not exhaustive" --durations=15 --durations-min=20
 
 test-all: prepare $(VENV)/.java lint hosts  ## the same, and the tests that take hours
-	ORCHESTRATE_RUNS=$(or $(RUNS),5000) $(PYTEST)
+	ORCHESTRATE_RUNS=$(or $(RUNS),5000) ORCHESTRATE_SEEDS=all $(PYTEST)
 
 airflow: prepare-demo $(VENV)/.java  ## the tests of its tasks in a real Airflow, in an environment of its own
 	$(PYTEST) -m airflow tests/integration/test_airflow.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 
 from orchestrator.engine.evolve import replay
@@ -161,8 +162,9 @@ class Life:
             self._judge_done(state)
             return True
         held = state.outcome is Outcome.HELD
-        return held and (self._holds_for_a_whole_machine(state) or self._holds_by_its_making())
+        return held and (self._holds_for_a_whole_machine(state) or self._holds_by_its_making)
 
+    @cached_property
     def _holds_by_its_making(self) -> bool:
         """Whether the cluster as it was at the beginning cannot spare its nodes, however long one waits."""
         holds = plan_of(world_of(self.drawn), self.drawn.wanted).holds
