@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -88,6 +91,26 @@ class Attempt:
             return Condition.RUNNING
         # On the machine of that name nothing of it runs: the machine, or the container, began anew.
         return Condition.GONE if self.host == host_name() else Condition.ELSEWHERE
+
+    def wait(self, seconds: float) -> None:
+        """Wait until its process has ended, for so many seconds at most.
+
+        It is nobody's child here, so Linux is asked for a descriptor of it. Where there is none, and where
+        the process has ended but cannot be seen to have, all the seconds are waited.
+        """
+        until = time.monotonic() + seconds
+        identity = parse_identity(_line(self.process, 0))
+        if identity is not None:
+            with contextlib.suppress(OSError, AttributeError):  # gone already; or no Linux, or an old one
+                descriptor = os.pidfd_open(identity.pid)
+                try:
+                    ends = select.poll()
+                    ends.register(descriptor, select.POLLIN)
+                    ends.poll(seconds * 1000)
+                finally:
+                    os.close(descriptor)
+        if self.condition() is Condition.RUNNING:
+            time.sleep(max(0.0, until - time.monotonic()))  # nothing of it can be waited for here
 
     def ending(self) -> Ending:
         """How it ended; to be asked when it is gone."""

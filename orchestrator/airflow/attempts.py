@@ -69,12 +69,13 @@ def attempts(folder: Path) -> list[Attempt]:
     return [Attempt(folder / str(number)) for number in numbers]
 
 
-def find_or_start(folder: Path, start: Start) -> tuple[Attempt, bool]:
+def find_or_start(folder: Path, start: Start, *, kept: int = KEPT) -> tuple[Attempt, bool]:
     """The start that runs, or has ended without a task being told; else a new one. And whether it is new.
 
     Args:
         folder: of the task instance.
         start: what to start if nothing is found.
+        kept: starts of which the output is kept, the new one among them.
 
     Raises:
         AttemptError: a start runs on another machine, or a new one cannot be made.
@@ -85,7 +86,7 @@ def find_or_start(folder: Path, start: Start) -> tuple[Attempt, bool]:
             earlier = attempts(folder)
             if earlier and _stands(earlier[-1]):
                 return earlier[-1], False
-            for old in earlier[: 1 - KEPT]:
+            for old in earlier[: 1 - kept]:
                 shutil.rmtree(old.folder)
             number = int(earlier[-1].folder.name) + 1 if earlier else 1
             attempt = Attempt(folder / str(number))

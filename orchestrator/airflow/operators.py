@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -45,7 +44,7 @@ class OrchestrateOperator(BaseOperator):
         directory: its working directory.
         folder: where starts and their output are kept; on this machine, not shared.
         deferrable: whether to wait in the triggerer, or in the worker.
-        poll_interval: seconds between two looks at the process.
+        poll_interval: seconds between two looks at what it writes; its end is seen at once.
     """
 
     template_fields: Sequence[str] = (
@@ -210,7 +209,7 @@ class OrchestrateOperator(BaseOperator):
                 self.log.info("%s", line)
             if condition is not Condition.RUNNING:
                 return condition
-            time.sleep(self.poll_interval)  # a process of nobody's offers nothing to wait for
+            attempt.wait(self.poll_interval)
 
     def _selection(self) -> command.Selection:
         return command.Selection(

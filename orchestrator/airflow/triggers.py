@@ -47,7 +47,7 @@ class RunTrigger(BaseTrigger):
             if condition is not Condition.RUNNING:
                 yield TriggerEvent({"folder": self.folder, "condition": condition.value})
                 return
-            await asyncio.sleep(self.poll_interval)  # a process of nobody's offers nothing to wait for
+            await asyncio.sleep(self.poll_interval)  # a triggerer watches many: none has a thread of its own
 
     async def on_kill(self) -> None:
         """Have the run stand down, and wait for its end for as long as Airflow lets us.

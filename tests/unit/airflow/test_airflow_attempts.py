@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.airflow import attempts as module
 from orchestrator.airflow.attempt import Attempt, Condition, Mark
 from orchestrator.airflow.attempts import AttemptError, Start, attempts, find_or_start, token
 from orchestrator.runtime.identity import parse_identity
@@ -80,7 +79,8 @@ def _await(what: Callable[[], bool]) -> None:
 
 
 def _ended(attempt: Attempt) -> None:
-    _await(lambda: attempt.condition() is Condition.GONE)
+    attempt.wait(SECONDS)
+    assert attempt.condition() is Condition.GONE
 
 
 def test_a_start_runs_on_by_itself_and_its_end_can_be_read(folder: Path, start: Start, told: Told) -> None:
@@ -99,6 +99,20 @@ def test_a_start_runs_on_by_itself_and_its_end_can_be_read(folder: Path, start: 
     assert ending.summary is not None
     assert ending.summary["exit_code"] == 0
     assert folder.stat().st_mode & 0o077 == 0, "an output names hosts and indices: nobody else's"
+
+
+def test_an_end_is_waited_for_and_seen_at_once(folder: Path, start: Start, told: Told) -> None:
+    attempt, _ = find_or_start(folder, start)
+    began = time.monotonic()
+    attempt.wait(0.3)
+    assert time.monotonic() - began >= 0.3, "it runs: all the seconds are waited"
+    assert attempt.condition() is Condition.RUNNING
+    told.do("go")
+    attempt.wait(SECONDS)
+    assert attempt.condition() is Condition.GONE
+    assert time.monotonic() - began < SECONDS
+    attempt.wait(SECONDS)  # of what is gone nothing is waited for
+    assert time.monotonic() - began < SECONDS
 
 
 def test_a_second_try_finds_what_the_first_one_started(folder: Path, start: Start, told: Told) -> None:
@@ -191,13 +205,10 @@ def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, start: Start) -
 
 
 @pytest.mark.usefixtures("told")
-def test_old_starts_are_removed_and_numbers_go_on(
-    folder: Path, start: Start, told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "KEPT", 2)
+def test_old_starts_are_removed_and_numbers_go_on(folder: Path, start: Start, told: Told) -> None:
     told.do("go")
     for _ in range(4):
-        attempt, _new = find_or_start(folder, start)
+        attempt, _new = find_or_start(folder, start, kept=2)
         _ended(attempt)
         attempt.mark(Mark.REPORTED)
     assert [one.folder.name for one in attempts(folder)] == ["3", "4"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import typer
@@ -26,10 +27,11 @@ FULL = Selection(
 )
 
 
-def _parsed(words: Sequence[str]) -> None:
-    """Have the program itself read a command line, without running it."""
+def _parsed(words: Sequence[str]) -> dict[str, Any]:
+    """What the program itself reads in a command line, without running it."""
     command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]  # a group
-    command.make_context(words[0], list(words[1:]))
+    read: dict[str, Any] = command.make_context(words[0], list(words[1:])).params
+    return read
 
 
 def test_only_what_is_said_is_passed_on() -> None:
@@ -37,10 +39,15 @@ def test_only_what_is_said_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [restart(FULL), restart(Selection(cluster="-x")), stop("20270101-0000-abcd")]
+    ("words", "name", "value"),
+    [
+        (restart(FULL), "cluster", FULL.cluster),
+        (restart(Selection(cluster="-x")), "cluster", "-x"),
+        (stop("20270101-0000-abcd"), "run", "20270101-0000-abcd"),
+    ],
 )
-def test_the_program_understands_it(words: list[str]) -> None:
-    _parsed(words)
+def test_the_program_understands_it(words: list[str], name: str, value: str) -> None:
+    assert _parsed(words)[name] == value
 
 
 def test_the_program_understands_the_step_after_a_load() -> None:
@@ -50,7 +57,8 @@ def test_the_program_understands_the_step_after_a_load() -> None:
     expected = ["--index=posts-*", "--index=-odd", "--max-segments=3", "--no-restart", "--allow-writes"]
     assert words[:6] == ["post-bulk-index", *expected]
     assert words[6:] == restart(FULL)[1:]
-    _parsed(words)
+    read = _parsed(words)
+    assert (list(read["index"]), read["max_segments"]) == (["posts-*", "-odd"], 3)
 
 
 def test_the_restart_after_a_load_is_left_to_the_program_unless_said() -> None:
