@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.asking import confirm, end_not_due, show_plan
+from orchestrator.cli.carrying_out import carry_out
 from orchestrator.cli.fresh import prepare
 from orchestrator.cli.loaded import Loaded
 from orchestrator.cli.surroundings import surroundings
@@ -139,15 +139,4 @@ def _run(
         asks=asks,
         loaded=loaded,
     ) as fresh:
-        if dry_run:
-            if fresh.not_due:
-                around.note(fresh.not_due)
-            return int(show_plan(fresh.plan(), around))
-        if fresh.not_due:
-            return int(fresh.settle() or end_not_due(fresh.not_due, fresh.view.name, around))
-        fresh.tell_of_unfinished()
-        if yes:
-            return int(fresh.run(None))
-        plan = fresh.plan()
-        confirm(plan, around)
-        return int(fresh.run(plan))
+        return carry_out(fresh, around, dry_run=dry_run, yes=yes)

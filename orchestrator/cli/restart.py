@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.asking import confirm, end_not_due, show_plan
+from orchestrator.cli.carrying_out import carry_out
 from orchestrator.cli.fresh import prepare
 from orchestrator.cli.surroundings import surroundings
 from orchestrator.config.policy import Overrides
@@ -36,15 +36,4 @@ def restart(
     file = around.cluster(cluster)
     asks = not (yes or dry_run)
     with prepare(file, around, playbook=playbook, overrides=overrides, state_url=state, asks=asks) as fresh:
-        if dry_run:
-            if fresh.not_due:
-                around.note(fresh.not_due)
-            return int(show_plan(fresh.plan(), around))
-        if fresh.not_due:
-            return int(fresh.settle() or end_not_due(fresh.not_due, fresh.view.name, around))
-        fresh.tell_of_unfinished()
-        if yes:
-            return int(fresh.run(None))
-        plan = fresh.plan()
-        confirm(plan, around)
-        return int(fresh.run(plan))
+        return carry_out(fresh, around, dry_run=dry_run, yes=yes)
