@@ -18,19 +18,6 @@ PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()
 PASSWORD_VARIABLE = "LAB_PASSWORD"  # noqa: S105  (the name of a variable)
 RUN_SECONDS = 900.0
 
-FOUND: Mapping[str, Mapping[str, str]] = {
-    "persistent": {
-        "cluster.routing.allocation.enable": "all",
-        "indices.recovery.max_bytes_per_sec": "61mb",
-        "cluster.routing.allocation.node_concurrent_recoveries": "3",
-    },
-    "transient": {
-        "cluster.routing.allocation.node_concurrent_recoveries": "5",
-        "cluster.routing.allocation.node_initial_primaries_recoveries": "2",
-    },
-}
-"""What the operator had set before: some transient, some persistent, some both, `enable` in so many words."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:

@@ -10,7 +10,8 @@ import pytest
 from orchestrator.lab.client import LabClient
 from orchestrator.lab.load import Load
 from orchestrator.lab.seed import seed
-from tests.integration.operating import FOUND, Operator, ask, leases, lives, settings, starts
+from tests.integration.killing import FOUND
+from tests.integration.operating import Operator, ask, leases, lives, settings, starts
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory

@@ -13,7 +13,8 @@ import pytest
 from orchestrator.lab.client import LabClient
 from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.hostlab.hosts import HostCluster, wait_until
-from tests.integration.operating import FOUND, Operator, ask, leases, lives, settings, starts
+from tests.integration.killing import FOUND
+from tests.integration.operating import Operator, ask, leases, lives, settings, starts
 from tests.integration.test_faults_on_hosts import (
     FLAVOUR,
     QUICK,

@@ -14,30 +14,13 @@ from orchestrator.lab.reset import clear
 from tests.integration.hostlab import docker, material
 from tests.integration.hostlab.flavours import Flavour
 from tests.integration.hostlab.material import Material
+from tests.integration.hostlab.reaching import SSH_USER, LabHost, Ssh, execute
 
-SSH_USER = "deploy"
 REBOOT_USER = "rebooter"
 HOST_SECONDS = 240.0
 CLUSTER_SECONDS = 600.0
 """Three nodes take 50 s on two idle cores; more than 300 s were seen with ten times as much to do."""
 POLL_SECONDS = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabHost:
-    """One container.
-
-    Attributes:
-        name: of the host, and of the node on it.
-        address: its own on the bridge; it outlives a reboot.
-        zone: awareness zone.
-        container: for the docker command.
-    """
-
-    name: str
-    address: str
-    zone: str
-    container: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,28 +93,14 @@ class HostCluster:
         self, name: str, *command: str, check: bool = True, seconds: float = docker.COMMAND_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as root in a host, past SSH and sudo; a single word is a shell line."""
-        words = ("sh", "-c", *command) if len(command) == 1 else command
-        return docker.run(("docker", "exec", self.host(name).container, *words), check=check, seconds=seconds)
+        return execute(self.host(name), *command, check=check, seconds=seconds)
 
     def ssh(
         self, name: str, line: str, *, user: str = SSH_USER, seconds: float = docker.COMMAND_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run a line over SSH with the strict known_hosts file, as an operator would from a shell."""
-        options = {
-            "BatchMode": "yes",
-            "StrictHostKeyChecking": "yes",
-            "UserKnownHostsFile": str(self.known_hosts),
-            "GlobalKnownHostsFile": "/dev/null",
-            "IdentitiesOnly": "yes",
-            "ConnectTimeout": "10",
-        }
-        flags = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
-        target = f"{user}@{self.host(name).address}"
-        return docker.run(
-            ("ssh", "-F", "/dev/null", "-i", str(self.identity), *flags, target, line),
-            check=False,
-            seconds=seconds,
-        )
+        ssh = Ssh(identity=self.identity, known_hosts=self.known_hosts)
+        return ssh.run(self.host(name), line, user=user, seconds=seconds)
 
     def stop_host(self, name: str) -> None:
         """Shut a host down in order; it stays down until `start_host`."""

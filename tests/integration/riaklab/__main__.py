@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import signal
-import sys
 
-from orchestrator.lab.errors import LabError
+from tests.integration.hostlab.by_hand import say, until_ended
 from tests.integration.hostlab.docker import require_engine
 from tests.integration.riaklab.images import build
 from tests.integration.riaklab.running import running
-
-
-def say(line: str) -> None:
-    """Tell how far it is."""
-    print(f"lab: {line}", flush=True)  # noqa: T201  (a command's output)
 
 
 def main(words: list[str]) -> int:
@@ -36,12 +30,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT is ignored in a background job unless asked for
-        signal.signal(number, signal.default_int_handler)
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except LabError as error:
-        say(str(error))
-        sys.exit(2)
+    until_ended(main)

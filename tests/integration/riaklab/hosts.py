@@ -12,9 +12,9 @@ from typing import Any
 
 from orchestrator.lab.errors import LabNodeError
 from tests.integration.hostlab import docker
-from tests.integration.hostlab.hosts import HOST_SECONDS, LabHost, wait_until
+from tests.integration.hostlab.hosts import HOST_SECONDS, wait_until
+from tests.integration.hostlab.reaching import SSH_USER, LabHost, Ssh, execute
 
-SSH_USER = "deploy"
 TUNER = "tuner"
 NODE_SECONDS = 120.0
 
@@ -54,25 +54,14 @@ class RiakHosts:
         self, name: str, *command: str, check: bool = True, seconds: float = docker.COMMAND_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run a command as root in a host, past SSH and sudo; a single word is a shell line."""
-        words = ("sh", "-c", *command) if len(command) == 1 else command
-        return docker.run(("docker", "exec", self.host(name).container, *words), check=check, seconds=seconds)
+        return execute(self.host(name), *command, check=check, seconds=seconds)
 
     def ssh(
         self, name: str, line: str, *, user: str = SSH_USER, seconds: float = docker.COMMAND_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run a line over SSH with the strict known_hosts file, as an operator would from a shell."""
-        options = {
-            "BatchMode": "yes",
-            "StrictHostKeyChecking": "yes",
-            "UserKnownHostsFile": str(self.known_hosts),
-            "GlobalKnownHostsFile": "/dev/null",
-            "IdentitiesOnly": "yes",
-            "ConnectTimeout": "10",
-        }
-        flags = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
-        target = f"{user}@{self.host(name).address}"
-        command = ("ssh", "-F", "/dev/null", "-i", str(self.identity), *flags, target, line)
-        return docker.run(command, check=False, seconds=seconds)
+        ssh = Ssh(identity=self.identity, known_hosts=self.known_hosts)
+        return ssh.run(self.host(name), line, user=user, seconds=seconds)
 
     def riak(self, name: str, words: str, *, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Run `riak WORDS` over SSH through sudo."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_docker.plugin import get_docker_services
-
-from orchestrator.lab.distributions import Progress, cache_folder
-from orchestrator.lab.errors import LabError
+from orchestrator.lab.distributions import Progress
 from tests.integration.hostlab import docker
-from tests.integration.hostlab.hosts import LabHost, write_known_hosts
+from tests.integration.hostlab.hosts import write_known_hosts
 from tests.integration.hostlab.material import make_material
+from tests.integration.hostlab.projects import alone, project, write_environment
+from tests.integration.hostlab.reaching import lab_hosts
 from tests.integration.riaklab.hosts import RiakHosts
 from tests.integration.riaklab.images import OWN, build
 
@@ -29,7 +26,6 @@ MOST = 5
 RING_SIZE = 64
 SCHEDULERS = 16
 """As configured on each host, so that n - n // 6 is another number; the machine has fewer processors."""
-LOCK_SECONDS = 3600.0
 
 
 @contextmanager
@@ -62,20 +58,15 @@ def running(
     docker.require_engine()
     network = os.environ.get(NETWORK_VARIABLE, DEFAULT_NETWORK)
     names = [f"riak{number + 1}" for number in range(hosts)]
-    with _alone(), tempfile.TemporaryDirectory(prefix="orchestrator-riak-") as scratch:
+    with (
+        alone("riak-hosts.lock", progress),
+        tempfile.TemporaryDirectory(prefix="orchestrator-riak-") as scratch,
+    ):
         image = build(progress)
-        lab_hosts = tuple(
-            LabHost(
-                name=name,
-                address=f"{network}.{11 + number}",
-                zone=locations[number % len(locations)] if locations else "",
-                container=f"{PROJECT}-{name}",
-            )
-            for number, name in enumerate(names)
-        )
+        containers = lab_hosts(names, project=PROJECT, network=network, zones=locations)
         folder = Path(scratch)
         (folder / "keys").mkdir()
-        keys = make_material(folder / "keys", names=names, addresses=[host.address for host in lab_hosts])
+        keys = make_material(folder / "keys", names=names, addresses=[host.address for host in containers])
         environment = {
             "LAB_IMAGE": image,
             "LAB_MATERIAL": str(keys.mounted),
@@ -89,57 +80,18 @@ def running(
             **{f"RIAK_LOCATION_{n + 1}": (locations * MOST)[n : n + 1] for n in range(MOST)},
         }
         settings = folder / "environment"
-        settings.write_text(
-            "".join(f"{key}={value}\n" for key, value in environment.items()), encoding="utf-8"
-        )
+        write_environment(settings, environment)
         known_hosts = folder / "known_hosts"
         lab = RiakHosts(
-            hosts=lab_hosts,
+            hosts=containers,
             identity=keys.identity,
             known_hosts=known_hosts,
             pace=pace,
             plain=frozenset(plain),
         )
-        with _project(settings, names, progress):
-            write_known_hosts(known_hosts, lab_hosts)
+        with project(PROJECT, names, folder=OWN, environment=settings, progress=progress):
+            write_known_hosts(known_hosts, containers)
             for name in names:
                 lab.wait_up(name)
             progress(f"{hosts} hosts take logins and their nodes answer")
             yield lab
-
-
-@contextmanager
-def _project(settings: Path, names: list[str], progress: Progress) -> Iterator[None]:
-    """The compose project, ended also when it does not come up; what a killed run left goes first."""
-    files = [str(OWN / "compose.yml")]
-    if docker.cgroup_version() == "1":
-        files.append(str(OWN / "compose.cgroup-v1.yml"))
-    command = f"{docker.compose_command()} --env-file {settings}"
-    down = "down --volumes --remove-orphans --timeout 2"
-    progress(f"starting {', '.join(names)}")
-    try:
-        with get_docker_services(
-            command, files, PROJECT, [down, f"up --detach --no-build {' '.join(names)}"], []
-        ):
-            yield
-    finally:
-        with get_docker_services(command, files, PROJECT, [], [down]):
-            progress(f"taking {', '.join(names)} down")
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hold the machine's one place for such hosts; the kernel frees it with the process."""
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    limit = time.monotonic() + LOCK_SECONDS
-    with (cache_folder() / "riak-hosts.lock").open("w", encoding="utf-8") as handle:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > limit:
-                    raise LabError("another lab has held this machine's Riak hosts for an hour") from None
-                time.sleep(1)
-                continue
-            yield
-            return
