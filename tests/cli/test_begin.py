@@ -84,6 +84,9 @@ def test_one_node_with_a_zone_is_enough() -> None:
     view = _view()
     nodes = (view.nodes[0], *(replace(node, attributes={}) for node in view.nodes[1:]))
     wanted = _started(AWARE, policy(strategy=Strategy.ZONE)).policy
+    bare = replace(view, nodes=tuple(replace(node, attributes={}) for node in view.nodes))
+    with pytest.raises(UsageError):
+        require_zones(bare, AWARE, wanted, "prod.yml")
     require_zones(replace(view, nodes=nodes), AWARE, wanted, "prod.yml")
 
 

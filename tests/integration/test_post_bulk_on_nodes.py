@@ -40,17 +40,18 @@ RUN_SECONDS = 1200.0
 def test_300_000_documents_on_six_nodes_come_to_five_segments_a_copy_and_all_nodes_restart(
     process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str
 ) -> None:
-    lines = _the_step(process_cluster(version, nodes=SIX_IN_THREE), POSTS, tmp_path)
+    lines = _assert_done_once(process_cluster(version, nodes=SIX_IN_THREE), POSTS, tmp_path)
     _print(capsys, version, lines)
 
 
+@pytest.mark.exhaustive  # test_post_bulk_index merges, restarts and is run again too
 def test_a_small_load_comes_to_five_segments_a_copy_and_all_nodes_restart(
     process_cluster: ProcessCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _print(capsys, QUICKEST, _the_step(process_cluster(QUICKEST), FEW_POSTS, tmp_path))
+    _print(capsys, QUICKEST, _assert_done_once(process_cluster(QUICKEST), FEW_POSTS, tmp_path))
 
 
-def _the_step(lab: LabCluster, wanted: BulkLoad, folder: Path) -> list[str]:
+def _assert_done_once(lab: LabCluster, wanted: BulkLoad, folder: Path) -> list[str]:
     """Load, run the step, look; run it again, and look that nothing was done. What is worth printing."""
     client, story = lab.client, []
     try:

@@ -95,7 +95,7 @@ class Scene:
         assert not any(verdicts(run, "unknown").values())
         return drift
 
-    def restart(self) -> None:
+    def assert_tuned_by_a_restart(self) -> None:
         """A rolling restart tunes every host while its node is down, and no other disk."""
         cluster, born = self.cluster, lives(self.cluster)
         run = self.operator.orchestrate("restart", "--cluster", str(self.file), "--yes", "--output", "json")
@@ -112,7 +112,7 @@ class Scene:
         self.assert_right()
         assert other_disks(cluster) == self.others
 
-    def apply(self) -> None:
+    def assert_applied(self) -> None:
         """`tune apply` makes the same changes, without a restart."""
         born = lives(self.cluster)
         words = ("tune", "apply", "--cluster", str(self.file), "--yes", "--output", "json")
@@ -132,7 +132,7 @@ class Scene:
             found = values(self.cluster, name)
             assert not set(self.wrong[name].items()) & set(found.items()), name
 
-    def reboot(self, name: str) -> None:
+    def assert_right_after_a_boot(self, name: str) -> None:
         """A host comes up anew, from the kernel's wrong defaults, and is right by itself."""
         reboot(self.cluster, name)
         found = values(self.cluster, name)
@@ -141,7 +141,7 @@ class Scene:
         self.cluster.wait_ready(status="green")  # a node that is not there is not checked
         self.assert_right()
 
-    def revert(self) -> None:
+    def assert_reverted(self) -> None:
         """`tune revert` brings every host back to what it was, file by file and value by value."""
         run = revert(self.operator)
         assert run.returncode == 0, run.stdout + run.stderr
@@ -157,9 +157,9 @@ def test_one_host_is_set_right_it_lasts_and_a_revert_undoes_it(
     fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
     scene = Scene(fresh_host_cluster(FLAVOUR, nodes=1), tmp_path, say)
-    scene.apply()
-    scene.reboot("es1")
-    scene.revert()
+    scene.assert_applied()
+    scene.assert_right_after_a_boot("es1")
+    scene.assert_reverted()
 
 
 @pytest.mark.exhaustive  # five minutes
@@ -167,9 +167,9 @@ def test_a_rolling_restart_tunes_every_host_while_its_node_is_down(
     fresh_host_cluster: HostClusterFactory, tmp_path: Path, say: Say
 ) -> None:
     scene = Scene(fresh_host_cluster(FLAVOUR), tmp_path, say)
-    scene.restart()
-    scene.reboot("es1")
-    scene.revert()
+    scene.assert_tuned_by_a_restart()
+    scene.assert_right_after_a_boot("es1")
+    scene.assert_reverted()
 
 
 def sent_stop(name: str) -> dict[str, Any]:

@@ -50,17 +50,12 @@ def test_the_question_says_what_a_yes_begins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "goes_on", "noted"), [("y", True, ""), ("n", False, ""), (None, False, "\n")]
+    ("answer", "goes_on", "noted"), [("y\n", True, ""), ("n\n", False, ""), ("", False, "\n")]
 )
 def test_a_message_behind_a_broken_off_question_begins_a_line(
-    monkeypatch: pytest.MonkeyPatch, answer: str | None, *, goes_on: bool, noted: str
+    monkeypatch: pytest.MonkeyPatch, answer: str, *, goes_on: bool, noted: str
 ) -> None:
-    def confirm(_text: str) -> bool:
-        if answer is None:
-            raise typer.Abort
-        return answer == "y"
-
-    monkeypatch.setattr(typer, "confirm", confirm)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     err = io.StringIO()
     around = Surroundings(
         environment={}, home=Path("/"), clock=SystemClock(), output=Output.TEXT, out=io.StringIO(), err=err
