@@ -18,6 +18,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.doomed import VARIABLE, Place
@@ -322,3 +324,26 @@ def entered(phase: str, *, node: str = "es") -> Callable[[str, list[str]], bool]
 
 
 KILLED = -signal.SIGKILL
+
+
+def seams(appends: int, performs: int) -> list[Seam]:
+    """Every place where a run with so many appends and performs can die."""
+    each = [(When.BEFORE, appends), (When.AFTER, appends), (When.ACTED, performs)]
+    return [Seam(when=when, number=number) for when, most in each for number in range(1, most + 1)]
+
+
+def assert_killed(bastion: Bastion, code: int, seam: Seam, sure: Mapping[When, int]) -> None:
+    """It died there.
+
+    How many seams a run has depends on how often it had to look. One that is over before a seam that only
+    slow machines have is skipped; one that is over before a seam that every run has shows nothing, and fails.
+
+    Args:
+        bastion: that ran it.
+        code: how it ended.
+        seam: where it was to die.
+        sure: how many seams of each kind a run has on any machine.
+    """
+    if code == 0 and seam.number > sure[seam.when] and all(str(seam) != one for one, _ in bastion.passed()):
+        pytest.skip(f"the run was over before {seam}")
+    assert code == KILLED, bastion.story()

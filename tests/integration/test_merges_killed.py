@@ -21,7 +21,17 @@ import pytest
 from orchestrator.lab.bulk import BulkLoad, load, numbered
 from orchestrator.lab.errors import LabError
 from orchestrator.lab.segments import count_segments, told
-from tests.integration.killing import KILLED, QUICKEST, Bastion, Seam, Truth, When, truth
+from tests.integration.killing import (
+    KILLED,
+    QUICKEST,
+    Bastion,
+    Seam,
+    Truth,
+    When,
+    assert_killed,
+    seams,
+    truth,
+)
 
 if TYPE_CHECKING:
     from orchestrator.lab.client import LabClient
@@ -37,8 +47,9 @@ POSTS = BulkLoad(
 )
 APPENDS, PERFORMS = 26, 8
 """More than such a run has: a slow machine has more readings to tell of."""
-EACH = [(When.BEFORE, APPENDS), (When.AFTER, APPENDS), (When.ACTED, PERFORMS)]
-SEAMS = [Seam(when=when, number=number) for when, most in EACH for number in range(1, most + 1)]
+SURE = {When.BEFORE: 15, When.AFTER: 15, When.ACTED: 4}
+"""What every such run has, however quick its merges are."""
+by_seam = pytest.mark.parametrize("seam", seams(APPENDS, PERFORMS), ids=str)
 LOOK_SECONDS = 0.02
 NO_RUN = 2
 KILLS = 4
@@ -120,17 +131,14 @@ def _assert_merged(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seam", SEAMS, ids=str)
+@by_seam
 def test_a_merge_killed_at_any_seam_is_resumed_and_never_doubled(
     process_cluster: ProcessCluster, bastion_of: BastionOf, seam: Seam
 ) -> None:
     lab = process_cluster(QUICKEST)
     bastion = bastion_of(lab)
     with _loaded(lab) as (client, merges, before):
-        code = _merge(bastion, seam)
-        if code == 0 and all(str(seam) != passed for passed, _ in bastion.passed()):
-            pytest.skip(f"the run was over before {seam}")
-        assert code == KILLED, bastion.story()
+        assert_killed(bastion, _merge(bastion, seam), seam, SURE)
         code = bastion.orchestrate("resume", "--yes")
         if code == NO_RUN:  # it had not begun, or was over, when it was killed
             code = _merge(bastion)
@@ -139,7 +147,7 @@ def test_a_merge_killed_at_any_seam_is_resumed_and_never_doubled(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seam", SEAMS, ids=str)
+@by_seam
 def test_a_merge_killed_at_any_seam_is_begun_anew_and_never_doubled(
     process_cluster: ProcessCluster, bastion_of: BastionOf, seam: Seam
 ) -> None:
@@ -147,10 +155,7 @@ def test_a_merge_killed_at_any_seam_is_begun_anew_and_never_doubled(
     lab = process_cluster(QUICKEST)
     bastion = bastion_of(lab)
     with _loaded(lab) as (client, merges, before):
-        code = _merge(bastion, seam)
-        if code == 0 and all(str(seam) != passed for passed, _ in bastion.passed()):
-            pytest.skip(f"the run was over before {seam}")
-        assert code == KILLED, bastion.story()
+        assert_killed(bastion, _merge(bastion, seam), seam, SURE)
         assert _merge(bastion) == 0, bastion.story()
         _assert_merged(lab, client, merges, before, bastion)
 
