@@ -223,7 +223,7 @@ class Scene:
 
 SCENES: Final = (
     Scene(play=the_node_of_a_replica_is_restarted),
-    Scene(play=the_node_of_a_primary_is_restarted, usual=True),
+    Scene(play=the_node_of_a_primary_is_restarted),
     Scene(play=the_primary_of_a_closed_index_is_restarted, indices=(Wanted(closed=True),)),
     Scene(play=the_only_copy_is_away, indices=(Wanted(replicas=0),)),
     Scene(play=all_allocation_is_off),
@@ -235,10 +235,10 @@ SCENES: Final = (
     Scene(play=an_index_keeps_its_copies_away, indices=(Wanted(enable="none"),)),
     Scene(play=a_forced_zone_stays_away, indices=(Wanted(delay=0),)),
     Scene(play=replicas_are_added_and_taken, indices=(Wanted(replicas=0),)),
-    Scene(play=an_index_is_force_merged, indices=(Wanted(loaded=True),), usual=True),
+    Scene(play=an_index_is_force_merged, indices=(Wanted(loaded=True),)),
     Scene(play=the_master_is_restarted),
     # Elected is one that stayed, with its routing table, or one that came back and makes it anew: so any of
     # the copies may be the primary then.
-    Scene(play=the_majority_is_away, indices=(Wanted(replicas=2),), usual=True, placed=False),
+    Scene(play=the_majority_is_away, indices=(Wanted(replicas=2),), placed=False),
     Scene(play=a_master_hands_over),
 )

@@ -56,7 +56,7 @@ def port(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
         yield store.lease("cluster-uuid")
         store.close()
     else:
-        lab = request.getfixturevalue("process_cluster")("9.1.0")
+        lab = request.getfixturevalue("process_cluster")("opensearch-2.19.0")
         client = ElasticsearchClient(ClusterAccess(endpoints=lab.endpoints), clock=SystemClock())
         yield ElasticsearchLease(client)
         client.close()

@@ -122,7 +122,7 @@ def test_a_queue_that_fills_during_a_run_holds_it_until_it_drains(
 ) -> None:
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
-    with Begun(lab, tmp_path, "restart", playbook=on_queue(rabbit)) as run:
+    with Begun(lab, tmp_path, "restart", *TWO, playbook=on_queue(rabbit)) as run:
         run.wait_for(a_stop)
         rabbit.publish(QUEUE, MOST + 3)  # a start is never held back: the node comes up all the same
         run.wait_for(a_return)
@@ -135,11 +135,11 @@ def test_a_queue_that_fills_during_a_run_holds_it_until_it_drains(
     assert code == 0, lines[-1]
     assert [line["evidence"] for line in events(lines, "gate_opened")] == ["0 messages, at most 5 allowed"]
     assert events(lines, "rescued") == []
-    assert_restarted_once(lab, before)
+    assert_restarted_once(lab, before, nodes=TWO[1::2])
     assert_no_account(tmp_path)
 
 
-@pytest.mark.exhaustive  # the next one asks the same of Prometheus
+@pytest.mark.exhaustive  # a gate's limit has to run out; unit and simulated runs stand down likewise
 def test_a_queue_that_does_not_drain_stands_the_run_down_and_resume_finishes_it(
     process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
 ) -> None:
@@ -163,6 +163,7 @@ def test_a_queue_that_does_not_drain_stands_the_run_down_and_resume_finishes_it(
     assert_restarted_once(lab, before, nodes=TWO[1::2])
 
 
+@pytest.mark.exhaustive  # a gate's limit has to run out; the next one asks Prometheus too
 def test_a_metric_stands_a_run_down_and_the_resumed_one_waits_until_it_rises(
     process_cluster: ProcessCluster, prometheus: Prometheus, tmp_path: Path
 ) -> None:
@@ -190,6 +191,26 @@ def test_a_metric_stands_a_run_down_and_the_resumed_one_waits_until_it_rises(
     assert_restarted_once(lab, before, nodes=TWO[1::2])
 
 
+def test_a_metric_that_is_low_holds_a_run_until_it_rises(
+    process_cluster: ProcessCluster, prometheus: Prometheus, tmp_path: Path
+) -> None:
+    lab = process_cluster(QUICKEST)
+    before = prepare(lab)
+    prometheus.set(20.0)
+    gate = {"prometheus": {"url": prometheus.url, "query": f"sum({GAUGE})", "min": 500, "timeout": "3s"}}
+    with Begun(lab, tmp_path, "restart", "--only", "es1", playbook=gated(gate)) as run:
+        closed = run.wait_for(is_closed)
+        assert closed["evidence"] == f"sum({GAUGE}) is 20, below 500"
+        assert_nothing_is_stopped(lab, before, 0)
+        prometheus.set(600.0)
+        code, lines = run.end()
+    assert code == 0, lines[-1]
+    opened = events(lines, "gate_opened")
+    assert [line["evidence"] for line in opened] == [f"sum({GAUGE}) is 600, at least 500 wanted"]
+    assert_restarted_once(lab, before, nodes=["es1"])
+
+
+@pytest.mark.exhaustive  # a gate's limit has to run out; unit tests ask ports where nobody listens
 def test_a_server_that_does_not_answer_is_a_closed_gate(
     process_cluster: ProcessCluster, rabbit: Rabbit, tmp_path: Path
 ) -> None:

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(2400)]  # the first image takes minutes
 
-SYSTEMD = ("9.1.0", "8.19.0", "opensearch-2.19.0")
+# The hosts are one image: what differs is the archive in it, so one is enough for `make test`.
+SYSTEMD = (
+    "9.1.0",
+    *(pytest.param(other, marks=pytest.mark.exhaustive) for other in ("8.19.0", "opensearch-2.19.0")),
+)
 REFUSED = 1
 """What `sudo -n` exits with when no rule fits."""
 
@@ -70,6 +74,7 @@ def test_three_hosts_in_three_zones_run_systemd_sshd_and_one_cluster(
     client.close()
 
 
+@pytest.mark.exhaustive  # test_hosts_managers stops and starts with these rights, and is refused the rest
 @pytest.mark.parametrize("flavour", SYSTEMD)
 def test_the_ssh_user_may_stop_and_start_the_unit_and_nothing_else(
     host_cluster: HostClusterFactory, flavour: str
@@ -147,6 +152,7 @@ def test_a_host_whose_power_goes_stays_down_until_it_is_switched_on(host_cluster
     assert cluster.boot_id("es3") != boot
 
 
+@pytest.mark.exhaustive  # the lab alone
 def test_a_docker_restart_is_a_restart_of_the_node(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     boot, before = cluster.boot_id("es2"), incarnations(cluster)
@@ -157,6 +163,7 @@ def test_a_docker_restart_is_a_restart_of_the_node(host_cluster: HostClusterFact
     assert cluster.boot_id("es2") != boot
 
 
+@pytest.mark.exhaustive  # the lab alone: a reset that left something would fail the tests after it
 def test_a_reset_takes_away_what_a_test_left(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     client = LabClient(cluster.admin)

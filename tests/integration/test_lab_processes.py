@@ -16,6 +16,7 @@ import pytest
 from orchestrator.lab import leftovers, nodectl
 from orchestrator.lab.distributions import cache_folder
 from orchestrator.lab.errors import LabError, LabNodeError
+from orchestrator.lab.layout import THREE_ZONES
 from orchestrator.lab.load import Load, LoadProfile
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.reset import reset
@@ -65,7 +66,7 @@ def test_no_acknowledged_document_is_lost_while_a_node_restarts(process_cluster:
 
 
 def test_the_verification_names_a_document_that_went_missing(process_cluster: ProcessCluster) -> None:
-    cluster = process_cluster("9.1.0")
+    cluster = process_cluster(QUICKEST)
     with Load(cluster.access) as load:
         load.wait_acknowledged(40)
     cluster.client.ask("DELETE", "/load/_doc/d000000007")
@@ -73,7 +74,7 @@ def test_the_verification_names_a_document_that_went_missing(process_cluster: Pr
 
 
 def test_a_reset_leaves_nothing_of_the_last_test(process_cluster: ProcessCluster) -> None:
-    cluster = process_cluster("9.1.0")
+    cluster = process_cluster(QUICKEST)
     client = cluster.client
     fresh = read_settings(client)
     seed(client, [SeedIndex(name="posts", documents=10)])
@@ -91,7 +92,7 @@ def test_a_reset_leaves_nothing_of_the_last_test(process_cluster: ProcessCluster
 
 
 def test_a_node_that_cannot_start_says_why(process_cluster: ProcessCluster) -> None:
-    cluster = process_cluster("9.1.0")
+    cluster = process_cluster(QUICKEST)
     cluster.stop_nodes(["es1"])
     cluster.configure("es1", {"no.such.setting": "1"})
     with pytest.raises(LabNodeError, match=r"no\.such\.setting"):
@@ -102,7 +103,7 @@ def test_a_node_that_cannot_start_says_why(process_cluster: ProcessCluster) -> N
 def test_the_cluster_file_restarts_a_node_when_its_command_lines_are_run(
     process_cluster: ProcessCluster, tmp_path: Path
 ) -> None:
-    cluster = process_cluster("9.1.0")
+    cluster = process_cluster(QUICKEST)
     document = json.loads(cluster.write_cluster_file(tmp_path / "lab.yml").read_text())
     service = document["hosts"]["service"]
     before = cluster.pids()["es3"]
@@ -114,7 +115,7 @@ def test_the_cluster_file_restarts_a_node_when_its_command_lines_are_run(
 
 
 def test_nodectl_starts_nothing_twice_and_knows_no_strangers(process_cluster: ProcessCluster) -> None:
-    cluster = process_cluster("9.1.0")
+    cluster = process_cluster(QUICKEST)
     before = cluster.pids()
     again = run(cluster.nodectl("start", "es1"))
     assert (again.returncode, again.stdout) == (0, "es1 is already running\n")
@@ -124,6 +125,7 @@ def test_nodectl_starts_nothing_twice_and_knows_no_strangers(process_cluster: Pr
     assert "es1, es2, es3" in stranger.stderr
 
 
+@pytest.mark.exhaustive  # nodes of its own; hosts of 9.1 have TLS and users in every test on them
 def test_tls_and_users(process_cluster: ProcessCluster) -> None:
     security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (made for this cluster)
     cluster = process_cluster("9.1.0", security=security)
@@ -132,9 +134,9 @@ def test_tls_and_users(process_cluster: ProcessCluster) -> None:
 
 
 def test_close_leaves_no_process_and_no_folder() -> None:
-    with LabCluster.start(version=QUICKEST) as cluster:
+    with LabCluster.start(version=QUICKEST, nodes=THREE_ZONES[:1]) as cluster:
         pids, directory = cluster.pids(), cluster.directory
-        assert len(pids) == 3
+        assert len(pids) == 1
         assert Path(f"/proc/{pids['es1']}").stat().st_uid != 0
     assert all(gone(pid) for pid in pids.values())
     assert not directory.exists()
@@ -144,8 +146,9 @@ def test_nodes_outlive_a_killed_owner_and_the_next_sweep_ends_them() -> None:
     script = textwrap.dedent(
         f"""
         import json, signal, sys
+        from orchestrator.lab.layout import THREE_ZONES
         from orchestrator.lab.nodes import LabCluster
-        cluster = LabCluster.start(version="{QUICKEST}")
+        cluster = LabCluster.start(version="{QUICKEST}", nodes=THREE_ZONES[:1])
         print(json.dumps([str(cluster.directory), list(cluster.pids().values())]), flush=True)
         signal.pause()
         """

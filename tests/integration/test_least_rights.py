@@ -308,6 +308,7 @@ def test_the_shipped_role_allows_every_call_and_no_harm(
     assert {call: statuses for call, statuses in harm.items() if statuses != {FORBIDDEN}} == {}
 
 
+@pytest.mark.exhaustive  # that it is enough and no harm is for every change; that it is least, for a release
 def test_every_line_of_the_shipped_role_is_needed(host_cluster: HostClusterFactory) -> None:
     cluster = host_cluster("9.1.0")
     make_index(cluster)

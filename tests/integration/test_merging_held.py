@@ -121,6 +121,7 @@ def _run(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603  (constants and own paths)
 
 
+@pytest.mark.exhaustive  # a node of its own, for an arithmetic that unit tests try on recorded disks
 def test_a_disk_without_room_for_the_merge_is_refused_with_the_arithmetic(
     small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

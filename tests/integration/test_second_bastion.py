@@ -73,6 +73,7 @@ def test_restore_from_an_empty_state_needs_only_the_record_in_the_cluster(
     assert_restarted_once(lab, before, first.story())
 
 
+@pytest.mark.exhaustive  # a lease has to run out; a restore takes over above, tests/cli shows the refusal
 @by_nodes_and_by_zones
 def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is_dead(
     process_cluster: ProcessCluster,

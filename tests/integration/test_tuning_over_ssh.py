@@ -42,7 +42,7 @@ PROFILE = TuningProfile(
     applies_to="elasticsearch",
     settings=(TuningSetting(tunable=HUGE_PAGES, wanted="never"), TuningSetting(tunable=SWAP, wanted="1")),
 )
-FLOOD = "head -c 104857600 /dev/zero | tr '\\0' x; "
+FLOOD = "head -c 20971520 /dev/zero | tr '\\0' x; "
 
 
 @dataclass(kw_only=True)

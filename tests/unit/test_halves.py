@@ -1,0 +1,48 @@
+"""`make test` runs its tests in two halves: none is left out, and a failure of either is one of the whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.halves import halves, verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_test_is_in_one_half() -> None:
+    assert halves(["-m", "not exhaustive", "-x", "tests/cli"]) == (
+        ["-x", "tests/cli", "-m", "(not exhaustive) and (real or docker)"],
+        ["-x", "tests/cli", "-m", "(not exhaustive) and not (real or docker)"],
+    )
+    assert halves([]) == (["-m", "(real or docker)"], ["-m", "not (real or docker)"])
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [((0, 0), 0), ((0, 1), 1), ((2, 0), 2), ((5, 0), 0), ((5, 1), 1), ((-9, 0), -9), ((5, 5), 5)],
+)
+def test_a_failure_of_either_is_one_of_the_whole(codes: tuple[int, int], code: int) -> None:
+    assert verdict(*codes) == code
+
+
+def test_both_are_run_and_the_last_words_are_those_of_pytest(tmp_path: Path) -> None:
+    (tmp_path / "test_both.py").write_text(
+        "import pytest\n\n\n@pytest.mark.real\ndef test_good(): pass\n\n\ndef test_bad(): assert 0\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  real: x\n  docker: x\n")
+    done = subprocess.run(  # noqa: S603  (this Python)
+        [sys.executable, "-m", "tests.halves", str(tmp_path), "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    first, last = done.stdout.find("1 passed, 1 deselected"), done.stdout.find("1 failed, 1 deselected")
+    assert 0 < first < last, done
+    assert "1 failed" in done.stdout.splitlines()[-1]
+    assert done.returncode == 1
