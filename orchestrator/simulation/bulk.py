@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from orchestrator.engine.merging.due import PastMerges, merge_targets
 from orchestrator.model.merging import BulkIndex, BulkView, CopySegments, MergePolicy, MergeTarget
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.simulation import merges, segments
@@ -87,21 +88,11 @@ def of_old(read: Reading[BulkView], old: Reading[BulkView]) -> Reading[BulkView]
 
 
 def targets(world: World, policy: MergePolicy) -> tuple[MergeTarget, ...]:
-    """The open indices of the policy's patterns; due is what has too many segments, or is being merged."""
+    """The open indices of the policy's patterns, as a run chooses them that finds no journal of others."""
     named = [
         index.uuid
         for index in world.indices.values()
         if any(fnmatchcase(index.name, pattern) for pattern in policy.patterns)
     ]
     read = bulk(world, named)
-    found = () if isinstance(read, Unknown) else read.indices.values()
-    return tuple(
-        MergeTarget(
-            index=index.name,
-            index_uuid=index.uuid,
-            segments=index.segments,
-            bytes=index.bytes,
-            due=index.segments > policy.max_segments or index.under_way,
-        )
-        for index in found
-    )
+    return () if isinstance(read, Unknown) else merge_targets(read, policy, PastMerges())
