@@ -72,7 +72,7 @@ def _judge_writes(world: World, index: SimIndex, policy: MergePolicy) -> None:
 
 
 def _judge_disks(world: World, index: SimIndex, policy: MergePolicy) -> None:
-    """A node holds the copy that it merges twice for a while."""
+    """A node holds the copy that it merges twice for a while. Disks are read before the indices are."""
     needed: dict[NodeName, int] = {}
     for shard in index.shards:
         for copy in shard.started:
@@ -80,7 +80,7 @@ def _judge_disks(world: World, index: SimIndex, policy: MergePolicy) -> None:
                 needed[copy.node] = max(needed.get(copy.node, 0), shard.size)
     for node, size in needed.items():
         filled = world.forced.filled_at.get(node, 0.0)
-        if merges.room(world, node) < size and filled < world.forced.last_look:
+        if merges.room(world, node) < size and filled < world.last_read:
             world.violated(f"{index.name} is merged, and the disk of {node} has no room for it")
 
 

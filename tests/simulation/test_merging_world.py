@@ -409,6 +409,18 @@ def test_what_no_reading_could_tell_is_no_fault(what: mishaps.What) -> None:
     assert not said(simulation)
 
 
+def test_a_disk_that_fills_between_its_reading_and_that_of_the_indices_is_no_fault() -> None:
+    world = loaded()
+    simulation = begun(world)
+    world.agenda.advance(5.0)
+    simulation.cluster.observe(EVERYTHING)
+    merges.fill(world, ES2, 0.8999)
+    world.agenda.advance(0.02)  # while the gates are read
+    simulation.cluster.bulk(tuple(world.indices))
+    simulation.cluster.perform(force())
+    assert not said(simulation)
+
+
 def test_writes_that_are_allowed_are_no_fault() -> None:
     simulation = begun(loaded(), allow_writes=True)
     _written(simulation)
