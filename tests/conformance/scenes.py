@@ -227,6 +227,8 @@ SCENES: Final = (
     Scene(play=the_primary_of_a_closed_index_is_restarted, indices=(Wanted(closed=True),)),
     Scene(play=the_only_copy_is_away, indices=(Wanted(replicas=0),)),
     Scene(play=all_allocation_is_off),
+    # The usual one stops a node, has a copy miss a write, and starts the node: what every restart does. What
+    # the others compare changes only with the simulation or with a version of the servers: `make test-all`.
     Scene(play=a_copy_away_misses_a_write, indices=(Wanted(written=True),), usual=True),
     Scene(play=a_copy_is_made_anew_at_once, indices=(Wanted(delay=0),)),
     Scene(play=a_copy_waits_for_its_node),

@@ -127,7 +127,7 @@ def test_a_host_that_drops_ssh_in_mid_command_gets_its_node_back(
     assert "while_stopped" in output
 
 
-@pytest.mark.exhaustive  # a minute; simulated hosts hang in thousands of runs, real services in unit tests
+@pytest.mark.exhaustive  # a minute; simulated hosts hang in stop by chance, and in a golden trace
 def test_a_host_that_hangs_in_stop_has_a_start_queued_behind_it(
     host_cluster: HostClusterFactory, tmp_path: Path
 ) -> None:
@@ -157,7 +157,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)  # noqa: S603, S607
 
 
-@pytest.mark.exhaustive  # simulated disks fill up at any commit, and a real one is full in tests/cli
+@pytest.mark.exhaustive  # simulated disks fill up by chance, and a real one is full in tests/cli
 def test_a_full_disk_under_the_state_file_while_a_node_is_down(
     host_cluster: HostClusterFactory, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_full_disk_under_the_state_file_while_a_node_is_down(
     assert settings(cluster) == was
 
 
-@pytest.mark.exhaustive  # simulated nodes and masters die by themselves in thousands of runs
+@pytest.mark.exhaustive  # simulated masters die by themselves by chance, and in a golden trace
 @pytest.mark.parametrize("nodes", [3, 5])
 def test_the_master_dies_by_itself_while_another_node_is_down(
     host_cluster: HostClusterFactory, tmp_path: Path, nodes: int
@@ -230,7 +230,7 @@ def test_a_reboot_is_proven_by_another_boot_id(host_cluster: HostClusterFactory,
     assert settings(cluster) == was
 
 
-@pytest.mark.exhaustive  # as above: restarts by hand are among the mishaps of every simulated night
+@pytest.mark.exhaustive  # as above: simulated nodes are restarted by hand by chance
 def test_a_restart_by_somebody_else_counts(host_cluster: HostClusterFactory, tmp_path: Path) -> None:
     cluster, operator = prepared(host_cluster, tmp_path)
     was, born = settings(cluster), lives(cluster)

@@ -35,7 +35,7 @@ TWO = ("--only", "es1", "--only", "es2")
 @pytest.mark.parametrize(
     ("number", "phase", "node"),
     [
-        # Simulated runs are interrupted at every step: one shows that a real one does as they do.
+        # Simulated runs are interrupted by chance, and in a golden trace: one real run shows that it is so.
         pytest.param(signal.SIGINT, "stopping", "es", marks=pytest.mark.exhaustive),
         (signal.SIGTERM, "stopped", "es"),
         pytest.param(signal.SIGHUP, "starting", "es", marks=pytest.mark.exhaustive),
