@@ -122,9 +122,12 @@ def test_a_queue_that_fills_during_a_run_holds_it_until_it_drains(
 ) -> None:
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
-    with Begun(lab, tmp_path, "restart", *TWO, playbook=on_queue(rabbit)) as run:
+    filled = tmp_path / "filled"  # the node stays down until the queue is full, however busy the machine is
+    hooks = {"while_stopped": [{"run": f"until [ -e {filled} ]; do sleep 0.1; done", "local": True}]}
+    with Begun(lab, tmp_path, "restart", *TWO, playbook={**on_queue(rabbit), "hooks": hooks}) as run:
         run.wait_for(a_stop)
         rabbit.publish(QUEUE, MOST + 3)  # a start is never held back: the node comes up all the same
+        filled.touch()
         run.wait_for(a_return)
         closed = run.wait_for(is_closed)
         assert closed["gate"] == f"rabbitmq_queue {QUEUE}"
