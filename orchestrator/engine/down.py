@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.move import WAIT, Move
 from orchestrator.engine.state import NodeProgress
@@ -18,6 +20,7 @@ from orchestrator.engine.steps import (
 )
 from orchestrator.engine.tuning import missed, tuned
 from orchestrator.model.action import Moment, RebootHost, RunHook, StartNode, StopNode
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, GoodReading, Rescued, node_phase, run_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -270,9 +273,10 @@ def rejoined(situation: Situation) -> Decision:
         return LOOK_AGAIN
     nodes = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
     away = [node for node in nodes if not situation.reborn(node) or situation.stop_in_doubt(node)]
+    lacking = _lacking(situation, nodes)
     settled = not isinstance(situation.seen.health, Unknown) and situation.seen.health.settled
-    if away or not settled:
-        return _not_back(situation, away)
+    if away or lacking or not settled:
+        return _not_back(situation, away, lacking)
     count = state.good_readings + 1
     if count < policy.settle_consecutive:
         progress = GoodReading(count=count)
@@ -292,9 +296,19 @@ def rejoined(situation: Situation) -> Decision:
     return note(*steps, run_phase(state.phase, Phase.REASSIGNED))
 
 
-def _not_back(situation: Situation, away: list[NodeProgress]) -> Decision:
+def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, str]:
+    """What nodes that are up lack to be counted as back, where the kind of cluster wants more of them."""
+    view = situation.view
+    if view is None:
+        return {}
+    said = {node.name: situation.kind.not_back(view, node.name) for node in nodes if situation.reborn(node)}
+    return {name: what for name, what in said.items() if what is not None}
+
+
+def _not_back(situation: Situation, away: list[NodeProgress], lacking: Mapping[NodeName, str]) -> Decision:
     state, policy, now = situation.state, situation.policy, situation.now
-    names = ", ".join(node.name for node in away) or "a reading that is not stale"
+    lack = [f"{name} ({what})" for name, what in lacking.items()]
+    names = ", ".join([*(node.name for node in away), *lack]) or "a reading that is not stale"
     for node in away:
         host = situation.seen.host(node.name)
         if isinstance(host, Unknown) or host.service not in _GONE or now - node.asked_at < GRACE_SECONDS:
@@ -305,7 +319,7 @@ def _not_back(situation: Situation, away: list[NodeProgress]) -> Decision:
         return stand_down(state, f"{node.name} went down before it rejoined: {host.detail}", Outcome.FAILED)
     if now - state.phase_since > policy.deadlines.rejoin:
         reason = f"{names}: not back in the cluster within {policy.deadlines.rejoin:.0f} s"
-        return stand_down(state, reason, Outcome.FAILED, overdue=[node.name for node in away])
+        return stand_down(state, reason, Outcome.FAILED, overdue=[*(node.name for node in away), *lacking])
     broken = (GoodReading(count=0, why=f"{names} not back"),) if state.good_readings else ()
     return wait(
         now,

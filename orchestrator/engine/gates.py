@@ -290,7 +290,7 @@ def _withhold(situation: Situation, wave: Wave) -> Decision:
         return act(*at_once(due), events=events)
     if isinstance(settings, Unknown):
         return LOOK_AGAIN
-    limits = situation.kind.raise_limits(settings, situation.policy)
+    limits = situation.kind.raise_limits(state, settings, situation.policy)
     withheld = situation.kind.withhold(settings, situation.policy)
     for change, purpose in [(c, Purpose.RAISE_LIMITS) for c in limits] + [
         (c, Purpose.WITHHOLD) for c in withheld
@@ -323,7 +323,7 @@ def withheld(situation: Situation) -> Decision:
         return LOOK_AGAIN
     failure = next((f for f in state.failed if isinstance(f.action, WriteSettings)), None)
     if failure and not failure.in_doubt:
-        return stand_down(state, f"allocation could not be withheld: {failure.reason}", Outcome.HELD)
+        return stand_down(state, f"settings could not be written: {failure.reason}", Outcome.HELD)
     flush = Flush()
     if policy.flush and flush not in state.confirmed and not state.failure_of(flush):
         # A flush that fails costs recovery time and nothing else: it is in the journal, and the run goes on.

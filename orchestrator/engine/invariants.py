@@ -30,7 +30,7 @@ from orchestrator.model.event import (
     WaveStarted,
 )
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Strategy
+from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.reading import Seconds
 
 _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
@@ -55,8 +55,8 @@ def _asked_at(event: str) -> tuple[Invariant, ...]:
 
 def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
     state, action = step.before, step.sent
-    if not isinstance(action, StopNode) or state.policy is None:
-        return
+    if not isinstance(action, StopNode) or state.policy is None or state.policy.kind is Kind.RIAK:
+        return  # Riak rebuilds nothing elsewhere while a node is away
     wanted = state.policy.allocation_while_down
     ours = [state.debts[key] for key in state.withheld if key in state.debts]
     # Nothing of ours is right only where the operator switched the rule off that refuses such a find.

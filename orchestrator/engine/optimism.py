@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from orchestrator.engine.kinds.riak.optimism import at_rest
 from orchestrator.model.action import (
     Action,
     ClearVotingExclusions,
@@ -143,7 +144,8 @@ class OptimisticWorld:
             replace(copy, state=CopyState.STARTED, relocating_to=None) if copy.node == name else copy
             for copy in view.copies
         )
-        world = self._with(view, nodes=(*view.nodes, reborn), copies=copies)
+        nodes = (*view.nodes, reborn)
+        world = self._with(view, nodes=nodes, copies=copies, riak=at_rest(replace(view, nodes=nodes)))
         asleep = {other: node for other, node in self.asleep.items() if other != name}
         return replace(world, asleep=asleep, lives=lives).service(name, ServiceState.RUNNING)
 

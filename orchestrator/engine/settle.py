@@ -36,6 +36,7 @@ from orchestrator.model.event import (
     GoodReading,
     ReplicasRestored,
     RunFinished,
+    SettingChanged,
     SettingRestored,
     VotingRestored,
     WaveFinished,
@@ -76,8 +77,16 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
         return LOOK_AGAIN
     if isinstance(settings, Unknown):
         return wait(now, f"settings to be readable: {settings.reason}")
-    ours = [debt for debt in debts if settings.at(debt.level, debt.key) in (debt.found, debt.wanted)]
-    foreign = [debt for debt in debts if debt not in ours]
+    gone = [debt for debt in debts if _gone_with_its_node(situation, debt)]
+    if gone:
+        note_ = "its node is down: gone with the process, which comes up with what its files say"
+        return note(*(SettingRestored(level=d.level, key=d.key, value=None, note=note_) for d in gone))
+    foreign = [
+        debt
+        for debt in debts
+        if settings.at(debt.level, debt.key) not in (debt.found, debt.wanted)
+        and not _forgotten(situation, debt)
+    ]
     if foreign and not _queue_is_done(state):
         soon = state.failure_of(ProbeSettings()) and now - state.acted_at < RETRY_SECONDS
         return wait(now, "an update that the cluster acknowledges") if soon else act(ProbeSettings())
@@ -105,6 +114,41 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
     return act(write)
 
 
+def _forgotten(situation: Situation, debt: SettingChange) -> bool:
+    """Whether a setting stood in the memory of a node that this run restarted: its value now says nothing."""
+    holder = situation.kind.holder(debt.key)
+    node = situation.state.nodes.get(holder) if holder else None
+    return node is not None and node.stopped_at is not None
+
+
+def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:
+    """Whether a setting stands in the memory of a node that is no member now."""
+    holder = situation.kind.holder(debt.key)
+    return holder is not None and situation.view is not None and situation.member(holder) is None
+
+
+def _raise_again(situation: Situation) -> Decision | None:
+    """Once a wave, raise the limits that its nodes have forgotten: what they missed comes back by them."""
+    state, settings = situation.state, situation.seen.settings
+    asked = (*state.confirmed, *(failed.action for failed in state.failed))
+    if isinstance(settings, Unknown) or any(isinstance(action, WriteSettings) for action in asked):
+        return None
+    wave = {node.name for node in state.wave_nodes}
+    changes = tuple(
+        change
+        for change in situation.kind.raise_limits(state, settings, situation.policy)
+        if situation.kind.holder(change.key) in wave
+    )
+    if not changes:
+        return None
+    purpose = Purpose.RAISE_LIMITS
+    raised = [
+        SettingChanged(level=c.level, key=c.key, found=c.found, wanted=c.wanted, purpose=purpose)
+        for c in changes
+    ]
+    return act(WriteSettings(changes=changes, purpose=purpose), events=raised)
+
+
 def _queue_is_done(state: RunState) -> bool:
     """Whether an update of ours was answered in this phase: the master works them off one after the other."""
     answered = [*state.confirmed, *(failed.action for failed in state.failed if not failed.in_doubt)]
@@ -125,7 +169,11 @@ def reassigned(situation: Situation) -> Decision:
         return note(run_phase(state.phase, Phase.GATED))
     if not situation.fresh:
         return LOOK_AGAIN
+    raising = _raise_again(situation)
+    if raising is not None:
+        return raising
     view, health = situation.view, situation.seen.health
+    unsettled = situation.kind.unsettled(view) if view is not None else None
     if view is None or isinstance(health, Unknown) or not health.settled:
         missing: tuple[ShardCopy, ...] | None = None
     else:
@@ -133,24 +181,22 @@ def reassigned(situation: Situation) -> Decision:
     finishing = overlap.finish_recovered(situation, missing) if missing is not None else None
     if finishing is not None:
         return finishing
-    onwards = _onwards(situation, missing)
+    onwards = () if unsettled else _onwards(situation, missing)
     if onwards:
         count = state.good_readings + 1
         if count >= policy.settle_consecutive:
             return note(*onwards)
         progress = (GoodReading(count=count),)
         return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
-    failed = given_up_nodes(situation) if missing else None
+    failed = given_up_nodes(situation) if missing or unsettled else None
     if failed is not None:
         return failed
     if late:
-        names = (
-            ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5]) or "the cluster cannot be read"
-        )
-        return stand_down(
-            state, f"not recovered within {policy.deadlines.recover:.0f} s: {names}", Outcome.HELD
-        )
-    return _recovering(situation, missing)
+        names = ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5])
+        what = names or unsettled or "the cluster cannot be read"
+        reason = f"not recovered within {policy.deadlines.recover:.0f} s: {what}"
+        return stand_down(state, reason, Outcome.HELD)
+    return _recovering(situation, missing, unsettled)
 
 
 def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tuple[Event, ...]:
@@ -165,11 +211,15 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
     return overlap.makes_room(situation, missing)
 
 
-def _recovering(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> Decision:
+def _recovering(
+    situation: Situation, missing: tuple[ShardCopy, ...] | None, unsettled: str | None
+) -> Decision:
     state, now, view = situation.state, situation.now, situation.view
-    broken = (GoodReading(count=0, why="copies are missing"),) if state.good_readings else ()
+    broken = (GoodReading(count=0, why=unsettled or "copies are missing"),) if state.good_readings else ()
     if missing is None or view is None:
         return wait(now, "a reading of the cluster", seconds=1.0, events=broken)
+    if unsettled:
+        return wait(now, unsettled, events=broken)
     retrying = retry_given_up(situation, missing)
     if retrying is not None:
         return replace(retrying, events=(*broken, *retrying.events))

@@ -11,6 +11,7 @@ from orchestrator.model.cluster import CopyState, Health, Index, Node, NodeName,
 from orchestrator.model.gate import GateView
 from orchestrator.model.merging import BulkView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
+from orchestrator.model.riak import RiakView
 from orchestrator.model.tuning import HostTuning
 
 SettingValue = str | tuple[str, ...]
@@ -26,7 +27,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, kw_only=True)  # not slotted, so that what is derived from it is derived once
 class ClusterView:
-    """One `_cluster/state` read: membership, metadata and routing that belong together.
+    """One reading of the cluster (`_cluster/state`): membership, metadata and routing that belong together.
 
     Attributes:
         version: lowest version among the nodes, such as `9.1.0`.
@@ -36,6 +37,8 @@ class ClusterView:
         voters: node ids of the last committed voting configuration; None before 7.
         voting_exclusions: names (or ids of nodes that are gone) excluded from voting.
         shutdowns: node ids with a node-shutdown record.
+        riak: what a Riak cluster tells of itself; None of any other kind. Of Riak `nodes` are the members
+            that are up, and `master` is the claimant, or the node that answered where none is known.
     """
 
     name: str
@@ -50,6 +53,7 @@ class ClusterView:
     voters: frozenset[str] | None = None
     voting_exclusions: tuple[str, ...] = ()
     shutdowns: tuple[str, ...] = ()
+    riak: RiakView | None = None
 
     def node(self, name: NodeName) -> Node | None:
         """The member of that name; None when the master does not list it."""

@@ -157,7 +157,7 @@ class Policy:
         zone_attribute: node attribute that names the zone; None without one.
         awareness: what the cluster itself says of zones.
         tune: what hosts are set to while their nodes are down; None leaves them alone.
-        transfer_limit: Riak: transfers that a node may have at once during the run, raised and never lowered;
+        transfer_limit: of Riak: transfers that a node may have at once during the run; raised, never lowered;
             None leaves it alone.
         merge: the indices that are merged before nodes are restarted; None for a restart alone.
         gates: what is asked before every wave; their names are all different.

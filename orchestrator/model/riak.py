@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -311,10 +311,29 @@ class Ring:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RiakView:
-    """One reading of a Riak cluster, as far as the rules before a stop need it.
+class SignsOfLife:
+    """What tells that a node serves again; none of these proves it alone.
 
     Attributes:
+        ping: its HTTP port answers. It does so while no vnode runs.
+        stats: what it counts of itself.
+        service: whether a peer sees its key-value store; asked only of nodes that this run took down.
+    """
+
+    ping: Reading[bool] = NOT_READ
+    stats: Reading[NodeStats] = NOT_READ
+    service: Reading[ServiceWait] = NOT_READ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiakView:
+    """One reading of a Riak cluster. What a decision did not ask for is `NOT_READ`.
+
+    Read with `Look.CLUSTER`: members, cluster, ring_status. With `Look.HEALTH`: ring_ready and signs. With
+    `Look.ACTIVITY`: transfers, ring and n_vals. With `Look.RECOVERIES`: transfers.
+
+    Attributes:
+        signs: by member, of those that are up.
         transfers: by the node that was asked; two nodes that agree are better than one.
         n_vals: every `n_val` in use: the default's and those of bucket types and buckets.
     """
@@ -323,6 +342,7 @@ class RiakView:
     cluster: Reading[ClusterStatus] = NOT_READ
     ring_ready: Reading[RingReady] = NOT_READ
     ring_status: Reading[RingStatus] = NOT_READ
+    signs: Mapping[NodeName, SignsOfLife] = field(default_factory=dict)
     transfers: Reading[Mapping[NodeName, Reading[Transfers]]] = NOT_READ
     ring: Reading[Ring] = NOT_READ
     n_vals: Reading[frozenset[int]] = NOT_READ

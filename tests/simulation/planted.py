@@ -27,8 +27,8 @@ from orchestrator.engine import (
 )
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
-from orchestrator.engine.kinds.elasticsearch.predicates import on_cluster
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
 from orchestrator.engine.move import WAIT, Move
 from orchestrator.engine.state import NodeProgress, RunState

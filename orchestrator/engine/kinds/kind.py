@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch import recovery, settings
-from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, settings
 from orchestrator.engine.kinds.predicates import Predicate
+from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
+from orchestrator.engine.kinds.riak import recovery as riak_recovery
+from orchestrator.engine.kinds.riak import settings as riak_settings
 from orchestrator.engine.state import RunState
-from orchestrator.errors import NotInThisVersion
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded
@@ -29,25 +30,48 @@ class KindOfCluster:
         raise_limits: the settings that make recovery faster for the run.
         missing: what is not back yet, beyond the baseline.
         red: what is without a serving copy and was not accepted to be.
+        holder: the node in whose memory a setting stands, by the setting's key, so that it is gone with that
+            process; None for what the cluster keeps.
+        not_back: what a node that is up in another life lacks to count as back, for people; None = nothing.
+        unsettled: what recovers in another way than by copies, for people; None = nothing.
     """
 
     predicates: tuple[Predicate, ...]
     baseline: Callable[[ClusterView, dict[NodeName, str]], BaselineRecorded]
     withhold: Callable[[SettingsView, Policy], tuple[SettingChange, ...]]
-    raise_limits: Callable[[SettingsView, Policy], tuple[SettingChange, ...]]
+    raise_limits: Callable[[RunState, SettingsView, Policy], tuple[SettingChange, ...]]
     missing: Callable[[RunState, ClusterView], tuple[ShardCopy, ...]]
     red: Callable[[RunState, ClusterView], tuple[ShardId, ...]]
+    holder: Callable[[str], NodeName | None]
+    not_back: Callable[[ClusterView, NodeName], str | None]
+    unsettled: Callable[[ClusterView], str | None]
 
 
 ELASTICSEARCH: Final = KindOfCluster(
-    predicates=PREDICATES,
+    predicates=catalogue.PREDICATES,
     baseline=recovery.baseline_of,
     withhold=settings.withhold_changes,
-    raise_limits=settings.limit_changes,
+    raise_limits=lambda _state, found, policy: settings.limit_changes(found, policy),
     missing=recovery.missing_beyond_baseline,
     red=recovery.unaccepted_red,
+    holder=lambda _key: None,
+    not_back=lambda _view, _node: None,
+    unsettled=lambda _view: None,
 )
 """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
+
+RIAK: Final = KindOfCluster(
+    predicates=riak_catalogue.PREDICATES,
+    baseline=riak_recovery.baseline_of,
+    withhold=lambda _found, _policy: (),
+    raise_limits=riak_settings.limit_changes,
+    missing=riak_recovery.no_copies,
+    red=riak_recovery.no_shards,
+    holder=riak_settings.holder,
+    not_back=riak_recovery.not_back,
+    unsettled=riak_recovery.unsettled,
+)
+"""Riak rebuilds nothing elsewhere while a node is away, so nothing is withheld; hints wait for its return."""
 
 
 def kind_of(kind: Kind) -> KindOfCluster:
@@ -56,4 +80,4 @@ def kind_of(kind: Kind) -> KindOfCluster:
         case Kind.ELASTICSEARCH:
             return ELASTICSEARCH
         case Kind.RIAK:
-            raise NotInThisVersion("kind: riak")
+            return RIAK

@@ -8,35 +8,36 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.engine.gatekeeping import gates_open
+from orchestrator.engine.kinds import every_kind
 from orchestrator.engine.kinds.elasticsearch import predicates as cluster
 from orchestrator.engine.kinds.elasticsearch import redundancy
-from orchestrator.engine.kinds.elasticsearch.predicates import on_cluster
+from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Predicate
 
 PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
         name="observation_is_fresh",
         why="A decision on an old or partial reading stops a node that the cluster cannot spare now.",
-        check=cluster.observation_is_fresh,
+        check=every_kind.fresh("cluster", "settings", "health", "activity", "disks"),
         may_be_disabled=False,
     ),
     Predicate(
         name="cluster_is_the_one_named",
         why="A wrong address in a cluster file would restart another cluster.",
-        check=on_cluster(cluster.cluster_is_the_one_named),
+        check=on_cluster(every_kind.cluster_is_the_one_named),
         may_be_disabled=False,
         passes_with_time=False,
     ),
     Predicate(
         name="lease_is_held",
         why="Two runs on one cluster take two nodes down at once.",
-        check=cluster.lease_is_held,
+        check=every_kind.lease_is_held,
         may_be_disabled=False,
     ),
     Predicate(
         name="settings_are_writable",
         why="Archived settings block every update, which operators found out with allocation off already.",
-        check=cluster.settings_are_writable,
+        check=every_kind.settings_are_writable,
         passes_with_time=False,
     ),
     Predicate(
@@ -48,7 +49,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
         name="expected_nodes_present",
         why="With a node away already, the next one may hold the last copy.",
-        check=on_cluster(cluster.expected_nodes_present),
+        check=on_cluster(every_kind.expected_nodes_present),
     ),
     Predicate(
         name="cluster_not_red",
@@ -102,13 +103,13 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
         name="one_zone_at_a_time",
         why="Copies of a shard are in different zones, so two zones hit may be all copies of it.",
-        check=on_cluster(redundancy.one_zone_at_a_time),
+        check=on_cluster(every_kind.one_zone_at_a_time),
         of_the_set=True,
     ),
     Predicate(
         name="budget_not_exceeded",
         why="The operator said how many nodes may be away at once.",
-        check=on_cluster(redundancy.budget_not_exceeded),
+        check=on_cluster(every_kind.budget_not_exceeded),
         of_the_set=True,
     ),
     Predicate(
@@ -140,7 +141,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
         name="selected_hosts_ready",
         why="A host that cannot be reached or controlled is best found before anything is stopped.",
-        check=cluster.selected_hosts_ready,
+        check=every_kind.selected_hosts_ready,
         passes_with_time=False,
     ),
     Predicate(

@@ -6,97 +6,20 @@ does not have is a refusal: unknown is never healthy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline, red_shards
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS, is_ours
+from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.engine.machines import Machines, machines_of
-from orchestrator.model.action import ProbeSettings
-from orchestrator.model.cluster import CopyState, Health, NodeName
-from orchestrator.model.observation import ClusterView, Level, ServiceState, SettingsView
+from orchestrator.model.cluster import CopyState, Health
+from orchestrator.model.observation import ClusterView, Level, SettingsView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 
 OLDEST_TASK_SECONDS: Final = 30.0
 """Elasticsearch's own limit for a master operation: a task this old means a master that lags."""
-
-SHOWN: Final = 5
-"""How many names one piece of evidence lists: more would hide the message."""
-
-Rule = Callable[[Question, ClusterView], Iterator[Finding]]
-
-
-def some(names: list[str]) -> str:
-    """A few names and how many more there are."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def on_cluster(rule: Rule) -> Callable[[Question], Iterator[Finding]]:
-    """A rule that needs the cluster state."""
-
-    def check(question: Question) -> Iterator[Finding]:
-        view = question.observation.cluster
-        if isinstance(view, Unknown):
-            yield "cluster state", view.reason
-        else:
-            yield from rule(question, view)
-
-    return check
-
-
-def observation_is_fresh(question: Question) -> Iterator[Finding]:
-    """The reading is whole, and was taken after the last thing we did."""
-    seen, state = question.observation, question.state
-    parts = {
-        "cluster state": seen.cluster,
-        "cluster settings": seen.settings,
-        "health": seen.health,
-        "activity": seen.activity,
-        "disks": seen.disks,
-    }
-    for name, part in parts.items():
-        if isinstance(part, Unknown):
-            yield name, part.reason
-    if not isinstance(seen.cluster, Unknown) and seen.cluster.master is None:
-        yield "master", "the cluster has no elected master"
-    if seen.at < state.acted_at:
-        yield "reading", f"taken {state.acted_at - seen.at:.1f} s before the last change"
-    if not isinstance(seen.health, Unknown) and not seen.health.settled:
-        yield "health", "the master did not work off its queue in time: the reading may be old"
-
-
-def cluster_is_the_one_named(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Name and uuid are those that the run began with."""
-    if view.name != question.policy.cluster:
-        yield f"cluster {view.name}", f"the cluster file names {question.policy.cluster}"
-    if question.state.cluster_uuid and view.uuid != question.state.cluster_uuid:
-        yield f"cluster {view.uuid}", f"the run began on {question.state.cluster_uuid}"
-
-
-def lease_is_held(question: Question) -> Iterator[Finding]:
-    """One run a cluster: a lost or unreadable lease bars the next stop."""
-    lease = question.observation.lease
-    if isinstance(lease, Unknown):
-        yield "lease", lease.reason
-    elif not lease.held:
-        yield "lease", f"held by {lease.holder}"
-    elif question.state.lease_lost is not None:
-        yield "lease", question.state.lease_lost
-
-
-def settings_are_writable(question: Question) -> Iterator[Finding]:
-    """A settings update that changes nothing was accepted: archived settings block every real one."""
-    if question.state.probed:
-        return
-    settings = question.observation.settings
-    failure = question.state.failure_of(ProbeSettings())
-    reason = failure.reason if failure else "no update was accepted yet"
-    archived = () if isinstance(settings, Unknown) else settings.archived
-    names = f"; archived settings stand there: {some(list(archived))}" if archived else ""
-    yield "cluster settings", reason + names
 
 
 def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -137,21 +60,6 @@ def _foreign_settings(question: Question, settings: SettingsView) -> Iterator[Fi
         value = settings.effective(key)
         if key.startswith(EXCLUSIONS) and value:
             yield key, f"excludes {value} from allocation: a node is being emptied"
-
-
-def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Every node that was there at the start is there now, and as many as the cluster file expects."""
-    present = {node.name for node in view.nodes}
-    before = question.state.baseline.incarnations if question.state.baseline else {}
-    for name in sorted(before):
-        if name not in present:
-            yield f"node {name}", "was in the cluster when the run began and is not now"
-    for node in question.state.nodes.values():
-        if node.phase is NodePhase.FAILED:
-            yield f"node {node.name}", f"failed in this run: {node.failure}"
-    expected = question.policy.expect_nodes
-    if expected is not None and len(present) < expected:
-        yield "nodes", f"{len(present)} present, {expected} expected"
 
 
 def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -244,43 +152,3 @@ def pending_tasks_drained(question: Question) -> Iterator[Finding]:
         yield "pending tasks", health.reason
     elif health.oldest_task > OLDEST_TASK_SECONDS:
         yield "pending tasks", f"{health.pending_tasks} wait, the oldest for {health.oldest_task:.0f} s"
-
-
-def selected_hosts_ready(question: Question) -> Iterator[Finding]:
-    """Hosts answer, the account may control the service, and the service runs: before anything is stopped.
-
-    Every selected host is asked before the first stop, since a fault found at node 17 leaves a cluster of
-    two kinds.
-    """
-    pending = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.PENDING]
-    asked = pending if question.first_stop else list(question.wave.nodes)
-    machines = machines_of(question.state, question.observation)
-    for name in asked:
-        host = question.observation.host(name)
-        if isinstance(host, Unknown):
-            yield f"host of {name}", host.reason.removeprefix(f"host of {name}: ")
-            continue
-        if host.may_control is False or (question.first_stop and host.may_control is None):
-            yield f"host of {name}", f"the account may not stop and start the service: {host.detail}"
-        if host.service is not ServiceState.RUNNING:
-            yield f"host of {name}", f"the service does not run: {host.detail}"
-        if question.policy.reboot and host.boot_id is None:
-            yield f"host of {name}", "its boot id cannot be read, so a reboot could not be proven"
-        if question.policy.reboot:
-            yield from _taken_along(question, name, machines)
-
-
-def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iterator[Finding]:
-    """The nodes that a reboot of a node's host would take down though they are not stopped with it."""
-    if not question.policy.goes_by_machine:
-        also: frozenset[NodeName] = frozenset()
-        way = "set `hosts.together: reboot`, so that they go together, or restart them without `--reboot`"
-    else:
-        # Another wave may be asked about here, too: that of a node of which it is not yet the turn.
-        in_wave = name in question.wave.nodes
-        pending = {node.name for node in question.state.nodes.values() if node.phase is NodePhase.PENDING}
-        also = frozenset(question.wave.nodes if in_wave else pending)
-        way = "they are not in its wave: select all of them, or restart them without `--reboot`"
-    sharing: list[str] = [other for other in machines.others(name) if other not in also]
-    if sharing:
-        yield f"host of {name}", f"{some(sharing)} on the same machine would go down with it: {way}"

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.predicates import some
 from orchestrator.engine.kinds.elasticsearch.recovery import (
     accepts_without_replicas,
     counts_as_safe,
     exempt_from_copies_rule,
 )
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.model.cluster import DATA_ROLES, CopyState, NodeName, Role
+from orchestrator.model.cluster import DATA_ROLES, CopyState, Role
 from orchestrator.model.observation import ClusterView
-from orchestrator.model.policy import Strategy
 from orchestrator.model.reading import Unknown
 
 _ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
@@ -126,37 +124,6 @@ def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]
                 f"tier {tier.value}",
                 f"{len(left)} of {len(members)} nodes would stay up, {least:.0%} wanted",
             )
-
-
-def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """A wave stays within one awareness zone: allocation put the copies of a shard into different ones.
-
-    A node without a zone may be in any, so it counts as one of its own.
-    """
-    attribute = question.policy.zone_attribute
-    if attribute is None:
-        return
-    members = view.members
-    present = [members[name] for name in question.wave.nodes if name in members]
-    zones = {node.zone(attribute) or f"none ({node.name})" for node in present}
-    if len(zones) > 1:
-        yield "wave", f"its nodes are in zones {', '.join(sorted(zones))}"
-
-
-def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Nodes of the wave, and those that are away already, are at most `max_unavailable`.
-
-    Unset, it is one machine with the strategy `node`, and no bound with `zone`.
-    """
-    allowed, wave = question.policy.max_unavailable, question.wave
-    present = {node.name for node in view.nodes}
-    before = set(question.state.baseline.incarnations) if question.state.baseline else set()
-    away: set[NodeName] = (before - present) | set(wave.nodes)
-    if allowed is not None and len(away) > allowed:
-        yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), {allowed} allowed"
-    one_machine = allowed is None and question.policy.strategy is Strategy.NODE
-    if one_machine and not away <= set(wave.machine(wave.nodes[0])):
-        yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), one machine allowed"
 
 
 def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Finding]:

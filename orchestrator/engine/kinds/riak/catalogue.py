@@ -1,0 +1,98 @@
+"""The predicates of Riak, in the order in which they are asked.
+
+The docs' catalogue is generated from this list; the names are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.engine.gatekeeping import gates_open
+from orchestrator.engine.kinds import every_kind
+from orchestrator.engine.kinds.every_kind import on_cluster
+from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
+from orchestrator.engine.kinds.riak.predicates import predicates
+from orchestrator.model.cluster import Incarnation
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.riak import RiakView
+
+
+def ring_of(question: Question) -> Reading[RiakView]:
+    """What a question's reading says of the ring."""
+    view = question.observation.cluster
+    if isinstance(view, Unknown):
+        return view
+    return view.riak if view.riak is not None else Unknown(reason="nothing was read of the ring")
+
+
+def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Each node of the wave tells which process it is: a restart is proven by another one."""
+    for name in question.wave.nodes:
+        node = view.node(name)
+        if node is not None and node.incarnation == Incarnation():
+            yield f"node {name}", "its process cannot be told: neither `riak pid` nor /proc on its host say"
+
+
+PREDICATES: Final[tuple[Predicate, ...]] = (
+    Predicate(
+        name="observation_is_fresh",
+        why="A decision on an old or partial reading stops a node that the cluster cannot spare now.",
+        check=every_kind.fresh("cluster", "settings", "health"),
+        may_be_disabled=False,
+    ),
+    Predicate(
+        name="cluster_is_the_one_named",
+        why="A wrong address in a cluster file would restart another cluster.",
+        check=on_cluster(every_kind.cluster_is_the_one_named),
+        may_be_disabled=False,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="lease_is_held",
+        why="Two runs on one cluster take two nodes down at once.",
+        check=every_kind.lease_is_held,
+        may_be_disabled=False,
+    ),
+    Predicate(
+        name="settings_are_writable",
+        why="A transfer limit that cannot be set cannot be put back either.",
+        check=every_kind.settings_are_writable,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="expected_nodes_present",
+        why="With a node away already, the next one may take the quorum with it.",
+        check=on_cluster(every_kind.expected_nodes_present),
+    ),
+    Predicate(
+        name="lives_are_told",
+        why="A node whose process cannot be told from another is never proven to have restarted.",
+        check=on_cluster(lives_are_told),
+    ),
+    *predicates(ring_of),
+    Predicate(
+        name="one_zone_at_a_time",
+        why="Replicas are spread over locations, so two locations hit may be all replicas of a key.",
+        check=on_cluster(every_kind.one_zone_at_a_time),
+        of_the_set=True,
+    ),
+    Predicate(
+        name="budget_not_exceeded",
+        why="The operator said how many nodes may be away at once.",
+        check=on_cluster(every_kind.budget_not_exceeded),
+        of_the_set=True,
+    ),
+    Predicate(
+        name="selected_hosts_ready",
+        why="A host that cannot be reached or controlled is best found before anything is stopped.",
+        check=every_kind.selected_hosts_ready,
+        passes_with_time=False,
+    ),
+    Predicate(
+        name="gates_open",
+        why="What stands around the cluster, such as a queue that fills, may not bear a node away now.",
+        check=gates_open,
+    ),
+)

@@ -1,0 +1,99 @@
+"""When a Riak node is back, and when the cluster has what it missed.
+
+`riak ping` and `/ping` answer while no vnode runs; the vnodes climb for some ten seconds after a start; and
+a node that has just started has hints of its own to hand off (all recorded on 3.2.1). So back is only what
+every one of these says: the node itself, a peer, the ring, and the count of its vnodes. Recovered is what two
+nodes call clean: a small restart drains for minutes, most of them without any transfer that moves, so that
+no stretch of waiting is taken for a stall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.engine.kinds.riak.predicates import no_transfers
+from orchestrator.engine.state import RunState
+from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
+from orchestrator.model.event import BaselineRecorded
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import RiakView, SignsOfLife
+
+
+def baseline_of(view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
+    """The members that are up, and their lives. Nothing may be missing at the start: the rules see to it."""
+    lives = {node.name: node.incarnation for node in view.nodes}
+    return BaselineRecorded(missing=(), incarnations=lives, boots=boots)
+
+
+def no_copies(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
+    """Riak has no shard copies; what is on its way is told by `unsettled`."""
+    del state, view
+    return ()
+
+
+def no_shards(state: RunState, view: ClusterView) -> tuple[ShardId, ...]:
+    """Riak has no shards that could be red: a second node that leaves is seen among the members."""
+    del state, view
+    return ()
+
+
+def not_back(view: ClusterView, node: NodeName) -> str | None:
+    """What a node that is up lacks to be counted as back; None when it lacks nothing."""
+    return next(_lacking(view, node), None)
+
+
+def _lacking(view: ClusterView, node: NodeName) -> Iterator[str]:
+    riak = view.riak
+    if riak is None:
+        yield "nothing was read of the ring"
+        return
+    signs = riak.signs.get(node, SignsOfLife())
+    if isinstance(signs.ping, Unknown) or not signs.ping:
+        yield f"/ping: {signs.ping.reason if isinstance(signs.ping, Unknown) else 'no answer'}"
+    if isinstance(signs.service, Unknown):
+        yield f"riak_kv, asked of a peer: {signs.service.reason}"
+    elif not signs.service.up:
+        yield f"riak_kv is not up, asked of a peer: {signs.service.last}"
+    yield from _ring_agrees(riak, view)
+    yield from _peers_see(riak, view, node)
+    yield from _vnodes_run(signs, node)
+
+
+def _ring_agrees(riak: RiakView, view: ClusterView) -> Iterator[str]:
+    ready = riak.ring_ready
+    if isinstance(ready, Unknown):
+        yield f"ringready: {ready.reason}"
+    elif not ready.agreed:
+        apart = ", ".join((*ready.down, *ready.differing)) or "the nodes"
+        yield f"ringready: {apart} do not agree on the ring"
+    elif not view.members.keys() <= set(ready.nodes):
+        unasked = ", ".join(sorted(view.members.keys() - set(ready.nodes)))
+        yield f"ringready: {unasked} did not say"
+
+
+def _peers_see(riak: RiakView, view: ClusterView, node: NodeName) -> Iterator[str]:
+    for peer in (name for name in view.members if name != node):
+        stats = riak.signs.get(peer, SignsOfLife()).stats
+        if isinstance(stats, Unknown):
+            yield f"whether {peer} is connected to it is unknown: {stats.reason}"
+        elif node not in stats.connected:
+            yield f"{peer} is not connected to it"
+
+
+def _vnodes_run(signs: SignsOfLife, node: NodeName) -> Iterator[str]:
+    stats = signs.stats
+    if isinstance(stats, Unknown):
+        yield f"its vnodes cannot be counted: {stats.reason}"
+        return
+    owned = stats.ownership.get(node, 0)
+    if stats.kv_vnodes < owned:
+        yield f"{stats.kv_vnodes} of its {owned} vnodes run"
+
+
+def unsettled(view: ClusterView) -> str | None:
+    """What is still handed off, or not told, for people; None when two nodes call the transfers clean."""
+    if view.riak is None:
+        return "nothing was read of the transfers"
+    found = next(no_transfers(view.riak, frozenset()), None)
+    return None if found is None else f"{found[0]}: {found[1]}"

@@ -1,0 +1,47 @@
+"""The transfer limits of nodes: raised for the run, never lowered, and put back as they were found.
+
+A limit is how many transfers a node takes part in at a time, 2 unless configured otherwise. It is no setting
+of the cluster but a number in each node's memory: a node forgets it when it stops, and comes up with the one
+in its files. So what a restarted node shows says nothing of what it had, and what it had is put back all the
+same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Level, SettingsView
+from orchestrator.model.policy import Policy
+
+_LIMIT: Final = "transfer_limit."
+
+
+def limit_key(node: NodeName) -> str:
+    """The key under which a node's transfer limit stands among the settings, at the transient level."""
+    return f"{_LIMIT}{node}"
+
+
+def holder(key: str) -> NodeName | None:
+    """The node that has this setting in its memory; None for a key that is no transfer limit."""
+    return NodeName(key.removeprefix(_LIMIT)) if key.startswith(_LIMIT) else None
+
+
+def limit_changes(state: RunState, settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+    """The limits that are lower than wanted, raised; of a restarted node, with what was found before that."""
+    wanted = policy.transfer_limit
+    if wanted is None:
+        return ()
+    return tuple(
+        SettingChange(level=Level.TRANSIENT, key=key, found=_found(state, key, value), wanted=str(wanted))
+        for key, value in sorted(settings.transient.items())
+        if holder(key) and isinstance(value, str) and value.isdecimal() and int(value) < wanted
+    )
+
+
+def _found(state: RunState, key: str, value: str) -> str:
+    debt, node = state.debts.get((Level.TRANSIENT, key)), state.nodes.get(holder(key) or NodeName(""))
+    restarted = node is not None and node.stopped_at is not None
+    return debt.found if debt is not None and restarted and isinstance(debt.found, str) else value
