@@ -92,7 +92,7 @@ class Rabbit:
 
     def publish(self, queue: str, messages: int) -> None:
         """Put messages in, and return when the statistics show as many more."""
-        wanted = self.count(queue) + messages
+        wanted = (self.count(queue) or 0) + messages
         message = {"properties": {}, "routing_key": queue, "payload": "x", "payload_encoding": "string"}
         for _ in range(messages):
             assert self._ask("POST", "/api/exchanges/%2F/amq.default/publish", message)["routed"]
@@ -103,9 +103,10 @@ class Rabbit:
         self._ask("DELETE", f"/api/queues/%2F/{quote(queue, safe='')}/contents")
         self._await_count(queue, 0)
 
-    def count(self, queue: str) -> int:
-        """How many messages the statistics show; none where there are none yet."""
-        return int(self._ask("GET", f"/api/queues/%2F/{quote(queue, safe='')}").get("messages", 0))
+    def count(self, queue: str) -> int | None:
+        """How many messages the statistics show; None of a queue that they do not know yet."""
+        found = self._ask("GET", f"/api/queues/%2F/{quote(queue, safe='')}").get("messages")
+        return None if found is None else int(found)
 
     def _await_count(self, queue: str, wanted: int) -> None:
         limit = time.monotonic() + PATIENCE_SECONDS
