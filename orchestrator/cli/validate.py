@@ -79,7 +79,7 @@ def _checks(world: World, around: Surroundings, files: str, *, reboot: bool) -> 
     view = require_cluster(read.cluster, world.file.spec.name, str(world.file.path))
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, master {view.master or 'none'}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
-    for url, wrong in world.client.endpoints().items():
+    for url, wrong in world.cluster.endpoints().items():
         yield Check(
             subject="cluster", point="endpoint", good=wrong is None, message=wrong or f"{url} answers"
         )

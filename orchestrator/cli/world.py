@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from orchestrator.cli.hosts import host_settings
+from orchestrator.cli.riak_runner import HostRunner
 from orchestrator.cli.surroundings import Surroundings
-from orchestrator.config.cluster import ClusterFile, ClusterSpec
+from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec
+from orchestrator.config.riak import address_of
 from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
-from orchestrator.errors import NotInThisVersion
 from orchestrator.hosts.connection import CommandResult
 from orchestrator.hosts.local import LocalConnection
 from orchestrator.hosts.port import Hosts
@@ -19,12 +21,16 @@ from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import CommandGate, Gate
 from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.ports import LeasePort
 from orchestrator.runtime.gates.command import Ran
 from orchestrator.runtime.gates.port import Gates, asker
 from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+from orchestrator.stores.riak.cluster import RiakCluster
+from orchestrator.stores.riak.contact import Reach
+from orchestrator.stores.riak.lease import NoLease
 
 _KEPT_OF_A_GATE: Final = 4096
 """Bytes of a command's output: one line of it is shown."""
@@ -35,7 +41,6 @@ class World:
 
     Attributes:
         file: its cluster file.
-        client: requests to it.
         cluster: it as a port.
         lease: the lease in it.
         resolver: where secrets come from.
@@ -51,11 +56,14 @@ class World:
             home=around.home,
             learn=self.redact.learn,
         )
-        if not isinstance(file.spec, ClusterSpec):
-            raise NotInThisVersion(f"{file.path}: kind: {file.spec.kind.value}")
-        self.client = ElasticsearchClient(_access(file, file.spec, self.resolver), clock=around.clock)
-        self.cluster = ElasticsearchCluster(self.client)
-        self.lease = ElasticsearchLease(self.client)
+        self.cluster: ElasticsearchCluster | RiakCluster
+        self.lease: LeasePort
+        if isinstance(file.spec, ClusterSpec):
+            client = ElasticsearchClient(_access(file, file.spec, self.resolver), clock=around.clock)
+            self.cluster, self.lease = ElasticsearchCluster(client), ElasticsearchLease(client)
+        else:
+            file.check_files()
+            self.cluster, self.lease = RiakCluster(file.spec.name, self._riak(file.spec)), NoLease()
         self._settings: dict[NodeName, HostSettings] = {}
         self._hosts: Hosts | None = None
         self._gates: Gates | None = None
@@ -107,6 +115,28 @@ class World:
         learnt = self._data.get(settings.node, ())
         usable = all(path.startswith("/") and path.isprintable() for path in learnt)
         return replace(settings, data=learnt) if usable and not settings.data else settings
+
+    def _riak(self, spec: RiakClusterSpec) -> Reach:
+        """How a Riak cluster is reached: its commands run where its nodes are."""
+        tls = spec.tls
+        context = ssl.create_default_context(cafile=str(self.file.local_path(tls.ca)) if tls.ca else None)
+        if not tls.verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if tls.client_cert:
+            key = str(self.file.local_path(tls.client_key)) if tls.client_key else None
+            context.load_cert_chain(str(self.file.local_path(tls.client_cert)), key)
+
+        def address(node: NodeName) -> str:
+            return address_of(node, spec.hosts.nodes)
+
+        return Reach(
+            endpoints=spec.endpoints,
+            runner=HostRunner(lambda node: self.hosts({node: address(node)})),
+            address=address,
+            riak=spec.riak.command_words,
+            admin=spec.riak.admin_words,
+            tls=context,
+        )
 
     def gates(self, gates: Sequence[Gate]) -> Gates:
         """The gates of a policy; their secrets are looked up when they are asked first."""

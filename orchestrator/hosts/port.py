@@ -62,7 +62,7 @@ JOB_LIMIT_SECONDS: Final = 6 * 3600.0
 """After which a foreground job is listened to no more: longer than any deadline of a stop or a start."""
 _HOOK_MARGIN_SECONDS: Final = 10.0
 """The host itself ends an overrunning hook first, so that nothing of it is left behind there."""
-_TIMEOUT_EXIT: Final = 124
+TIMEOUT_EXIT: Final = 124
 """What `timeout` exits with when the limit ran out (GNU coreutils, "timeout invocation")."""
 
 
@@ -113,6 +113,25 @@ class Hosts:
     def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
         """Read of each node's host what is asked of it, in parallel, one round trip a host; without sudo."""
         return self._tuner.facts(reads, self._bound(reads))
+
+    def run(self, node: NodeName, line: str, *, as_root: bool, timeout: Seconds, keep: int) -> Outcome:
+        """Run a command that reads, to its end or its limit, which the host itself sees to as well.
+
+        Args:
+            node: whose machine it runs on.
+            line: the command line.
+            as_root: whether through sudo, where the settings say so.
+            timeout: its limit, in seconds.
+            keep: bytes of its output.
+        """
+        found = self._connection(node)
+        if isinstance(found, Unreachable):
+            return found
+        settings, connection = found
+        password = sudo.stdin(settings) if as_root else None
+        # Ended on its host too: a command that nobody listens to any more would go on there for ever.
+        bounded = f"timeout -k 5 {timeout:.0f} {sudo.prefix(settings.sudo) if as_root else ''}{line}"
+        return connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
 
     def perform(self, action: HostAction) -> ActionResult:
         """Do it; see the module's text for what the results mean."""
@@ -310,7 +329,7 @@ class Hosts:
         )
         if isinstance(outcome, Unreachable):
             return Refused(reason=self._redact(outcome.reason))
-        if isinstance(outcome, CommandResult) and outcome.exit == _TIMEOUT_EXIT:
+        if isinstance(outcome, CommandResult) and outcome.exit == TIMEOUT_EXIT:
             return InDoubt(reason=self._redact(f"no end within {hook.timeout:g} s: {_said(outcome)}"))
         failure = failure_of(outcome)
         if failure is None and isinstance(outcome, CommandResult):

@@ -65,6 +65,10 @@ class ElasticsearchCluster:
         """Long-poll until it seems to hold (True) or the time is out or the connection lost (False)."""
         return watch_for(self._client, watch, timeout)
 
+    def endpoints(self) -> Mapping[str, str | None]:
+        """What is wrong with each endpoint; None where it answers."""
+        return self._client.endpoints()
+
     def avoid(self, nodes: Collection[NodeName]) -> None:
         """Send nothing to these nodes from now on: they go down or are down."""
         self._restarted |= frozenset(nodes)

@@ -54,10 +54,12 @@ class Command:
     Attributes:
         argv: its words; none means anything to a shell.
         timeout: when we end it.
+        as_root: whether it needs what Riak's scripts need: root's rights, or those of the user `riak`.
     """
 
     argv: tuple[str, ...]
     timeout: Seconds = READ_SECONDS
+    as_root: bool = True
 
 
 class Runner(Protocol):
@@ -160,6 +162,10 @@ class RiakAdmin:
     def ping(self, node: NodeName) -> Reading[bool]:
         """Whether it answers; that says nothing of its vnodes."""
         return self._ask(node, self.commands.ping, lambda output, _: parse_node.parse_ping(output))
+
+    def pid(self, node: NodeName) -> Reading[int]:
+        """The process of its Erlang machine."""
+        return self._ask(node, self.commands.pid, lambda output, _: parse_node.parse_pid(output))
 
     def ring_ready(self, node: NodeName) -> Reading[RingReady]:
         """`ringready`."""

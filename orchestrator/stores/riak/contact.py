@@ -1,0 +1,134 @@
+"""First contact with a Riak cluster: its members, its version, and where each member's HTTP port is."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.riak import NodeStats
+from orchestrator.stores.riak.admin import Command, RiakAdmin, Runner, commands_for
+from orchestrator.stores.riak.dialect import Dialect, dialect_of
+from orchestrator.stores.riak.http import NodeHttp
+from orchestrator.stores.riak.parse_node import parse_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How a Riak cluster is reached.
+
+    Attributes:
+        endpoints: URLs of the HTTP ports of some of its nodes.
+        runner: runs commands on the nodes' machines.
+        address: of a member's machine, by its name.
+        riak: the program, as words.
+        admin: the words before an administrative command; none where the version decides.
+        tls: how an `https` endpoint is trusted.
+    """
+
+    endpoints: Sequence[str]
+    runner: Runner
+    address: Callable[[NodeName], str]
+    riak: tuple[str, ...]
+    admin: tuple[str, ...] = ()
+    tls: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """What does not change while a program runs.
+
+    Attributes:
+        members: as the endpoint that answered first knows them.
+    """
+
+    admin: RiakAdmin
+    version: str
+    members: tuple[NodeName, ...]
+
+
+class Contacts:
+    """Finds the cluster through its endpoints, once, and knows the HTTP port of each member. Thread-safe."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._lock = threading.Lock()
+        self._found: Contact | None = None
+        self._urls: dict[NodeName, str] = {}
+
+    def find(self) -> Reading[Contact]:
+        """The contact; every endpoint is asked until one has told, and a node of it its version."""
+        with self._lock:
+            if self._found is None:
+                found = self._look()
+                if isinstance(found, Unknown):
+                    return found
+                self._found = found
+            return self._found
+
+    def endpoints(self) -> dict[str, str | None]:
+        """What is wrong with each endpoint; None where it answers."""
+        return {
+            url: answer.reason if isinstance(answer, Unknown) else None
+            for url, answer in self._asked().items()
+        }
+
+    def address(self, node: NodeName) -> str:
+        """Where a member's machine is."""
+        return self._reach.address(node)
+
+    def http(self, node: NodeName) -> NodeHttp:
+        """The HTTP port of a member: the endpoint that is it, else the first one's port on its machine."""
+        first = urlsplit(self._reach.endpoints[0])
+        address = self._reach.address(node)
+        host = f"[{address}]" if ":" in address else address
+        url = self._urls.get(node, f"{first.scheme}://{host}:{first.port}")
+        return NodeHttp(url, tls=self._reach.tls)
+
+    def _asked(self) -> dict[str, Reading[NodeStats]]:
+        urls = self._reach.endpoints
+        with ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="riak-endpoint") as pool:
+            answers = pool.map(lambda url: NodeHttp(url, tls=self._reach.tls).stats(), urls)
+            found = dict(zip(urls, answers, strict=True))
+        self._urls |= {stats.node: url for url, stats in found.items() if not isinstance(stats, Unknown)}
+        return found
+
+    def _look(self) -> Reading[Contact]:
+        answers = self._asked()
+        told = [stats for stats in answers.values() if not isinstance(stats, Unknown)]
+        if not told:
+            return next(stats for stats in answers.values() if isinstance(stats, Unknown))
+        members = tuple(sorted(frozenset[NodeName]().union(*(stats.members for stats in told))))
+        reason = "no node of it was asked"
+        for stats in told:
+            version = self._version(stats.node)
+            if isinstance(version, Unknown):
+                reason = version.reason
+                continue
+            dialect = dialect_of(version)
+            if dialect is None:
+                return Unknown(reason=f"{stats.node} is a Riak {version}, which this program cannot read")
+            return Contact(admin=self._admin(dialect), version=version, members=members)
+        return Unknown(reason=f"which version it is: {reason}")
+
+    def _version(self, node: NodeName) -> Reading[str]:
+        command = Command(argv=(*self._reach.riak, "versions"))
+        output = self._reach.runner.run(node, command)
+        if isinstance(output, Unknown):
+            return output
+        found = parse_version(output)
+        return Unknown(reason=f"asked on {node}: {found.reason}") if isinstance(found, Unknown) else found
+
+    def _admin(self, dialect: Dialect) -> RiakAdmin:
+        commands = commands_for(dialect, riak=self._reach.riak, admin=self._reach.admin)
+        return RiakAdmin(runner=self._reach.runner, commands=commands, dialect=dialect)
+
+
+def usable(members: Collection[NodeName], avoided: Collection[NodeName]) -> tuple[NodeName, ...]:
+    """Members in the order in which they are asked: those that go down or are down come last."""
+    return tuple(sorted(members, key=lambda node: (node in avoided, node)))
