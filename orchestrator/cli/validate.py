@@ -21,7 +21,7 @@ from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
 from orchestrator.model.gate import Gate
 from orchestrator.model.observation import Look
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import NOT_READ, Unknown
 
 
 def register(app: typer.Typer) -> None:
@@ -77,7 +77,8 @@ def _checks(world: World, around: Surroundings, files: str, *, reboot: bool) -> 
     yield Check(subject="config", point="files", good=True, message=files)
     read = world.cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
     view = require_cluster(read.cluster, world.file.spec.name, str(world.file.path))
-    what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, master {view.master or 'none'}"
+    leader = "claimant" if view.riak else "master"
+    what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
     for url, wrong in world.cluster.endpoints().items():
         yield Check(
@@ -85,6 +86,8 @@ def _checks(world: World, around: Surroundings, files: str, *, reboot: bool) -> 
         )
     parts = {"settings": read.settings, "health": read.health, "activity": read.activity, "disks": read.disks}
     for point, part in parts.items():
+        if part is NOT_READ:
+            continue  # this kind of cluster has no such part
         good = not isinstance(part, Unknown)
         yield Check(
             subject="cluster",

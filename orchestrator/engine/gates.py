@@ -303,9 +303,8 @@ def _withhold(situation: Situation, wave: Wave) -> Decision:
     events.append(run_phase(state.phase, Phase.WITHHELD))
     # One update for all: between two there would be a moment with half of them.
     changes = (*withheld, *limits)
-    return act(
-        *([WriteSettings(changes=changes, purpose=Purpose.WITHHOLD)] if changes else []), events=events
-    )
+    purpose = Purpose.WITHHOLD if withheld else Purpose.RAISE_LIMITS
+    return act(*([WriteSettings(changes=changes, purpose=purpose)] if changes else []), events=events)
 
 
 def _hooks_due(situation: Situation, wave: Wave) -> Iterator[RunHook]:

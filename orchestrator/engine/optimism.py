@@ -127,7 +127,8 @@ class OptimisticWorld:
         if member is None:
             return self
         nodes = tuple(node for node in view.nodes if node.name != name)
-        eligible = next((node.name for node in nodes if node.master_eligible), None)
+        # Of Riak's nodes each can be the claimant.
+        eligible = next((node.name for node in nodes if node.master_eligible or view.riak), None)
         master = eligible if view.master == name else view.master
         world = self._with(view, nodes=nodes, master=master, copies=_without(view.copies, name))
         return replace(world, asleep={**self.asleep, name: member}).service(name, ServiceState.STOPPED)

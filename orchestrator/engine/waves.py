@@ -18,7 +18,7 @@ from orchestrator.model.cluster import CopyState, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import Policy, Selection, Strategy, Wave
+from orchestrator.model.policy import Kind, Policy, Selection, Strategy, Wave
 
 _TIERS: Final = (
     Role.DATA_FROZEN,
@@ -170,7 +170,8 @@ def node_wave(choice: Choice) -> Wave:
     if len(unit) > 1:
         why = _why_machine(choice, unit)
     elif name == choice.master:
-        why = "the elected master goes last, so that mastership moves once"
+        moves = "" if choice.policy.kind is Kind.RIAK else ", so that mastership moves once"
+        why = f"the {_leader(choice)} goes last{moves}"
     elif member is not None and not member.holds_data and not member.master_eligible:
         why = "holds no data and has no vote"
     else:
@@ -181,12 +182,17 @@ def node_wave(choice: Choice) -> Wave:
     return replace(choice.wave([unit]), why=why)
 
 
+def _leader(choice: Choice) -> str:
+    """What this kind of cluster calls its `master`."""
+    return "claimant" if choice.policy.kind is Kind.RIAK else "elected master"
+
+
 def _why_machine(choice: Choice, unit: Unit) -> str:
     addresses = [choice.members[name].address for name in unit if name in choice.members]
     count = "both" if len(unit) == _TWO else f"all {len(unit)}"
     where = addresses[0] if addresses else "one machine"
     said = f"{count} nodes to restart on machine {where}"
-    return f"{said}; with the elected master, so it goes last" if choice.master in unit else said
+    return f"{said}; with the {_leader(choice)}, so it goes last" if choice.master in unit else said
 
 
 def zone_wave(choice: Choice) -> Wave:
@@ -258,7 +264,7 @@ def _why_zone(
     if wave.machines and len(wave.nodes) < len(candidates):
         said.append(f"together, each on one machine: {', '.join('+'.join(unit) for unit in wave.machines)}")
     if choice.master in wave.nodes:
-        said.append("with the elected master, so it goes last")
+        said.append(f"with the {_leader(choice)}, so it goes last")
     if len(choice.policy.awareness.attributes) > 1:
         spread = ", ".join(choice.policy.awareness.attributes)
         said.append(f"awareness goes by {spread}: waves stay within one {attribute}")

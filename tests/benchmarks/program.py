@@ -16,6 +16,7 @@ from orchestrator.cli.fresh import prepare
 from orchestrator.cli.options import Output
 from orchestrator.cli.surroundings import surroundings
 from orchestrator.config.policy import Overrides
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 
 
 def main(strategy: str, cluster: str, state: str, result: str, playbook: str | None = None) -> int:
@@ -26,7 +27,8 @@ def main(strategy: str, cluster: str, state: str, result: str, playbook: str | N
     file = around.cluster(cluster)
     with prepare(file, around, playbook=playbook, overrides=overrides, state_url=url) as fresh:
         code = fresh.run(None)
-        traffic = fresh.world.client.traffic
+        assert isinstance(fresh.world.cluster, ElasticsearchCluster)
+        traffic = fresh.world.cluster.traffic
     own = resource.getrusage(resource.RUSAGE_SELF)
     figures = {
         "exit_code": int(code),

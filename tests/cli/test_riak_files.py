@@ -74,3 +74,23 @@ def test_a_merge_is_refused_on_riak(
         "ring is riak, which has no segments to merge: post-bulk-index and force-merge are for "
         "elasticsearch; `orchestrate restart` restarts its nodes\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("cluster_not_red", "there is no such predicate; "),
+        (
+            "preference_lists_keep_quorm",
+            "there is no such predicate; did you mean `preference_lists_keep_quorum`?\n",
+        ),
+        ("lease_is_held", "this one cannot be switched off\n"),
+    ],
+)
+def test_the_predicates_that_can_be_switched_off_are_those_of_riak(
+    console: Console, capsys: pytest.CaptureFixture[str], flag: str, message: str
+) -> None:
+    said = _refused(console, capsys, RIAK, "plan", "--disable-predicate", flag)
+    assert said.startswith(f"--disable-predicate {flag}: {message}")
+    assert "every_shard_keeps_started_copies" not in said
+    assert said.count("\n") == 1

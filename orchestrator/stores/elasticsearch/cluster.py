@@ -21,6 +21,7 @@ from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.observe import Observer
 from orchestrator.stores.elasticsearch.parse_disks import parse_data_paths
 from orchestrator.stores.elasticsearch.resolve import parse_resolution
+from orchestrator.stores.elasticsearch.transport import Traffic
 from orchestrator.stores.elasticsearch.watch import watch_for
 
 
@@ -64,6 +65,11 @@ class ElasticsearchCluster:
     def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
         """Long-poll until it seems to hold (True) or the time is out or the connection lost (False)."""
         return watch_for(self._client, watch, timeout)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went over the wire so far."""
+        return self._client.traffic
 
     def endpoints(self) -> Mapping[str, str | None]:
         """What is wrong with each endpoint; None where it answers."""

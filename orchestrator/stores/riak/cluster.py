@@ -21,7 +21,7 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
-from orchestrator.model.cluster import Health, Incarnation, Node, NodeName
+from orchestrator.model.cluster import Health, Incarnation, Node, NodeName, Role
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
@@ -315,7 +315,7 @@ class _Reader:
             name=name,
             node_id=name,
             incarnation=Incarnation() if isinstance(found, Unknown) else found,
-            roles=frozenset(),
+            roles=frozenset({Role.DATA}),
             version=self._contact.version,
             address=self._contacts.address(name),
             attributes={LOCATION: location} if location else {},
