@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum, IntEnum
 from pathlib import Path
@@ -25,6 +25,7 @@ from orchestrator.config.tuning import load_profile
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
+from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
 from orchestrator.engine.standdown import exit_code_of
@@ -242,9 +243,32 @@ indices are asked about before the first, so that a run which is going to hold h
 """
 
 
+_RIAK_RULES: Final = """\
+## On Riak
+
+Asked before every stop of a Riak node, in this order. Those that are not described above are Riak's own:
+no single command of Riak tells all, so each asks for its own proof.
+"""
+
+
 def predicates() -> str:
     """Every safety rule, in the order in which it is asked."""
-    head = _PREDICATES
+    source = "orchestrator/engine/kinds/elasticsearch/catalogue.py` and `…/riak/catalogue.py"
+    riak = [rule for rule in RIAK_PREDICATES if rule.name not in {known.name for known in PREDICATES}]
+    return _page(
+        "Predicates",
+        source,
+        _PREDICATES,
+        _overview(PREDICATES),
+        _rules(PREDICATES, "##"),
+        _merge_rules(),
+        _RIAK_RULES,
+        _overview(RIAK_PREDICATES),
+        _rules(riak, "###"),
+    )
+
+
+def _overview(predicates: Sequence[Predicate]) -> str:
     rows = [
         (
             f"{number}",
@@ -253,12 +277,13 @@ def predicates() -> str:
             "yes" if rule.passes_with_time else "no",
             "yes" if rule.of_the_set else "no",
         )
-        for number, rule in enumerate(PREDICATES, 1)
+        for number, rule in enumerate(predicates, 1)
     ]
-    overview = _table(("", "predicate", "may be disabled", "passes with time", "makes a wave smaller"), rows)
-    rules = "\n".join(f"## {rule.name}\n\n{_rule(rule)}\n\n*Why:* {rule.why}\n" for rule in PREDICATES)
-    source = "orchestrator/engine/kinds/elasticsearch/catalogue.py"
-    return _page("Predicates", source, head, overview, rules, _merge_rules())
+    return _table(("", "predicate", "may be disabled", "passes with time", "makes a wave smaller"), rows)
+
+
+def _rules(predicates: Sequence[Predicate], level: str) -> str:
+    return "\n".join(f"{level} {rule.name}\n\n{_rule(rule)}\n\n*Why:* {rule.why}\n" for rule in predicates)
 
 
 def _merge_rules() -> str:
@@ -277,8 +302,9 @@ def _merge_rules() -> str:
 
 
 def _rule(predicate: Predicate) -> str:
-    """What the rule asks, from its function; a rule on the cluster state is wrapped in one that reads it."""
-    rule = inspect.getclosurevars(predicate.check).nonlocals.get("rule", predicate.check)
+    """What the rule asks, from its function; a rule on the cluster state is wrapped in another."""
+    around = inspect.getclosurevars(predicate.check).nonlocals
+    rule = around.get("rule", around.get("check", predicate.check))
     return _paragraph(inspect.getdoc(rule))
 
 

@@ -55,6 +55,7 @@ def fresh(*parts: str) -> Callable[[Question], Iterator[Finding]]:
     """The rule that these parts of the reading are there, and were read after the last thing we did."""
 
     def observation_is_fresh(question: Question) -> Iterator[Finding]:
+        """The reading is whole, and was taken after the last thing we did."""
         seen, state = question.observation, question.state
         for part in parts:
             read = getattr(seen, part)
