@@ -29,9 +29,11 @@ def test_a_failure_of_either_is_one_of_the_whole(codes: tuple[int, int], code: i
     assert verdict(*codes) == code
 
 
-def test_both_are_run_and_the_last_words_are_those_of_pytest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bad", ["real", "other", "neither"])
+def test_both_are_run_and_the_last_words_are_of_the_one_that_failed(tmp_path: Path, bad: str) -> None:
     (tmp_path / "test_both.py").write_text(
-        "import pytest\n\n\n@pytest.mark.real\ndef test_good(): pass\n\n\ndef test_bad(): assert 0\n"
+        f"import pytest\n\n\n@pytest.mark.real\ndef test_real(): assert {bad != 'real'}\n\n\n"
+        f"def test_other(): assert {bad != 'other'}\n"
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  real: x\n  docker: x\n")
     done = subprocess.run(  # noqa: S603  (this Python)
@@ -42,7 +44,9 @@ def test_both_are_run_and_the_last_words_are_those_of_pytest(tmp_path: Path) -> 
         check=False,
         timeout=300,
     )
-    first, last = done.stdout.find("1 passed, 1 deselected"), done.stdout.find("1 failed, 1 deselected")
-    assert 0 < first < last, done
-    assert "1 failed" in done.stdout.splitlines()[-1]
-    assert done.returncode == 1
+    on_servers, other = ("failed" if bad == half else "passed" for half in ("real", "other"))
+    assert done.stdout.count(", 1 deselected in") == (3 if bad == "real" else 2), done
+    assert f"1 {on_servers}, 1 deselected" in done.stdout
+    assert f"1 {other}, 1 deselected" in done.stdout
+    assert f"1 {'passed' if bad == 'neither' else 'failed'}" in done.stdout.splitlines()[-1]
+    assert done.returncode == (bad != "neither")
