@@ -301,7 +301,9 @@ def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, 
     view = situation.view
     if view is None:
         return {}
-    said = {node.name: situation.kind.not_back(view, node.name) for node in nodes if situation.reborn(node)}
+    # Those that were counted as back before a new process took the run up are asked nothing more here.
+    asked = [node for node in nodes if node.phase is not NodePhase.REJOINED and situation.reborn(node)]
+    said = {node.name: situation.kind.not_back(view, node.name) for node in asked}
     return {name: what for name, what in said.items() if what is not None}
 
 

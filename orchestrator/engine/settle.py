@@ -8,7 +8,7 @@ from typing import Final
 from orchestrator.engine import overlap
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.recovered import at_once, depooled, hooks_owed, with_their_copies
-from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.state import IN_HAND, NodeProgress, RunState
 from orchestrator.engine.steps import (
     LOOK_AGAIN,
     QUICK_SECONDS,
@@ -42,6 +42,7 @@ from orchestrator.model.event import (
     WaveFinished,
     run_phase,
 )
+from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import CopiesActive
@@ -77,15 +78,20 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
         return LOOK_AGAIN
     if isinstance(settings, Unknown):
         return wait(now, f"settings to be readable: {settings.reason}")
-    gone = [debt for debt in debts if _gone_with_its_node(situation, debt)]
+    away = [debt for debt in debts if _gone_with_its_node(situation, debt)]
+    gone = [debt for debt in away if not _on_its_way(situation, debt)]
     if gone:
         note_ = "its node is down: gone with the process, which comes up with what its files say"
         return note(*(SettingRestored(level=d.level, key=d.key, value=None, note=note_) for d in gone))
+    if away:
+        debts = tuple(debt for debt in debts if debt not in away)
+        if not debts:
+            return wait(now, f"its node to be back, so that {away[0].key} can be put back", seconds=1.0)
     foreign = [
         debt
         for debt in debts
         if settings.at(debt.level, debt.key) not in (debt.found, debt.wanted)
-        and not _forgotten(situation, debt)
+        and not _says_nothing(situation, settings, debt)
     ]
     if foreign and not _queue_is_done(state):
         soon = state.failure_of(ProbeSettings()) and now - state.acted_at < RETRY_SECONDS
@@ -114,11 +120,20 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
     return act(write)
 
 
-def _forgotten(situation: Situation, debt: SettingChange) -> bool:
-    """Whether a setting stood in the memory of a node that this run restarted: its value now says nothing."""
+def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingChange) -> bool:
+    """Whether a value tells of nobody's hand: its node did not tell it, or forgot it when we restarted it."""
+    holder = situation.kind.holder(debt.key)
+    if holder is None:
+        return False
+    node = situation.state.nodes.get(holder)
+    return settings.at(debt.level, debt.key) is None or (node is not None and node.stopped_at is not None)
+
+
+def _on_its_way(situation: Situation, debt: SettingChange) -> bool:
+    """Whether the node that has this setting in its memory is away by us, and to come back."""
     holder = situation.kind.holder(debt.key)
     node = situation.state.nodes.get(holder) if holder else None
-    return node is not None and node.stopped_at is not None
+    return node is not None and node.phase in IN_HAND - {NodePhase.FAILED}
 
 
 def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:

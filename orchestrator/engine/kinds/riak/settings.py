@@ -14,6 +14,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingsView
+from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy
 
 _LIMIT: Final = "transfer_limit."
@@ -30,18 +31,33 @@ def holder(key: str) -> NodeName | None:
 
 
 def limit_changes(state: RunState, settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
-    """The limits that are lower than wanted, raised; of a restarted node, with what was found before that."""
-    wanted = policy.transfer_limit
-    if wanted is None:
+    """The limits that are lower than wanted, raised; of a restarted node, with what was found before that.
+
+    One that is high enough already is written down too before its node is restarted: it is forgotten then.
+    """
+    if policy.transfer_limit is None:
         return ()
-    return tuple(
-        SettingChange(level=Level.TRANSIENT, key=key, found=_found(state, key, value), wanted=str(wanted))
-        for key, value in sorted(settings.transient.items())
-        if holder(key) and isinstance(value, str) and value.isdecimal() and int(value) < wanted
-    )
+    changes: list[SettingChange] = []
+    for key, value in sorted(settings.transient.items()):
+        if not (holder(key) and isinstance(value, str) and value.isdecimal()):
+            continue
+        found = _found(state, key, value)
+        wanted = max(int(found), policy.transfer_limit)
+        if int(value) < wanted or _to_be_forgotten(state, key):
+            changes.append(
+                SettingChange(level=Level.TRANSIENT, key=key, found=found, wanted=str(wanted)),
+            )
+    return tuple(changes)
 
 
 def _found(state: RunState, key: str, value: str) -> str:
     debt, node = state.debts.get((Level.TRANSIENT, key)), state.nodes.get(holder(key) or NodeName(""))
     restarted = node is not None and node.stopped_at is not None
     return debt.found if debt is not None and restarted and isinstance(debt.found, str) else value
+
+
+def _to_be_forgotten(state: RunState, key: str) -> bool:
+    """Whether its node is still to be restarted, and nobody has written down what it has."""
+    node = state.nodes.get(holder(key) or NodeName(""))
+    pending = node is not None and node.phase is NodePhase.PENDING
+    return pending and (Level.TRANSIENT, key) not in state.debts
