@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.model.action import (
     ActionResult,
     ClearVotingExclusions,
@@ -45,6 +46,7 @@ from orchestrator.simulation import (
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
 from orchestrator.simulation.parts import SimIndex
+from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 
 _READ_SECONDS: Final = 0.05
@@ -149,6 +151,9 @@ class SimulatedCluster:
 
     def _heard(self, action: ClusterAction) -> ActionResult:
         """The answer: where no task is begun it comes when the merge has ended, and is not waited for."""
+        if isinstance(self.world, RiakWorld) and isinstance(action, WriteSettings):
+            away = [name for change in action.changes if (name := holder(change.key)) not in self.world.up]
+            return InDoubt(reason=f"{away[0]}: the transfer limit could not be set") if away else Done()
         forced, uuid = self.world.forced, getattr(action, "index_uuid", "")
         if not isinstance(action, ForceMerge) or forced.task_list or not merges.of(self.world, uuid):
             return Done()
@@ -161,6 +166,8 @@ class SimulatedCluster:
             return "503 master_not_discovered_exception"
         if isinstance(action, _WRITES):
             return self.world.refuse_settings
+        if isinstance(self.world, RiakWorld):
+            return f"Riak knows no {action_name(action)}"
         if isinstance(action, ForceMerge | RefreshIndex | SetIndexSettings):
             return self._refusal_of(action)
         return None
@@ -279,8 +286,10 @@ class SimulatedCluster:
                 assert_never(watch)
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Remember them; the tests ask."""
+        """Remember them; the tests ask, and peers of a Riak node that is down are asked for it."""
         self.avoided = frozenset(nodes)
+        if isinstance(self.world, RiakWorld):
+            self.world.asked_after = self.avoided
 
     def close(self) -> None:
         """Nothing is open."""

@@ -14,6 +14,7 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
+from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 
 _IN_DOUBT: Seconds = 30.0
@@ -56,6 +57,8 @@ def stop(world: World, node: SimNode) -> None:
     for index, shard in shards_of(world):
         _judge_shard(world, index, shard, node, down)
         _judge_recovery(world, index, shard, node, down)
+    if isinstance(world, RiakWorld):
+        world.judge_stop(node)
     node.stopped_by_us = True
 
 

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from orchestrator.model.action import ActionResult, Done
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ServiceState
-from orchestrator.simulation import membership
-from orchestrator.simulation.membership import Electorate
+from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.parts import SimNode
 
 _DOWN: Final = (ServiceState.STOPPED, ServiceState.FAILED)
 
 
-def stop(world: Electorate, node: SimNode) -> ActionResult:
+class Machinery(Protocol):
+    """What machines need of the world, whatever kind of cluster runs on them."""
+
+    agenda: Agenda
+    nodes: dict[NodeName, SimNode]
+
+    def changed(self, what: str) -> None:
+        """Something happened."""
+        ...
+
+    def process_ended(self, node: SimNode, *, clean: bool) -> None:
+        """The process of a node is gone."""
+        ...
+
+    def process_began(self, node: SimNode) -> None:
+        """A process of a node runs."""
+        ...
+
+
+def stop(world: Machinery, node: SimNode) -> ActionResult:
     """Ask for a stop. A start that waited is dropped, as a manager replaces a queued job."""
     node.start_queued = False
     if node.service in _DOWN or node.service is ServiceState.STOPPING:
@@ -25,7 +44,7 @@ def stop(world: Electorate, node: SimNode) -> ActionResult:
     return Done()
 
 
-def unhang(world: Electorate, node: SimNode) -> None:
+def unhang(world: Machinery, node: SimNode) -> None:
     """Somebody repairs a stop that hung: it ends now."""
     node.stop_hangs = False
     if node.service is ServiceState.STOPPING:
@@ -33,12 +52,12 @@ def unhang(world: Electorate, node: SimNode) -> None:
         world.agenda.after(0.0, lambda: _stopped(world, node, job))
 
 
-def _stopped(world: Electorate, node: SimNode, job: int) -> None:
+def _stopped(world: Machinery, node: SimNode, job: int) -> None:
     if node.job != job or node.service is not ServiceState.STOPPING:
         return
     node.service = ServiceState.STOPPED
     if node.process:
-        membership.process_ended(world, node, clean=True)
+        world.process_ended(node, clean=True)
     if node.start_queued:
         node.start_queued = False
         start(world, node)
@@ -47,7 +66,7 @@ def _stopped(world: Electorate, node: SimNode, job: int) -> None:
         world.agenda.after(after, lambda: start(world, node))
 
 
-def start(world: Electorate, node: SimNode) -> ActionResult:
+def start(world: Machinery, node: SimNode) -> ActionResult:
     """Ask for a start; behind a stop under way it waits."""
     if node.service is ServiceState.STOPPING:
         node.start_queued = True
@@ -58,7 +77,7 @@ def start(world: Electorate, node: SimNode) -> ActionResult:
     return Done()
 
 
-def _started(world: Electorate, node: SimNode, job: int) -> None:
+def _started(world: Machinery, node: SimNode, job: int) -> None:
     if node.job != job or node.service is not ServiceState.STARTING:
         return
     if node.starts_that_fail > 0:
@@ -66,40 +85,40 @@ def _started(world: Electorate, node: SimNode, job: int) -> None:
         node.service = ServiceState.FAILED
         return
     node.service = ServiceState.RUNNING
-    membership.process_began(world, node)
+    world.process_began(node)
 
 
-def of_one(world: Electorate, node: SimNode) -> list[SimNode]:
+def of_one(world: Machinery, node: SimNode) -> list[SimNode]:
     """All nodes of a node's machine, itself included."""
     return [other for other in world.nodes.values() if other.machine == node.machine]
 
 
-def reboot(world: Electorate, node: SimNode) -> ActionResult:
+def reboot(world: Machinery, node: SimNode) -> ActionResult:
     """The machine goes down with all its nodes, and up with another boot id and their enabled services."""
     nodes, takes = of_one(world, node), node.reboot_seconds
     for each in nodes:
         each.job += 1
         each.unreachable_until = max(each.unreachable_until, world.agenda.now + takes)
         if each.process:
-            membership.process_ended(world, each, clean=True)
+            world.process_ended(each, clean=True)
         each.service = ServiceState.STOPPED
     jobs = [each.job for each in nodes]
     world.agenda.after(takes, lambda: _booted(world, nodes, jobs))
     return Done()
 
 
-def _booted(world: Electorate, nodes: list[SimNode], jobs: list[int]) -> None:
+def _booted(world: Machinery, nodes: list[SimNode], jobs: list[int]) -> None:
     for node, job in zip(nodes, jobs, strict=True):
         node.boot += 1
         if node.job == job and node.starts_at_boot:
             start(world, node)
 
 
-def die(world: Electorate, node: SimNode) -> None:
+def die(world: Machinery, node: SimNode) -> None:
     """The process ends by itself: killed, out of memory, power."""
     node.job += 1
     node.start_queued = False
     node.service = ServiceState.FAILED
     if node.process:
         world.changed(f"{node.name} dies")
-        membership.process_ended(world, node, clean=False)
+        world.process_ended(node, clean=False)

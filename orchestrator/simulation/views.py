@@ -21,10 +21,11 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import merges
+from orchestrator.simulation import merges, riak_views
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.merges import HIGH_WATERMARK
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery
+from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 
 _LOW_WATERMARK: Final = 0.85
@@ -39,6 +40,8 @@ _OF_COPY: Final = attrgetter(
 
 def readings(world: World, look: Collection[Look] = EVERYTHING, *, settled: bool = True) -> ClusterReadings:
     """The parts asked for, as they are now."""
+    if isinstance(world, RiakWorld):
+        return riak_views.readings(world, look, settled=settled)
     return ClusterReadings(
         cluster=cluster(world) if Look.CLUSTER in look else NOT_READ,
         settings=_settings(world) if Look.SETTINGS in look else NOT_READ,
@@ -74,6 +77,8 @@ def cluster(world: World) -> ClusterView:
 
     Nothing that is unchanged is made anew: whole runs are read some hundred times.
     """
+    if isinstance(world, RiakWorld):
+        return riak_views.cluster(world, EVERYTHING)
     made_of = (
         world.version,
         world.master,

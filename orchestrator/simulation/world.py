@@ -211,6 +211,14 @@ class World:
         """A snapshot is done."""
         self.snapshots = tuple(other for other in self.snapshots if other != name)
 
+    def process_ended(self, node: SimNode, *, clean: bool) -> None:
+        """The process of a node is gone, cleanly or not."""
+        membership.process_ended(self, node, clean=clean)
+
+    def process_began(self, node: SimNode) -> None:
+        """A process of a node runs, in a new life."""
+        membership.process_began(self, node)
+
     # What is done to it -----------------------------------------------------------------------------
 
     def write(self, changes: Sequence[SettingChange]) -> None:

@@ -1,0 +1,312 @@
+"""The ground truth of one simulated Riak cluster: vnodes, fallbacks and what waits to be handed off.
+
+Modelled as recorded on 3.2.1: a stopped process is missed at once; while it is away and keys are written,
+peers start fallback vnodes for its partitions; a process that is back joins its peers, answers `/ping`, and
+its vnodes climb for some ten seconds; it finds fallback vnodes of its own on its disk; nothing is handed off
+before a fallback has been idle for up to a minute, and then as many at a time as the transfer limits of both
+sides let through. A limit is in the process's memory: after a start it is the one of the files.
+
+Machines, time and what goes wrong are those of any simulated cluster. What the program does is judged here
+too, by the partitions that truly serve.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.engine.kinds.riak.settings import holder
+from orchestrator.model.cluster import NodeName, Role
+from orchestrator.model.observation import ClusterView, Level, SettingValue
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.riak import Ring
+from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.world import World
+
+_NEVER: Final = float("inf")
+_MISSED_SECONDS: Final = 1.0
+"""Until a write has started a fallback for a partition whose owner is away."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimVnodes:
+    """What a node's process has beside being there.
+
+    Attributes:
+        owned: its partitions, in the order in which they start.
+        running: so many of them run.
+        most: so many of them ever run after a start.
+        configured: the transfer limit of its files, `limit` the one in its memory.
+        own_fallbacks: fallback vnodes that it finds on its disk at each start.
+    """
+
+    owned: tuple[int, ...]
+    running: int
+    most: int
+    configured: int = 2
+    limit: int = 2
+    own_fallbacks: int = 3
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimFallback:
+    """A fallback vnode that has to be handed off.
+
+    Attributes:
+        holder: the node on which it runs.
+        owner: the node to which the partition belongs.
+        since: when it came to be.
+        due: from when on it has been idle for long enough; never while one side is away.
+        active: it is being handed off.
+    """
+
+    partition: int
+    holder: NodeName
+    owner: NodeName
+    since: Instant
+    due: Instant = _NEVER
+    active: bool = False
+
+
+class RiakWorld(World):
+    """One Riak cluster with its machines.
+
+    Args:
+        ring: who owns what; its owners are the members, the first one by name the claimant.
+        n_vals: in use.
+
+    Attributes:
+        written: keys keep coming, so that what a node misses waits for it.
+        inactivity: `vnode_inactivity_timeout`, the longest that a fallback waits before it is handed off.
+        climb_seconds: from a node's joining to the last of its vnodes.
+        handing_seconds: that one hand-off takes.
+        handed: how many have been.
+        asked_after: nodes after whose service a peer is asked: those that the program takes for down.
+        told: what was made of the cluster for the program, by what it is made of.
+        most_at_once: hand-offs that were active at a time, of each node.
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        *,
+        n_vals: frozenset[int] = frozenset({3}),
+        seed: int = 0,
+        name: str = "prod",
+        allowed_down: int = 1,
+    ) -> None:
+        super().__init__(seed=seed, name=name, allowed_down=allowed_down)
+        self.ring, self.n_vals = ring, n_vals
+        self.uuid, self.files = f"riak:{name}", {}
+        self.written = True
+        self.inactivity: Seconds = 60.0
+        self.climb_seconds: Seconds = 10.0
+        self.handing_seconds: Seconds = 4.0
+        self.handed = 0
+        self.asked_after: frozenset[NodeName] = frozenset()
+        self.told: dict[tuple[object, ...], ClusterView] = {}
+        self.fallbacks: list[SimFallback] = []
+        self.most_at_once: Counter[NodeName] = Counter()
+        self.vnodes: dict[NodeName, SimVnodes] = {}
+        for member in sorted(set(ring.owners)):
+            owned = tuple(number for number, owner in enumerate(ring.owners) if owner == member)
+            self.vnodes[member] = SimVnodes(owned=owned, running=len(owned), most=len(owned))
+            self.add_node(member, roles=frozenset({Role.DATA})).version = "3.2.1"
+        self.master = min(self.vnodes)
+
+    # What there is ----------------------------------------------------------------------------------
+
+    @property
+    def up(self) -> list[NodeName]:
+        """Members that their peers are connected with."""
+        return [node.name for node in self.nodes.values() if node.process and node.joined]
+
+    @property
+    def limits(self) -> dict[NodeName, int]:
+        """The transfer limits in the memory of the nodes that are up."""
+        return {name: self.vnodes[name].limit for name in self.up}
+
+    def configure(self, name: NodeName, *, configured: int, limit: int) -> None:
+        """Give a node another limit in its files, and one in its memory that somebody set by hand."""
+        self.vnodes[name].configured, self.vnodes[name].limit = configured, limit
+
+    def serves(self, name: NodeName) -> bool:
+        """Whether a node is up with all its vnodes."""
+        return name in self.up and self.vnodes[name].running == len(self.vnodes[name].owned)
+
+    def silent(self) -> frozenset[int]:
+        """The partitions that no vnode of their owner serves now."""
+        return frozenset(
+            number
+            for name, vnodes in self.vnodes.items()
+            for number in vnodes.owned[0 if name not in self.up else vnodes.running :]
+        )
+
+    def active(self, name: NodeName) -> int:
+        """Hand-offs in which a node takes part, on either side."""
+        return sum(each.active and name in (each.holder, each.owner) for each in self.fallbacks)
+
+    def settings(self) -> tuple[dict[str, SettingValue], dict[str, SettingValue]]:
+        """The limits of the nodes that are up, at the transient level."""
+        return {}, {f"transfer_limit.{name}": str(limit) for name, limit in sorted(self.limits.items())}
+
+    # What happens to it -----------------------------------------------------------------------------
+
+    def set(self, level: Level, key: str, value: SettingValue | None) -> None:
+        """A limit goes into the memory of its node, if its process is there."""
+        name = holder(key)
+        if name is None or not isinstance(value, str):
+            raise ValueError(f"the simulated Riak cluster knows no setting {key} = {value}")
+        if name in self.up:
+            self.vnodes[name].limit = int(value)
+            self.changed(f"{key} ({level.value}) = {value}")
+            self._hand_off()
+
+    def process_ended(self, node: SimNode, *, clean: bool) -> None:
+        """A node is gone: its vnodes with it, its hand-offs broken off, and writes go to fallbacks soon."""
+        del clean  # Erlang's connections break at once either way
+        node.process, node.member_life, node.ended = False, None, self.agenda.now
+        self.vnodes[node.name].running = 0
+        for each in self._fallbacks_of(node.name):
+            each.active, each.due = False, _NEVER
+        self.changed(f"{node.name} left")
+        self.judge_down()
+        self._judge_quorum(node)
+        life = node.life
+        self.agenda.after(_MISSED_SECONDS, lambda: self._take_over(node, life))
+
+    def process_began(self, node: SimNode) -> None:
+        """A new life: the limit of the files, no vnode yet, and fallbacks of its own."""
+        node.life += 1
+        node.process, node.began = True, self.agenda.now
+        vnodes = self.vnodes[node.name]
+        vnodes.limit, vnodes.running = vnodes.configured, 0
+        life = node.life
+        self.agenda.after(node.join_seconds, lambda: self._join(node, life))
+
+    def _join(self, node: SimNode, life: int) -> None:
+        if not node.process or node.life != life or node.joined:
+            return
+        node.member_life, node.stopped_by_us = life, False
+        self.away_before.discard(node.name)
+        self.changed(f"{node.name} joined")
+        vnodes = self.vnodes[node.name]
+        known = {each.partition for each in self._fallbacks_of(node.name)}
+        others = [number for number, owner in enumerate(self.ring.owners) if owner != node.name]
+        for number in [number for number in others if number not in known][: vnodes.own_fallbacks]:
+            self._fall_back(number, node.name)
+        each = self.climb_seconds / len(vnodes.owned)
+        for count in range(1, vnodes.most + 1):
+            self.agenda.after(each * count, lambda: self._vnode_runs(node, life))
+
+    def _vnode_runs(self, node: SimNode, life: int) -> None:
+        if node.life != life or not node.joined:
+            return
+        self.vnodes[node.name].running += 1
+        self.version += 1
+        if self.serves(node.name):
+            self.changed(f"{node.name} runs all its vnodes")
+            for each in self._fallbacks_of(node.name):
+                self._idle(each)
+
+    def _take_over(self, node: SimNode, life: int) -> None:
+        """Keys that are written while a node is away: the next nodes on the ring take them for it."""
+        if node.joined or node.life != life or not self.written:
+            return
+        held = {each.partition for each in self.fallbacks}
+        longest = max(self.n_vals)
+        for number in self.vnodes[node.name].owned:
+            if number in held:
+                continue
+            listed = set(self.ring.preference_list(number, longest))
+            around = [self.ring.owners[(number + step) % self.ring.size] for step in range(self.ring.size)]
+            up = [name for name in around if name in self.up]
+            taker = next((name for name in up if name not in listed), up[0] if up else None)
+            if taker is not None:
+                self._fall_back(number, taker)
+
+    def _fall_back(self, partition: int, on: NodeName) -> None:
+        owner = self.ring.owners[partition]
+        self.fallbacks.append(SimFallback(partition=partition, holder=on, owner=owner, since=self.agenda.now))
+        self.changed(f"{on} has a fallback for partition {partition} of {owner}")
+
+    def _idle(self, fallback: SimFallback) -> None:
+        """Both sides are back: from now on its idle time counts, as far as it has not passed by then."""
+        if not (self.serves(fallback.holder) and self.serves(fallback.owner)):
+            return
+        waits = self.inactivity * self.random.uniform(0.8, 1.0)
+        fallback.due = self.agenda.now + waits
+        self.agenda.after(waits, self._hand_off)
+
+    def _hand_off(self) -> None:
+        """Begin what is due and what the limits of both sides let begin."""
+        for each in self.fallbacks:
+            if each.active or each.due > self.agenda.now:
+                continue
+            sides = (each.holder, each.owner)
+            if all(self.active(name) < self.vnodes[name].limit for name in sides):
+                each.active = True
+                for name in sides:
+                    self.most_at_once[name] = max(self.most_at_once[name], self.active(name))
+                self._begin(each)
+
+    def _begin(self, fallback: SimFallback) -> None:
+        lives = self._lives(fallback)
+        self.version += 1
+        self.agenda.after(self.handing_seconds, lambda: self._handed_off(fallback, lives))
+
+    def _handed_off(self, fallback: SimFallback, lives: tuple[int, int]) -> None:
+        if fallback.active and self._lives(fallback) == lives:
+            self.fallbacks.remove(fallback)
+            self.handed += 1
+            self.changed(f"{fallback.holder} has handed partition {fallback.partition} to {fallback.owner}")
+            self._hand_off()
+
+    def _lives(self, fallback: SimFallback) -> tuple[int, int]:
+        return self.nodes[fallback.holder].life, self.nodes[fallback.owner].life
+
+    def _fallbacks_of(self, name: NodeName) -> Iterator[SimFallback]:
+        return (each for each in self.fallbacks if name in (each.holder, each.owner))
+
+    # What is wrong with what the program does -------------------------------------------------------------
+
+    def judge_stop(self, node: SimNode) -> None:
+        """Write down what is wrong with asking for this stop: it was there to be read at the last reading."""
+        waiting = [each for each in self.fallbacks if each.since < self.last_read]
+        if waiting:
+            self.violated(f"{node.name} is stopped while {len(waiting)} fallbacks wait to be handed off")
+        halting = [name for name in self.up if not self.serves(name) and not self.news(name)]
+        for name in halting:
+            self.violated(f"{node.name} is stopped while {name} does not run all its vnodes")
+
+    def _judge_quorum(self, node: SimNode) -> None:
+        """A process ended by a stop of the program: every preference list keeps its quorum.
+
+        Partitions of a node that went down or came up after the last reading were nobody's to know of.
+        """
+        if not node.stopped_by_us:
+            return
+        known = {
+            number
+            for name, its in self._silent_of().items()
+            if not self._is_news(name, node)
+            for number in its
+        }
+        for n_val in sorted(self.n_vals):
+            length = min(n_val, self.ring.size)
+            for first in range(self.ring.size):
+                silent = [(first + step) % self.ring.size in known for step in range(length)]
+                if length - sum(silent) < n_val // 2 + 1:
+                    self.violated(
+                        f"{node.name} takes the quorum of the partitions from {first} on (n {n_val})"
+                    )
+                    return
+
+    def _silent_of(self) -> Mapping[NodeName, list[int]]:
+        silent = self.silent()
+        return {name: [n for n in vnodes.owned if n in silent] for name, vnodes in self.vnodes.items()}
+
+    def _is_news(self, name: NodeName, stopped: SimNode) -> bool:
+        return name != stopped.name and not self.nodes[name].stopped_by_us and self.news(name)

@@ -1,0 +1,213 @@
+"""What the program may see of a simulated Riak cluster: the same readings that the real adapter makes.
+
+`transfers` says what the recordings say, its traps included: while a node is down no transfer is active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from orchestrator.model.cluster import Health, Incarnation, Node, NodeName
+from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.model.riak import (
+    HASH_SPACE,
+    ActiveTransfer,
+    Availability,
+    ClusterMember,
+    ClusterStatus,
+    Membership,
+    NodeStats,
+    PartitionCount,
+    RiakMember,
+    RiakView,
+    RingReady,
+    RingStatus,
+    ServiceWait,
+    SignsOfLife,
+    Transfers,
+)
+from orchestrator.ports import ClusterReadings
+from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.riak import RiakWorld
+
+_ASKED = 2
+"""Nodes that are asked for their transfers."""
+
+
+def readings(world: RiakWorld, look: Collection[Look], *, settled: bool = True) -> ClusterReadings:
+    """The parts asked for, as they are now; nothing of a cluster of which no node answers."""
+    if not world.up:
+        gone = Unknown(reason="no node answers: Node did not respond to ping!")
+        return ClusterReadings(cluster=gone, settings=gone, health=gone, activity=gone)
+    return ClusterReadings(
+        cluster=cluster(world, look) if Look.CLUSTER in look else NOT_READ,
+        settings=SettingsView(transient=world.settings()[1]) if Look.SETTINGS in look else NOT_READ,
+        health=_health(world, settled=settled) if Look.HEALTH in look else NOT_READ,
+        recoveries=() if Look.RECOVERIES in look else NOT_READ,
+        activity=Activity() if Look.ACTIVITY in look else NOT_READ,
+        disks={} if Look.DISKS in look else NOT_READ,
+    )
+
+
+def _health(world: RiakWorld, *, settled: bool) -> HealthView:
+    return HealthView(
+        status=Health.GREEN,
+        settled=settled,
+        nodes=len(world.up),
+        active_shards=0,
+        initializing_shards=0,
+        relocating_shards=0,
+        unassigned_shards=0,
+        pending_tasks=0,
+        oldest_task=0.0,
+    )
+
+
+def cluster(world: RiakWorld, look: Collection[Look]) -> ClusterView:
+    """The members that are up, and what they tell of the ring; made anew only when something has changed."""
+    made_of = (world.version, world.asked_after, frozenset(look))
+    if made_of not in world.told:
+        world.told = {key: view for key, view in world.told.items() if key[0] == world.version}
+        world.told[made_of] = _cluster(world, look)
+    return world.told[made_of]
+
+
+def _cluster(world: RiakWorld, look: Collection[Look]) -> ClusterView:
+    return ClusterView(
+        name=world.name,
+        uuid=world.uuid,
+        version=min(node.version for node in world.nodes.values()),
+        distribution="riak",
+        state_version=world.version,
+        master=world.master,
+        nodes=tuple(_node(world.nodes[name]) for name in world.up),
+        indices=(),
+        copies=(),
+        riak=_riak(world, look),
+    )
+
+
+def _node(node: SimNode) -> Node:
+    return Node(
+        name=node.name,
+        node_id=node.name,
+        incarnation=Incarnation(ephemeral_id=f"{node.machine}-boot-{node.boot}-pid-{4000 + node.life}"),
+        roles=node.roles,
+        version=node.version,
+        address=node.name.partition("@")[2],
+        attributes={"location": node.zone} if node.zone else {},
+    )
+
+
+def _riak(world: RiakWorld, look: Collection[Look]) -> RiakView:
+    asked = world.up[:_ASKED]
+    transfers: Reading[dict[NodeName, Reading[Transfers]]] = NOT_READ
+    if Look.ACTIVITY in look or Look.RECOVERIES in look:
+        transfers = dict.fromkeys(asked, _transfers(world))
+    health, activity = Look.HEALTH in look, Look.ACTIVITY in look
+    return RiakView(
+        members=tuple(_member(world, name) for name in world.vnodes),
+        cluster=_cluster_status(world),
+        ring_ready=_ring_ready(world) if health else NOT_READ,
+        ring_status=_ring_status(world),
+        signs={name: _signs(world, name) for name in world.up} if health else {},
+        transfers=transfers,
+        ring=world.ring if activity else NOT_READ,
+        n_vals=world.n_vals if activity else NOT_READ,
+    )
+
+
+def _down(world: RiakWorld) -> tuple[NodeName, ...]:
+    up = world.up
+    return tuple(name for name in world.vnodes if name not in up)
+
+
+def _share(world: RiakWorld, name: NodeName) -> float:
+    return round(100 * len(world.vnodes[name].owned) / world.ring.size, 1)
+
+
+def _member(world: RiakWorld, name: NodeName) -> RiakMember:
+    return RiakMember(
+        node=name,
+        membership=Membership.VALID,  # a stopped one, too
+        ring_share=_share(world, name),
+        location=world.nodes[name].zone,
+    )
+
+
+def _cluster_status(world: RiakWorld) -> ClusterStatus:
+    up = world.up
+    members = tuple(
+        ClusterMember(
+            node=name,
+            membership=Membership.VALID,
+            availability=Availability.UP if name in up else Availability.DOWN,
+            claimant=name == world.master,
+            ring_share=_share(world, name),
+            location=world.nodes[name].zone,
+        )
+        for name in world.vnodes
+    )
+    return ClusterStatus(ring_ready=True if world.master in up else None, members=members)
+
+
+def _ring_status(world: RiakWorld) -> RingStatus:
+    """It calls the ring ready while a node is down, if the claimant is up to say so."""
+    claimant, up = world.master or min(world.vnodes), world.up
+    return RingStatus(
+        claimant=claimant,
+        claimant_up=claimant in up,
+        ring_ready=True if claimant in up else None,
+        unreachable=_down(world),
+    )
+
+
+def _ring_ready(world: RiakWorld) -> RingReady:
+    down = _down(world)
+    return RingReady(agreed=not down, nodes=() if down else tuple(world.vnodes), down=down)
+
+
+def _signs(world: RiakWorld, name: NodeName) -> SignsOfLife:
+    vnodes = world.vnodes[name]
+    fallbacks = sum(each.holder == name for each in world.fallbacks)
+    runs = vnodes.running > 0
+    service = ServiceWait(
+        service="riak_kv", up=runs, last="riak_kv is up" if runs else "riak_kv is not up: []"
+    )
+    return SignsOfLife(
+        ping=True,  # while no vnode runs, too
+        stats=NodeStats(
+            node=name,
+            kv_vnodes=vnodes.running + fallbacks * (vnodes.running == len(vnodes.owned)),
+            connected=frozenset(world.up) - {name},
+            members=frozenset(world.vnodes),
+            ring_size=world.ring.size,
+            ownership=world.ring.ownership,
+        ),
+        service=service if name in world.asked_after else NOT_READ,
+    )
+
+
+def _transfers(world: RiakWorld) -> Transfers:
+    """Of nodes that are down it tells the names, and nothing of what they hold."""
+    down, up = _down(world), world.up
+    waiting = {name: sum(each.holder == name for each in world.fallbacks) for name in up}
+    halting = {name: len(world.vnodes[name].owned) - world.vnodes[name].running for name in up}
+    return Transfers(
+        down=down,
+        waiting=tuple(PartitionCount(node=n, partitions=count) for n, count in waiting.items() if count),
+        not_running=tuple(PartitionCount(node=n, partitions=count) for n, count in halting.items() if count),
+        active=tuple(
+            ActiveTransfer(
+                kind="hinted",
+                vnode="riak_kv_vnode",
+                index=each.partition * (HASH_SPACE // world.ring.size),
+                source=each.holder,
+                target=each.owner,
+            )
+            for each in world.fallbacks
+            if each.active
+        ),
+        uncontacted=down,
+    )

@@ -1,0 +1,64 @@
+"""Simulated Riak clusters, and the policy of a run on them as its playbook has it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.policy import Kind, LeasePlace, Policy, RecoveryLimits, Strategy
+from orchestrator.simulation.riak import RiakWorld
+from tests.fakes.riak_rings import claimed, names
+
+ONE, TWO, THREE, FOUR, FIVE = names(5)
+RAISED: Final = 8
+"""The transfer limit of a run."""
+
+_ALONE: Final = RecoveryLimits(
+    node_initial_primaries_recoveries=None,
+    node_concurrent_recoveries=None,
+    max_bytes_per_sec=None,
+    concurrent_streams=None,
+)
+
+
+def riak_policy(**changes: object) -> Policy:
+    """A rolling restart of Riak."""
+    return Policy(
+        **{  # type: ignore[arg-type]  # by keyword
+            "kind": Kind.RIAK,
+            "cluster": "prod",
+            "playbook": "riak-rolling-restart",
+            "lease": LeasePlace.STATE,
+            "recovery_limits": _ALONE,
+            "flush": False,
+            "rebalance_while_running": None,
+            "transfer_limit": RAISED,
+            "zone_attribute": "location",
+            **changes,
+        }
+    )
+
+
+def by_location(**changes: object) -> Policy:
+    """A whole location at a time, as far as the ring bears it."""
+    return riak_policy(strategy=Strategy.ZONE, max_unavailable=None, **changes)
+
+
+def ringed(nodes: int = 5, size: int = 64) -> RiakWorld:
+    """All well; one node has a limit that was set by hand, and one such a limit above that of the run."""
+    world = RiakWorld(claimed(nodes, size))
+    world.configure(TWO, configured=2, limit=4)
+    world.configure(THREE, configured=3, limit=16)
+    return world
+
+
+def located(*together: tuple[NodeName, ...], nodes: int = 8, size: int = 64) -> RiakWorld:
+    """These nodes share a location each; every other one is in one of its own."""
+    world = ringed(nodes, size)
+    for node in world.nodes.values():
+        node.zone = f"rack-{node.name}"
+    for number, group in enumerate(together):
+        for name in group:
+            world.nodes[name].zone = f"shared-{number}"
+    world.allowed_down = max(len(group) for group in together)
+    return world
