@@ -1,6 +1,7 @@
 """Riak hosts in containers for tests: `riak_hosts(formed=True)`; see `riaklab/running.py`.
 
-Registered by the conftest at the root. The hosts of one test are nobody else's: they take seconds to start.
+Registered by the conftest at the root. The hosts of one test are nobody else's, unless its file keeps them
+for all of its tests (`kept_hosts`): they take seconds to start.
 Without a Docker engine these tests fail; with SKIP_REAL=1 they are skipped, and the summary says so.
 """
 
@@ -35,3 +36,18 @@ def riak_hosts(capsys: pytest.CaptureFixture[str]) -> Iterator[RiakHostsFactory]
             return stack.enter_context(running(progress=say, **settings))
 
         yield start
+
+
+@contextlib.contextmanager
+def kept_hosts(request: pytest.FixtureRequest, **settings: Any) -> Iterator[RiakHosts]:
+    """Hosts for all tests of a file: to be used by a fixture of its own, of the scope that it likes."""
+    if docker.unwanted():
+        pytest.skip(f"tests on real hosts are left out by {docker.SKIP_VARIABLE}=1")
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            print(f"lab: {line}", flush=True)  # noqa: T201  (as above)
+
+    with running(progress=say, **settings) as lab:
+        yield lab

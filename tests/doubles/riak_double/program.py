@@ -171,6 +171,7 @@ def _spawn(own: Own) -> None:
             start_new_session=True,
             cwd="/",
         )
+        log.write(f"started as process {process.pid}\n".encode())
     (own.state / "pid").write_text(f"{process.pid}\n", encoding="utf-8")
 
 

@@ -13,7 +13,15 @@ import pytest
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import LimitSet, NodeStats, ServiceWait, TransferLimits
-from orchestrator.stores.riak.admin import READ_SECONDS, Command, Commands, RiakAdmin, commands_for
+from orchestrator.stores.riak.admin import (
+    READ_SECONDS,
+    START_SECONDS,
+    STOP_SECONDS,
+    Command,
+    Commands,
+    RiakAdmin,
+    commands_for,
+)
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_bucket_types import parse_bucket_types, parse_n_val
@@ -146,6 +154,20 @@ def test_the_shipped_sudoers_allow_every_command_and_no_other_of_the_program() -
     }
     assert {line for line in words if not any(fnmatchcase(line, rule) for rule in allowed)} == set()
     assert [rule for rule in allowed if not any(fnmatchcase(line, rule) for line in words)] == []
+
+
+def test_the_shipped_sudoers_end_what_may_never_end() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "sudoers-riak").read_text()
+    groups = dict(re.findall(r"(?m)^Cmnd_Alias (\w+) = ((?:.*\\\n)*.*)$", text))
+    limits = dict(re.findall(r"(?m)^Defaults!(\w+) command_timeout=(\d+)$", text))
+    ended = {
+        line: int(limits[group])
+        for group in limits
+        for line in re.findall(r"/usr/sbin/riak ([^,\n\\]+)", groups[group])
+    }
+    assert ended == {"stop": 1800, "start": 1800, "admin wait-for-service riak_kv *": 5}
+    assert ended["stop"] > STOP_SECONDS
+    assert ended["start"] > START_SECONDS
 
 
 def test_every_command_has_a_limit_and_no_word_for_a_shell() -> None:

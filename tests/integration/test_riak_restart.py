@@ -1,0 +1,232 @@
+"""A rolling restart of Riak on five hosts over SSH, three nodes by a unit, two by `riak` alone; its traps.
+
+The nodes are those of the test double. One lab for the file; each test finds it at rest and leaves it so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.fixtures_riak_hosts import kept_hosts
+from tests.integration.riak_operating import (
+    RiakOperator,
+    at_rest,
+    commands_left,
+    limits,
+    member,
+    pids,
+    starts,
+    wait_for,
+)
+from tests.integration.riaklab.running import SCHEDULERS
+
+if TYPE_CHECKING:
+    from tests.integration.riaklab.hosts import RiakHosts
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]  # the first image takes minutes
+PACE = 0.05
+PLAIN = ("riak2", "riak4")
+FEWER = SCHEDULERS - SCHEDULERS // 6
+SUDO_SECONDS = 60.0
+"""The hosts' sudo ends a `riak start` after 30 s: nobody else there can end what is root's."""
+DONE, HELD, FAILED = 0, 3, 4
+
+
+@pytest.fixture(scope="module")
+def hosts(request: pytest.FixtureRequest) -> Iterator[RiakHosts]:
+    with kept_hosts(request, formed=True, pace=PACE, plain=PLAIN) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(hosts: RiakHosts) -> RiakHosts:
+    """The hosts without any fault, every node up and at rest."""
+    for name in hosts.names:
+        hosts.faults(name)
+        if hosts.get(name, "/ping")[0] != 200:
+            hosts.start(name)
+    wait_for(lambda: at_rest(hosts), seconds=120, what="what the last test did is not over")
+    for name in hosts.names:
+        hosts.riak("riak1", f"admin transfer-limit {member(name)} 2")
+    return hosts
+
+
+def fault_while_stopped(lab: RiakHosts, host: str, fault: str) -> dict[str, Any]:
+    """A hook that sets a fault on a host the first time that its node is down, and not again."""
+    mark = "/run/fault-was-set"
+    lab.exec(host, f"rm -f {mark}")
+    once = f"test -e {mark} || {{ touch {mark}; riak-double faults {fault}; }}"
+    container = lab.host(host).container
+    hook = {"run": f"docker exec {container} sh -c '{once}'", "local": True}
+    return {"while_stopped": [hook]}
+
+
+def held_by(lines: list[dict[str, Any]]) -> set[str]:
+    return {line["predicate"] for line in lines if line["event"] == "hold"}
+
+
+def last(lines: list[dict[str, Any]]) -> str:
+    return json.dumps(lines[-6:], indent=1)
+
+
+def test_five_nodes_are_restarted_once_with_fewer_schedulers_and_limits_as_found(
+    lab: RiakHosts, tmp_path: Path
+) -> None:
+    operator = RiakOperator(folder=tmp_path, lab=lab, user="tuner")
+    profile = tmp_path / "fewer.yml"
+    why = {"why": "the hosts are configured for sixteen", "source": "the rule for sixteen"}
+    profile.write_text(
+        json.dumps({"applies_to": "riak", "settings": {"erlang.schedulers": {"value": FEWER, **why}}}),
+        encoding="utf-8",
+    )
+    operator.write(tune=str(profile))
+    assert lab.riak("riak1", f"admin transfer-limit {member('riak3')} 3").returncode == 0
+    found, born, before = limits(lab), pids(lab), starts(lab)
+    assert found == {**dict.fromkeys(lab.names, 2), "riak3": 3}
+    assert all(f"[smp:{SCHEDULERS}:{SCHEDULERS}]" in lab.stats(n)["sys_system_version"] for n in lab.names)
+    for name in lab.names:
+        lab.faults(name, writes="on")
+
+    code, lines = operator.orchestrate("restart")
+
+    assert code == DONE, last(lines)
+    assert all(born.values())
+    after = pids(lab)
+    assert all(after.values())
+    assert all(after[name] != born[name] for name in lab.names)
+    assert {name: number - before[name] for name, number in starts(lab).items()} == dict.fromkeys(
+        lab.names, 1
+    )
+    assert limits(lab) == found
+    for name in lab.names:
+        conf = lab.exec(name, "cat /etc/riak/riak.conf").stdout
+        assert f"erlang.schedulers.total = {FEWER}" in conf
+        assert f"[smp:{FEWER}:{FEWER}]" in lab.stats(name)["sys_system_version"]
+    assert at_rest(lab)
+    left, told = operator.orchestrate("restore")
+    assert (left, told[-1]["left"]) == (DONE, [])
+    assert "nothing is owed" in told[-1]["message"]
+
+
+def test_a_node_that_is_down_at_the_start_holds_though_no_transfers_are_active(
+    lab: RiakHosts, tmp_path: Path
+) -> None:
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    operator.write(deadlines={"hold": "8s"})
+    assert lab.stop("riak5").returncode == 0
+    assert "\nNo transfers active\n" in lab.riak("riak1", "admin transfers").stdout
+    before = starts(lab)
+
+    code, lines = operator.orchestrate("restart")
+
+    assert code == HELD, last(lines)
+    assert "all_members_up" in held_by(lines)
+    assert starts(lab) == before
+    assert lab.get("riak5", "/ping")[0] == 0
+    assert lab.start("riak5").returncode == 0
+    wait_for(lambda: at_rest(lab), seconds=120, what="it is not back")
+    assert set(limits(lab).values()) == {2}
+
+
+@pytest.mark.exhaustive  # a minute and a half, with its resume; the rule alone has unit tests
+def test_a_node_that_answers_without_a_vnode_is_not_back_until_the_run_is_resumed(
+    lab: RiakHosts, tmp_path: Path
+) -> None:
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    hooks = fault_while_stopped(lab, "riak3", "vnodes=none")
+    operator.write(deadlines={"rejoin": "10s"}, hooks=hooks)
+    before = starts(lab)
+
+    code, lines = operator.orchestrate("restart", "--only", member("riak3"))
+
+    assert code == FAILED, last(lines)
+    assert "of its 13 vnodes run" in last(lines) or "of its 12 vnodes run" in last(lines)
+    assert lab.get("riak3", "/ping") == (200, "OK")
+    assert set(limits(lab).values()) == {2}
+    assert starts(lab) == {**before, "riak3": before["riak3"] + 1}
+
+    lab.faults("riak3")
+    code, lines = operator.orchestrate("resume")
+    assert code == DONE, last(lines)
+    assert set(limits(lab).values()) == {2}
+    assert at_rest(lab)
+
+
+@pytest.mark.exhaustive  # a minute; make test has starts that end
+def test_a_start_command_that_never_ends_is_not_waited_for_and_not_left(
+    lab: RiakHosts, tmp_path: Path
+) -> None:
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    operator.write()
+    lab.faults("riak2", start="loops")
+    before = starts(lab)
+    code, lines = operator.orchestrate("restart", "--only", member("riak2"))
+    assert code == DONE, last(lines)
+    assert starts(lab) == {**before, "riak2": before["riak2"] + 1}
+    assert set(limits(lab).values()) == {2}
+    wait_for(
+        lambda: not commands_left(lab, "riak2", "start"), seconds=SUDO_SECONDS, what="riak start is left"
+    )
+
+
+@pytest.mark.exhaustive  # a minute and a half; as above
+def test_a_start_that_never_ends_and_starts_nothing_ends_the_run_at_its_deadline(
+    lab: RiakHosts, tmp_path: Path
+) -> None:
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    operator.write(deadlines={"start": "10s"})
+    lab.faults("riak2", start="loops-down")
+    before = starts(lab)
+    code, lines = operator.orchestrate("restart", "--only", member("riak2"))
+    assert code == FAILED, last(lines)
+    assert "did not start within 10 s" in last(lines)
+    assert limits(lab, down="riak2") == dict.fromkeys(["riak1", "riak3", "riak4", "riak5"], 2)
+    wait_for(
+        lambda: not commands_left(lab, "riak2", "start"), seconds=SUDO_SECONDS, what="riak start is left"
+    )
+    assert starts(lab) == before
+
+
+@pytest.mark.exhaustive  # a minute; as above
+def test_a_wait_for_service_that_never_ends_is_ended_on_its_host(lab: RiakHosts, tmp_path: Path) -> None:
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    operator.write(deadlines={"rejoin": "10s"})
+    for name in lab.names:
+        lab.faults(name, wait_for_service="never")
+    before = starts(lab)
+    code, lines = operator.orchestrate("restart", "--only", member("riak3"))
+    assert code == FAILED, last(lines)
+    assert "riak_kv" in last(lines)
+    assert starts(lab) == {**before, "riak3": before["riak3"] + 1}
+    assert set(limits(lab).values()) == {2}
+    wait_for(
+        lambda: not any(commands_left(lab, name, "admin wait-for-service") for name in lab.names),
+        seconds=10,
+        what="a wait-for-service is left",
+    )
+
+    for name in lab.names:
+        lab.faults(name)
+    code, lines = operator.orchestrate("resume")
+    assert code == DONE, last(lines)
+    assert at_rest(lab)
+
+
+@pytest.mark.exhaustive  # a minute; as above
+def test_a_stop_of_a_node_that_somebody_has_stopped_is_no_failure(lab: RiakHosts, tmp_path: Path) -> None:
+    operator = RiakOperator(folder=tmp_path, lab=lab, user="tuner")
+    # Somebody's stop, right before the run's own, which exits with 1 then.
+    stop = "/usr/sbin/riak stop && /usr/sbin/riak stop"
+    command = {"manager": "command", "stop": stop, "start": "/usr/sbin/riak start"}
+    service = {**command, "status": "sudo -n /usr/sbin/riak ping"}
+    operator.write(overrides={"riak2": {"service": service}})
+    before = starts(lab)
+    code, lines = operator.orchestrate("restart", "--only", member("riak2"))
+    assert code == DONE, last(lines)
+    assert starts(lab) == {**before, "riak2": before["riak2"] + 1}
+    assert set(limits(lab).values()) == {2}
