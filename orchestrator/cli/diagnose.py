@@ -153,15 +153,11 @@ def _addresses(world: World, around: Surroundings) -> Mapping[NodeName, str]:
     read = world.cluster.observe({Look.CLUSTER})
     if not isinstance(read.cluster, Unknown):
         view = require_cluster(read.cluster, world.file.spec.name, str(world.file.path))
-        addresses = {node.name: node.address for node in view.nodes}
+        addresses = world.members(view)
         for warning in world.file.overrides_without_node(addresses):
             around.warn(warning)
         return addresses
-    named = {
-        NodeName(name): override.address
-        for name, override in world.file.spec.hosts.overrides.items()
-        if override.address is not None and not set(name) & set("*?[")
-    }
+    named = {NodeName(name): address for name, address in world.file.named_nodes().items() if address}
     if not named:
         raise UsageError(
             f"the cluster cannot be read, so its nodes are not known: {read.cluster.reason}. Nodes that have"

@@ -179,15 +179,14 @@ def _members(world: World, around: Surroundings, known: Mapping[NodeName, str]) 
     read = world.cluster.observe({Look.CLUSTER}).cluster
     if not isinstance(read, Unknown):
         view = require_cluster(read, file.spec.name, str(file.path))
-        present = {node.name: node.address for node in view.nodes}
+        present = world.members(view)
         addresses = {**known, **present}
         for warning in file.overrides_without_node(addresses):
             around.warn(warning)
         return Members(addresses=addresses, uuid=view.uuid)
     named = {
-        NodeName(name): override.address or known.get(NodeName(name), "")
-        for name, override in file.spec.hosts.overrides.items()
-        if not set(name) & set("*?[")
+        NodeName(name): address or known.get(NodeName(name), "")
+        for name, address in file.named_nodes().items()
     }
     addresses = {**known, **named}
     if not addresses:

@@ -20,6 +20,7 @@ from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import CommandGate, Gate
+from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.ports import LeasePort
 from orchestrator.runtime.gates.command import Ran
@@ -137,6 +138,16 @@ class World:
             admin=spec.riak.admin_words,
             tls=context,
         )
+
+    def members(self, view: ClusterView) -> Mapping[NodeName, str]:
+        """Where the nodes of a cluster are; those of a Riak ring that are down among them."""
+        addresses = {node.name: node.address for node in view.nodes}
+        if isinstance(self.file.spec, RiakClusterSpec) and view.riak is not None:
+            ring = view.riak.cluster
+            known = () if isinstance(ring, Unknown) else ring.members
+            nodes = self.file.spec.hosts.nodes
+            addresses = {m.node: address_of(m.node, nodes) for m in known} | addresses
+        return addresses
 
     def gates(self, gates: Sequence[Gate]) -> Gates:
         """The gates of a policy; their secrets are looked up when they are asked first."""

@@ -137,6 +137,19 @@ class ClusterFile:
         """Addresses by host; None where the cluster itself tells where its nodes are."""
         return self.spec.hosts.nodes if isinstance(self.spec, RiakClusterSpec) else None
 
+    def named_nodes(self) -> Mapping[str, str]:
+        """The nodes that the file itself names, for when the cluster cannot be asked, with their addresses.
+
+        An address is empty where only the cluster could tell it; a Riak node's stands in its name.
+        """
+        names = [name for name in self.spec.hosts.overrides if not set(name) & set("*?[")]
+        if self._nodes is not None:
+            names += self._nodes
+            full = [name for name in names if "@" in name]
+            meant = {host for name in full for host in names_of(name, self._nodes)}
+            names = [name for name in names if name in full or name not in meant]
+        return {name: self.host(name).address or "" for name in names}
+
     def secret_references(self) -> tuple[SecretReference, ...]:
         """Every secret that the file refers to, each once, for `validate`."""
         found: list[SecretReference] = []

@@ -157,3 +157,27 @@ def test_lines_in_a_script_that_the_boot_passes_over_do_not_last(
         assert tree.files() == before
     finally:
         port.close()
+
+
+def test_a_riak_host_gets_its_schedulers_and_comes_back_file_by_file(
+    tmp_path: Path, around: Surroundings, ledger: Ledger
+) -> None:
+    riak1 = NodeName("riak@riak1")
+    tree = host_kinds.debian(tmp_path / "host")
+    tree.write("/etc/riak/riak.conf", "nodename = riak@riak1\nring_size = 64\n")
+    tree.folder("/etc/security/limits.d")
+    before = tree.files()
+    port = Hosts({riak1: tree.settings(riak1)})
+    where = Scene(
+        around=around, cluster="ring", port=port, nodes=(riak1,), addresses={riak1: "10.0.0.1"}, machines={}
+    )
+    profile = around.tuning_profile("riak")
+    try:
+        assert verdict_on(where.read(profile)) is ExitCode.HELD
+        code = apply(where, profile, lambda: ledger, operator="anna", yes=True)
+        assert code is ExitCode.DONE, _said(around)
+        assert "erlang.schedulers" in (tree.read("/etc/riak/riak.conf") or "")
+        assert revert(where, ledger, ledger.owed(), operator="ben", yes=True) is ExitCode.DONE, _said(around)
+        assert tree.files() == before
+    finally:
+        port.close()

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.lab.nodes import LabCluster
-from tests.integration.killing import Bastion
+from tests.integration.killing import Bastion, Described
 
 BastionOf = Callable[..., Bastion]
 
@@ -19,7 +18,7 @@ def bastion_of(tmp_path: Path) -> Iterator[BastionOf]:
     """Makes a bastion: `bastion_of(lab, "name", expiry=…, foreign=…)`; its processes end with the test."""
     made: list[Bastion] = []
 
-    def make(lab: LabCluster, name: str = "bastion", **fields: Any) -> Bastion:
+    def make(lab: Described, name: str = "bastion", **fields: Any) -> Bastion:
         made.append(Bastion(folder=tmp_path / name, lab=lab, **fields))
         return made[-1]
 

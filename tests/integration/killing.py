@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,8 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -60,6 +62,14 @@ PLAYBOOK: Mapping[str, Any] = {
     },
 }
 """As shipped, but for limits that make a test that hangs end."""
+
+
+class Described(Protocol):
+    """A cluster for which there is a cluster file."""
+
+    def cluster_document(self) -> dict[str, Any]:
+        """The content of its cluster file."""
+        ...
 
 
 class When(Enum):
@@ -167,6 +177,7 @@ class Bastion:
         folder: the bastion's own.
         lab: the cluster.
         expiry: seconds after which a silent lease may be taken over; None leaves the program's own 90.
+        playbook: the keys of its playbook, but for the two that follow.
         hooks: of its playbook.
         strategy: of its playbook.
         together: when nodes of one machine go in one wave, by its cluster file.
@@ -174,9 +185,10 @@ class Bastion:
     """
 
     folder: Path
-    lab: LabCluster
+    lab: Described
     expiry: float | None = None
     foreign: bool = False
+    playbook: Mapping[str, Any] = field(default_factory=lambda: PLAYBOOK)
     hooks: Mapping[str, Any] = field(default_factory=dict)
     strategy: str = "node"
     together: str = "reboot"
@@ -188,7 +200,7 @@ class Bastion:
         self.folder.mkdir(parents=True, exist_ok=True)
         book = self.folder / "playbook.yml"
         book.write_text(
-            json.dumps({**PLAYBOOK, "hooks": self.hooks, "strategy": self.strategy}), encoding="utf-8"
+            json.dumps({**self.playbook, "hooks": self.hooks, "strategy": self.strategy}), encoding="utf-8"
         )
         document = {**self.lab.cluster_document(), "playbook": str(book)}
         document["hosts"] = {**document["hosts"], "together": self.together}
@@ -347,3 +359,17 @@ def assert_killed(bastion: Bastion, code: int, seam: Seam, sure: Mapping[When, i
     if code == 0 and seam.number > sure[seam.when] and all(str(seam) != one for one, _ in bastion.passed()):
         pytest.skip(f"the run was over before {seam}")
     assert code == KILLED, bastion.story()
+
+
+_APPENDS_A_PERFORM = 4
+
+
+def by_chance(chance: random.Random, kills: int, appends: int) -> list[Seam]:
+    """Where the processes of one run die: spread over the run, each counted from its process's beginning."""
+    places = sorted(chance.sample(range(2, appends), kills))
+    drawn = []
+    for begin, end in pairwise([0, *places]):
+        when = chance.choice([When.BEFORE, When.AFTER, When.ACTED])
+        number = max(1, (end - begin) // _APPENDS_A_PERFORM) if when is When.ACTED else max(2, end - begin)
+        drawn.append(Seam(when=when, number=number))
+    return drawn

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from itertools import count, pairwise
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +23,7 @@ from tests.integration.killing import (
     assert_killed,
     assert_put_back,
     assert_restarted_once,
+    by_chance,
     prepare,
     seams,
 )
@@ -109,7 +110,7 @@ def test_a_run_killed_four_times_by_chance_ends_as_an_undisturbed_run_does(
     bastion = bastion_of(lab)
     before = prepare(lab)
     code, told = None, [f"ORCHESTRATE_SEED={SEED} run {run}:"]
-    for seam in _by_chance(chance):
+    for seam in by_chance(chance, KILLS, SURE[When.BEFORE]):
         code = (
             bastion.restart(seam=seam) if code is None else bastion.orchestrate("resume", "--yes", seam=seam)
         )
@@ -129,15 +130,3 @@ def test_a_run_killed_four_times_by_chance_ends_as_an_undisturbed_run_does(
 
 
 SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
-_APPENDS_A_PERFORM = 4
-
-
-def _by_chance(chance: random.Random) -> list[Seam]:
-    """Where the processes of one run die: spread over the run, each counted from its process's beginning."""
-    places = sorted(chance.sample(range(2, SURE[When.BEFORE]), KILLS))
-    seams = []
-    for begin, end in pairwise([0, *places]):
-        when = chance.choice([When.BEFORE, When.AFTER, When.ACTED])
-        number = max(1, (end - begin) // _APPENDS_A_PERFORM) if when is When.ACTED else max(2, end - begin)
-        seams.append(Seam(when=when, number=number))
-    return seams

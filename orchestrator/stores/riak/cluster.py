@@ -324,7 +324,7 @@ class _Reader:
     def _signs(self) -> Mapping[NodeName, SignsOfLife]:
         """`/ping` and `/stats` of every node that is up; of those in hand, what a peer sees of them too."""
         pings = {node: self._pool.submit(self._contacts.http(node).ping) for node in self._up}
-        stats = {node: self._pool.submit(self._contacts.http(node).stats) for node in self._up}
+        stats = {node: self._pool.submit(self._contacts.stats, node) for node in self._up}
         peers = [node for node in self._up if node not in self._avoided]
         services = {
             node: self._pool.submit(self._admin.wait_for_service, peers[0], node, _SERVICE_SECONDS)

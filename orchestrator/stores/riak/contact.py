@@ -84,18 +84,34 @@ class Contacts:
 
     def http(self, node: NodeName) -> NodeHttp:
         """The HTTP port of a member: the endpoint that is it, else the first one's port on its machine."""
-        first = urlsplit(self._reach.endpoints[0])
-        address = self._reach.address(node)
-        host = f"[{address}]" if ":" in address else address
-        url = self._urls.get(node, f"{first.scheme}://{host}:{first.port}")
+        if (url := self._urls.get(node)) is None:
+            first = urlsplit(self._reach.endpoints[0])
+            address = self._reach.address(node)
+            host = f"[{address}]" if ":" in address else address
+            url = f"{first.scheme}://{host}:{first.port}"
+            if url in self._urls.values():
+                # Nodes of one machine: it was down when the endpoints were asked who they are.
+                self._asked()
+                url = self._urls.get(node, url)
         return NodeHttp(url, tls=self._reach.tls)
+
+    def stats(self, node: NodeName) -> Reading[NodeStats]:
+        """What a member tells of itself; Unknown when it is another one that answers there."""
+        found = self.http(node).stats()
+        if isinstance(found, Unknown) or found.node == node:
+            return found
+        return Unknown(
+            reason=f"where {node} is looked for, {found.node} answers /stats: name both under `endpoints`"
+        )
 
     def _asked(self) -> dict[str, Reading[NodeStats]]:
         urls = self._reach.endpoints
         with ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="riak-endpoint") as pool:
             answers = pool.map(lambda url: NodeHttp(url, tls=self._reach.tls).stats(), urls)
             found = dict(zip(urls, answers, strict=True))
-        self._urls |= {stats.node: url for url, stats in found.items() if not isinstance(stats, Unknown)}
+        self._urls |= {
+            stats.node: url.rstrip("/") for url, stats in found.items() if not isinstance(stats, Unknown)
+        }
         return found
 
     def _look(self) -> Reading[Contact]:

@@ -320,3 +320,16 @@ def test_a_bad_playbook_is_refused_by_file_line_and_key(text: str, line: int, ke
     with pytest.raises(ConfigError) as caught:
         check_playbook(parse(text, "b.yml"), path=Path("b.yml"), name="b")
     assert str(caught.value) == f"b.yml:{line}: {key}: {message}"
+
+
+def test_nodes_that_the_file_names_have_the_address_that_it_gives_or_their_own() -> None:
+    text = (
+        "hosts:\n  nodes: {riak1: 10.0.0.1, riak3: 10.0.0.3}\n"
+        "  overrides: {'riak@riak1': {}, 'riak@10.0.0.2': {}, 'riak@riak4': {address: 10.1.0.4}, 'riak@10.*': {}}\n"
+    )
+    assert _cluster(text).named_nodes() == {
+        "riak@riak1": "10.0.0.1",
+        "riak@10.0.0.2": "10.0.0.2",
+        "riak@riak4": "10.1.0.4",
+        "riak3": "10.0.0.3",
+    }

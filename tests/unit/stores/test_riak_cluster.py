@@ -1,0 +1,239 @@
+"""A Riak cluster as a port: what each part of a reading asks, of whom, and how limits are set."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from orchestrator.model.action import (
+    Done,
+    InDoubt,
+    ProbeSettings,
+    Purpose,
+    Refused,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
+from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.model.riak import Availability, RiakView
+from orchestrator.model.watch import NodesJoined
+from orchestrator.stores.riak.output import CommandOutput
+from tests.fakes.scripted_http import reply
+from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged
+
+EVERYTHING = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.SETTINGS})
+
+
+@pytest.fixture
+def stage() -> Iterator[Staged]:
+    with staged() as each:
+        yield each
+
+
+def riak(stage: Staged, *look: Look) -> RiakView:
+    view = cluster(stage, *look)
+    assert view.riak is not None
+    return view.riak
+
+
+def cluster(stage: Staged, *look: Look) -> ClusterView:
+    found = stage.cluster.observe(look).cluster
+    assert not isinstance(found, Unknown), found
+    return found
+
+
+def write(**limits: str) -> WriteSettings:
+    changes = tuple(
+        SettingChange(level=Level.TRANSIENT, key=f"transfer_limit.{short}@127.0.0.1", found="2", wanted=limit)
+        for short, limit in limits.items()
+    )
+    return WriteSettings(changes=changes, purpose=Purpose.RAISE_LIMITS)
+
+
+def test_a_look_at_the_cluster_reads_its_members_their_lives_and_the_claimant(stage: Staged) -> None:
+    view = cluster(stage, Look.CLUSTER)
+    found = view.riak
+    assert (view.name, view.uuid, view.version, view.master) == ("ring", "riak:ring", "3.2.1", DEV1)
+    assert [node.name for node in view.nodes] == list(NAMES)
+    assert view.nodes[0].incarnation.ephemeral_id == f"{BOOT} 100 1000"
+    assert found is not None
+    assert not isinstance(found.members, Unknown)
+    assert not isinstance(found.cluster, Unknown)
+    assert not isinstance(found.ring_status, Unknown)
+    others = (found.ring_ready, found.transfers, found.ring, found.n_vals)
+    assert others == (NOT_READ,) * 4
+    assert found.signs == {}
+    assert not any("transfer" in line or "partitions" in line for _, line in stage.runner.asked)
+
+
+def test_a_look_at_its_health_adds_ringready_and_signs_of_life(stage: Staged) -> None:
+    found = riak(stage, Look.HEALTH)
+    assert not isinstance(found.ring_ready, Unknown)
+    assert found.ring_ready.agreed
+    for node in NAMES:
+        signs = found.signs[node]
+        assert signs.ping is True
+        assert not isinstance(signs.stats, Unknown)
+        assert signs.stats.node == node
+        assert signs.service is NOT_READ  # nobody is in hand: nobody is waited for
+    assert found.transfers is NOT_READ
+
+
+@pytest.mark.parametrize("look", [Look.RECOVERIES, Look.ACTIVITY])
+def test_transfers_are_asked_of_two_nodes(stage: Staged, look: Look) -> None:
+    found = riak(stage, look)
+    assert not isinstance(found.transfers, Unknown)
+    assert set(found.transfers) == {DEV1, DEV2}
+    assert not any(isinstance(each, Unknown) for each in found.transfers.values())
+    assert (found.ring is NOT_READ) == (look is Look.RECOVERIES)
+
+
+def test_a_look_at_what_goes_on_adds_the_ring_and_every_n_val(stage: Staged) -> None:
+    found = riak(stage, Look.ACTIVITY)
+    assert not isinstance(found.ring, Unknown)
+    assert not isinstance(found.n_vals, Unknown)
+    assert len(found.ring.owners) == 16
+    assert found.n_vals == {3}
+
+
+def test_limits_are_settings_that_a_restart_forgets(stage: Staged) -> None:
+    stage.world.machines[DEV2].limit = 5
+    readings = stage.cluster.observe({Look.SETTINGS})
+    wanted = {"transfer_limit." + DEV1: "2", "transfer_limit." + DEV2: "5", "transfer_limit." + DEV3: "2"}
+    assert readings.settings == SettingsView(transient=wanted)
+    assert readings.cluster is NOT_READ
+
+
+def test_the_one_that_is_asked_is_not_in_hand(stage: Staged) -> None:
+    stage.cluster.avoid({DEV1})
+    found = riak(stage, *EVERYTHING)
+    assert stage.runner.on("admin", "cluster", "status") == [DEV2]
+    assert stage.runner.on("admin", "ringready") == [DEV2]
+    assert not isinstance(found.transfers, Unknown)
+    assert set(found.transfers) == {DEV2, DEV3}
+    # Of the node in hand a peer says whether its store is there; of the others nobody asks.
+    assert stage.runner.on("admin", "wait-for-service", "riak_kv", DEV1) == [DEV2]
+    assert not isinstance(found.signs[DEV1].service, Unknown)
+    assert found.signs[DEV1].service.up
+    assert found.signs[DEV2].service is NOT_READ
+
+
+def test_a_member_that_does_not_answer_is_passed_over(stage: Staged) -> None:
+    stage.cluster.observe({Look.CLUSTER})
+    stage.world.stop(DEV1)
+    view = cluster(stage, *EVERYTHING)
+    assert [node.name for node in view.nodes] == [DEV2, DEV3]
+    assert view.riak is not None
+    assert not isinstance(view.riak.cluster, Unknown)
+    down = [m.node for m in view.riak.cluster.members if m.availability is not Availability.UP]
+    assert down == [DEV1]
+    assert set(view.riak.signs) == {DEV2, DEV3}
+    assert stage.runner.on("admin", "cluster", "status")[-2:] == [DEV1, DEV2]
+
+
+def test_where_no_member_answers_everything_is_unknown_with_what_each_said(stage: Staged) -> None:
+    stage.cluster.observe({Look.CLUSTER})
+    for node in NAMES:
+        stage.world.stop(node)
+    readings = stage.cluster.observe(EVERYTHING)
+    for reading in (readings.cluster, readings.settings, readings.health, readings.activity):
+        assert isinstance(reading, Unknown)
+        assert all(node in reading.reason for node in NAMES)
+
+
+def test_a_node_whose_process_cannot_be_told_has_no_life(stage: Staged) -> None:
+    stage.runner.instead[DEV2, "pid"] = CommandOutput(exit=None, stdout="10")
+    stage.runner.instead[DEV3, "pid"] = Unknown(reason="no route to host")
+    lives = {node.name: node.incarnation.ephemeral_id for node in cluster(stage, Look.CLUSTER).nodes}
+    assert lives == {DEV1: f"{BOOT} 100 1000", DEV2: None, DEV3: None}
+
+
+def test_another_node_that_answers_at_its_port_is_no_sign_of_life(stage: Staged) -> None:
+    """As where nodes share a machine, and the endpoints name the port of one of them only."""
+    stage.cluster.observe({Look.CLUSTER})
+    first = stage.ports[DEV1].answers["/stats"][-1]
+    stage.ports[DEV2].on("/stats", first)
+    stats = riak(stage, Look.HEALTH).signs[DEV2].stats
+    assert isinstance(stats, Unknown)
+    assert DEV1 in stats.reason
+
+
+def test_a_node_that_was_down_at_first_is_found_at_its_own_endpoint_when_it_is_back(stage: Staged) -> None:
+    stage.world.stop(DEV3)
+    cluster(stage, Look.CLUSTER)
+    stage.world.start(DEV3)
+    stage.world.run(60)
+    signs = riak(stage, Look.HEALTH).signs[DEV3]
+    assert not isinstance(signs.stats, Unknown), signs.stats
+    assert signs.stats.node == DEV3
+
+
+def test_stats_that_are_no_riaks_are_unknown(stage: Staged) -> None:
+    stage.cluster.observe({Look.CLUSTER})
+    stage.ports[DEV1].on("/stats", reply(b"hello"))
+    assert isinstance(riak(stage, Look.HEALTH).signs[DEV1].stats, Unknown)
+
+
+def test_limits_are_written_node_by_node_by_one_that_is_up(stage: Staged) -> None:
+    stage.cluster.avoid({DEV1})
+    assert stage.cluster.perform(write(dev1="8", dev3="4")) == Done()
+    assert {name: machine.limit for name, machine in stage.world.machines.items()} == {
+        DEV1: 8,
+        DEV2: 2,
+        DEV3: 4,
+    }
+    assert stage.runner.on("admin", "transfer-limit", DEV1, "8") == [DEV2]
+    assert stage.runner.on("admin", "transfer-limit", DEV3, "4") == [DEV2]
+
+
+def test_a_limit_that_is_refused_at_first_is_refused_and_later_in_doubt(stage: Staged) -> None:
+    said = "Failed to set transfer limit for '{}'\nok\n"
+    stage.runner.instead[DEV1, f"admin transfer-limit {DEV2} 8"] = CommandOutput(
+        exit=0, stdout=said.format(DEV2)
+    )
+    assert isinstance(stage.cluster.perform(write(dev2="8")), Refused)
+    done = stage.cluster.perform(write(dev1="8", dev2="8"))
+    assert isinstance(done, InDoubt)
+    assert DEV2 in done.reason
+    assert stage.world.machines[DEV1].limit == 8
+
+
+@pytest.mark.parametrize(
+    "output", [CommandOutput(exit=None, stdout="Set tr"), CommandOutput(exit=0, stdout="Set tr")]
+)
+def test_a_limit_whose_command_was_cut_is_in_doubt(stage: Staged, output: CommandOutput) -> None:
+    stage.runner.instead[DEV1, f"admin transfer-limit {DEV2} 8"] = output
+    assert isinstance(stage.cluster.perform(write(dev2="8")), InDoubt)
+
+
+def test_nothing_is_written_that_is_no_transfer_limit(stage: Staged) -> None:
+    for key, value in (("ring_size", "64"), (f"transfer_limit.{DEV1}", "many")):
+        change = SettingChange(level=Level.TRANSIENT, key=key, found="2", wanted=value)
+        action = WriteSettings(changes=(change,), purpose=Purpose.RAISE_LIMITS)
+        assert isinstance(stage.cluster.perform(action), Refused)
+    assert not any("transfer-limit" in line for _, line in stage.runner.asked)
+
+
+def test_a_probe_sets_one_limit_to_what_it_is(stage: Staged) -> None:
+    stage.world.machines[DEV1].limit = 7
+    assert stage.cluster.perform(ProbeSettings()) == Done()
+    assert stage.runner.on("admin", "transfer-limit", DEV1, "7") == [DEV1]
+    assert stage.world.machines[DEV1].limit == 7
+
+
+def test_a_wait_ends_as_soon_as_a_node_in_hand_answers_again(stage: Staged) -> None:
+    stage.cluster.observe({Look.CLUSTER})
+    stage.world.stop(DEV3)
+    stage.cluster.avoid({DEV3})
+    assert stage.cluster.watch(NodesJoined(count=3), 0.3) is False
+    back = threading.Timer(0.3, stage.world.start, [DEV3])
+    back.start()
+    began = time.monotonic()
+    assert stage.cluster.watch(NodesJoined(count=3), 30) is True
+    assert time.monotonic() - began < 20
+    back.join()
+    assert stage.cluster.watch(NodesJoined(count=3), 0.3) is False  # it answered all the time
