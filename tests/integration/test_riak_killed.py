@@ -21,7 +21,6 @@ from tests.integration.killing import KILLED, Bastion, Seam, When, assert_killed
 from tests.integration.riak_processes import RiakProcesses, Watch, riak_processes
 
 if TYPE_CHECKING:
-
     from tests.integration.fixtures_bastions import BastionOf
 
 PACE = 0.02

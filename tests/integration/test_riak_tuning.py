@@ -1,4 +1,4 @@
-"""`tune check` and `diagnose` on a Riak cluster file, over SSH: a node that is down is a host all the same."""
+"""`tune check` and `diagnose` on a Riak cluster file, over SSH: hosts of nodes that are down too."""
 
 from __future__ import annotations
 
