@@ -6,6 +6,7 @@ The nodes are those of the test double. One lab for the file; each test finds it
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,11 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]  # the first image t
 PACE = 0.05
 PLAIN = ("riak2", "riak4")
 FEWER = SCHEDULERS - SCHEDULERS // 6
+RAISED = 8
 SUDO_SECONDS = 60.0
-"""The hosts' sudo ends a `riak start` after 30 s: nobody else there can end what is root's."""
+"""The hosts' sudo ends a `riak stop` or `start` after 30 s: nobody else there can end what is root's."""
+STALL_SECONDS = 20.0
+"""More than six minutes of the recording, whose longest drain took three."""
 DONE, HELD, FAILED = 0, 3, 4
 
 
@@ -157,6 +161,33 @@ def test_a_node_that_answers_without_a_vnode_is_not_back_until_the_run_is_resume
     assert at_rest(lab)
 
 
+@pytest.mark.exhaustive  # a minute; that a stretch of waiting is no stall is shown without hosts
+def test_handoff_that_stalls_for_a_while_is_waited_for(lab: RiakHosts, tmp_path: Path) -> None:
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    operator.write()
+    for name in lab.names:
+        lab.faults(name, writes="on", handoff="stalls")
+    before = starts(lab)
+    with operator.begun("restart", "--only", member("riak2")) as run:
+        wait_for(lambda: starts(lab) != before, seconds=120, what="it is not restarted")
+        wait_for(
+            lambda: "waiting to handoff" in lab.riak("riak1", "admin transfers").stdout,
+            seconds=60,
+            what="nothing waits",
+        )
+        time.sleep(STALL_SECONDS)
+        assert run.process.poll() is None, last(run.lines())
+        assert "waiting to handoff" in lab.riak("riak1", "admin transfers").stdout
+        assert limits(lab)["riak1"] == RAISED
+        for name in lab.names:
+            lab.faults(name, writes="on")
+        code, lines = run.end()
+    assert code == DONE, last(lines)
+    assert starts(lab) == {**before, "riak2": before["riak2"] + 1}
+    assert set(limits(lab).values()) == {2}
+    assert at_rest(lab)
+
+
 @pytest.mark.exhaustive  # a minute; make test has starts that end
 def test_a_start_command_that_never_ends_is_not_waited_for_and_not_left(
     lab: RiakHosts, tmp_path: Path
@@ -215,6 +246,22 @@ def test_a_wait_for_service_that_never_ends_is_ended_on_its_host(lab: RiakHosts,
     code, lines = operator.orchestrate("resume")
     assert code == DONE, last(lines)
     assert at_rest(lab)
+
+
+@pytest.mark.exhaustive  # a minute; as above
+def test_a_stop_that_hangs_ends_the_run_with_the_node_up(lab: RiakHosts, tmp_path: Path) -> None:
+    host = "riak2"
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    operator.write(deadlines={"stop": "10s"})
+    lab.faults(host, stop="hangs")
+    before, born = starts(lab), pids(lab)
+    code, lines = operator.orchestrate("restart", "--only", member(host))
+    assert code == FAILED, last(lines)
+    assert "did not stop within 10 s" in last(lines)
+    assert lab.get(host, "/ping") == (200, "OK")
+    assert (pids(lab), starts(lab)) == (born, before)
+    assert set(limits(lab).values()) == {2}
+    wait_for(lambda: not commands_left(lab, host, "stop"), seconds=SUDO_SECONDS, what="riak stop is left")
 
 
 @pytest.mark.exhaustive  # a minute; as above
