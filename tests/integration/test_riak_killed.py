@@ -106,6 +106,7 @@ def nothing_to_resume(bastion: Bastion, seam: Seam) -> bool:
     )
 
 
+@pytest.mark.exhaustive  # some 90 s; every seam is killed in the simulation, in `make test` too
 def test_a_restart_killed_four_times_by_chance_ends_as_an_undisturbed_one_does(
     lab: RiakProcesses, bastion_of: BastionOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
