@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,12 @@ from orchestrator.hosts.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.lab import nodectl
 from orchestrator.model.action import Done, InDoubt, Moment, RebootHost, Refused, RunHook, StartNode, StopNode
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
+from tests.integration.hostlab.hosts import wait_until
 from tests.integration.script_service import ScriptService
 
 PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
@@ -65,13 +68,10 @@ def seen(hosts: Hosts, *, rights: bool = False) -> HostView:
 def test_a_node_is_stopped_and_started_and_each_end_is_noticed(hosts: Hosts, service: ScriptService) -> None:
     assert hosts.perform(StartNode(node="n1")) == Done(output="started n1")
     assert seen(hosts).service is ServiceState.RUNNING
-    service.stop_takes(2)
-    began = time.monotonic()
+    service.stop_takes(5)
     assert isinstance(hosts.perform(StopNode(node="n1")), Done)
-    assert time.monotonic() - began < 2
     assert seen(hosts).service is ServiceState.STOPPING
-    assert hosts.watch(["n1"], 10.0) is True
-    assert time.monotonic() - began < 3
+    assert hosts.watch(["n1"], 60.0) is True
     assert seen(hosts).service is ServiceState.STOPPED
 
 
@@ -166,24 +166,21 @@ def test_secrets_of_our_environment_stay_here(hosts: Hosts) -> None:
     assert "LC_ALL=C" in result.output
 
 
-def test_the_limit_kills_the_whole_group(tmp_path: Path) -> None:
-    left = tmp_path / "left"
+def test_the_limit_kills_the_whole_group() -> None:
     began = time.monotonic()
-    end = LocalConnection().run(f"(sleep 2; touch {left}) & echo begun; wait", timeout=0.5)
+    end = LocalConnection().run("sleep 50 & echo $!; wait", timeout=0.5)
     assert isinstance(end, Lost)
     assert end.timed_out
-    assert end.output == "begun"
-    assert time.monotonic() - began < 2
-    time.sleep(2.2 - (time.monotonic() - began))
-    assert not left.exists()
+    assert time.monotonic() - began < 40
+    assert wait_until(lambda: nodectl.start_time(int(end.output)) is None, seconds=30)
 
 
 def test_a_daemon_that_keeps_the_output_open_does_not_keep_us() -> None:
     began = time.monotonic()
-    end = LocalConnection().run("sleep 5 & echo left one behind", timeout=10.0)
+    end = LocalConnection().run("sleep 50 & echo $!", timeout=45.0)
     assert isinstance(end, CommandResult)
-    assert end.stdout == "left one behind\n"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 40
+    os.kill(int(end.stdout), signal.SIGKILL)
 
 
 # -- sudo

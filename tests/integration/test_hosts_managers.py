@@ -68,9 +68,7 @@ def test_stops_starts_and_reboots_with_the_shipped_rights(
         first = seen(hosts, rights=True)
         assert (first.service, first.may_control) == (ServiceState.RUNNING, True)
         assert first.boot_id == cluster.boot_id("es1")
-        began = time.monotonic()
         assert isinstance(hosts.perform(StopNode(node="es1")), Done)
-        assert time.monotonic() - began < 2.5
         assert len(until(hosts, ServiceState.STOPPED, 120)) < 8  # each look had its reason
         assert isinstance(hosts.perform(StartNode(node="es1")), Done)
         assert ServiceState.FAILED not in until(hosts, ServiceState.RUNNING, 180)
