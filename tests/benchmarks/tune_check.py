@@ -38,9 +38,6 @@ from tests.integration.sshd import Sshd, make_key
 FORKS: Final = 50
 AIM: Final = 5.0
 DRIFT: Final = 3
-NO_BASHRC: Final = "SetEnv SHLVL=2"
-"""Bash reads its rc file for each command over SSH, unless it takes itself for a shell within a shell. What
-this machine's account has in there would be counted a hundred times."""
 SECONDS: Final = 900.0
 ANSIBLE: Final = "ansible-core"
 NAMES: Final = {
@@ -139,9 +136,7 @@ def _ansible() -> str:
 def _start(folder: Path, count: int) -> list[Sshd]:
     key = make_key(folder / "client")
     _say(f"starting {count} sshd")
-    hosts = [
-        Sshd(folder=folder / f"h{number}", client_key=key, options=(NO_BASHRC,)) for number in range(count)
-    ]
+    hosts = [Sshd(folder=folder / f"h{number}", client_key=key) for number in range(count)]
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(Sshd.start, hosts))
     (folder / "known_hosts").write_text("".join(host.known() for host in hosts), encoding="utf-8")

@@ -190,7 +190,7 @@ def _sudo_refused(stage: Stage) -> tuple[str, ...]:
     refusing = folder / "sudo"
     refusing.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
     refusing.chmod(0o755)
-    server = stage.sshd(f"SetEnv PATH={folder}:/usr/local/bin:/usr/bin:/bin")
+    server = stage.sshd(PATH=f"{folder}:/usr/local/bin:/usr/bin:/bin")
     return restart(stage.file(hosts=stage.hosts_over(server, known=server.known(), sudo=True)))
 
 

@@ -86,10 +86,10 @@ class Stage:
             serving(body, {name.replace("_", "-"): value for name, value in headers.items()})
         )
 
-    def sshd(self, *options: str) -> Sshd:
+    def sshd(self, **environment: str) -> Sshd:
         """A real sshd; its own key is written to no known hosts file yet."""
         server = Sshd(
-            folder=self.folder / "sshd", client_key=make_key(self.folder / "id"), options=options
+            folder=self.folder / "sshd", client_key=make_key(self.folder / "id"), environment=environment
         ).start()
         self.cleanup.callback(server.stop)
         return server

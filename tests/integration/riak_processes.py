@@ -168,7 +168,7 @@ def riak_processes(
             Sshd(
                 folder=folder / f"sshd-{number}",
                 client_key=key,
-                options=(f"SetEnv {VARIABLE}={node.folder} HOME={node.folder}",),
+                environment={VARIABLE: str(node.folder)},
             )
             for number, node in enumerate(nodes)
         )

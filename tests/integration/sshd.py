@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,12 +44,24 @@ def free_port() -> int:
 
 @dataclass(kw_only=True)
 class Sshd:
-    """One server; `stop` ends it and every session it has."""
+    """One server; `stop` ends it and every session it has.
+
+    Attributes:
+        folder: its own.
+        client_key: what logs in.
+        port: on loopback.
+        options: more lines of its configuration.
+        environment: more variables of its sessions. `HOME` is an empty folder if it is not among them: bash
+            reads the rc file of its home at each command over SSH, and what this machine's account has in
+            there may take a third of a second.
+        process: the server while it runs.
+    """
 
     folder: Path
     client_key: Path
     port: int = field(default_factory=free_port)
     options: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,6 +79,9 @@ class Sshd:
         authorized = self.folder / "authorized_keys"
         authorized.write_text(self.client_key.with_suffix(".pub").read_text())
         authorized.chmod(0o600)
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        variables = {"HOME": str(home), **self.environment}
         config = self.folder / "sshd_config"
         lines = (
             f"Port {self.port}",
@@ -80,6 +96,8 @@ class Sshd:
             "UseDNS no",
             "PermitRootLogin prohibit-password",
             "MaxStartups 100",
+            # One line: of several, sshd heeds the first alone.
+            "SetEnv " + " ".join(f'"{name}={value}"' for name, value in variables.items()),
             *self.options,
         )
         config.write_text("\n".join(lines) + "\n")

@@ -71,14 +71,19 @@ def make(tmp_path: Path, client_key: Path) -> Iterator[Make]:
         if folder.stat().st_uid == os.geteuid() and folder != Path("/tmp"):
             folder.chmod(folder.stat().st_mode | 0o055)
 
-    def begin(node: str, *, entry: str = "", sudo: Sudo = Sudo.OFF, environment: str = "") -> Machine:
+    def begin(node: str, *, entry: str = "", sudo: Sudo = Sudo.OFF, **environment: str) -> Machine:
         """A host with the usual wrong values; `entry` is a shell line that ends in the command asked for."""
         tree = kernel(ChangingHost.make(tmp_path / node))
-        options = [f"SetEnv PATH={tree.path} {environment}".rstrip()]
+        options: tuple[str, ...] = ()
         if entry:
             tree.program("enter", entry)
-            options.append(f"ForceCommand {tree.here / 'bin' / 'enter'}")
-        sshd = Sshd(folder=tmp_path / f"sshd-{node}", client_key=client_key, options=tuple(options)).start()
+            options = (f"ForceCommand {tree.here / 'bin' / 'enter'}",)
+        sshd = Sshd(
+            folder=tmp_path / f"sshd-{node}",
+            client_key=client_key,
+            options=options,
+            environment={"PATH": str(tree.path), **environment},
+        ).start()
         with known_hosts.open("a") as file:
             file.write(sshd.known())
         secret = None if sudo is not Sudo.PASSWORD else lambda: PASSWORD
@@ -190,7 +195,7 @@ def test_odd_hosts_get_a_verdict_each_and_the_others_are_tuned(make: Make) -> No
         "good1": make("good1"),
         "unreadable": make("unreadable", entry=AS_NOBODY),
         "flooding": make("flooding", entry=FLOOD + CALL),
-        "german": make("german", sudo=Sudo.PASSWORDLESS, environment="LC_ALL=de_DE.UTF-8 LANG=de_DE.UTF-8"),
+        "german": make("german", sudo=Sudo.PASSWORDLESS, LC_ALL="de_DE.UTF-8", LANG="de_DE.UTF-8"),
         "refusing": make("refusing", sudo=Sudo.PASSWORDLESS),
         "away": make("away"),
         "locked": make("locked", entry="echo This account is currently not available.; exit 1\n"),
