@@ -144,6 +144,7 @@ def riak_nodes(
     ring_size: int = 16,
     formed: bool = True,
     bucket_types: str = "",
+    locations: Sequence[str] = (),
 ) -> Iterator[tuple[RiakNode, ...]]:
     """So many nodes, none of them started.
 
@@ -155,12 +156,14 @@ def riak_nodes(
         ring_size: partitions.
         formed: whether they are one cluster from the start; otherwise `cluster join` makes them one.
         bucket_types: as `double.conf` has them.
+        locations: of each node in turn; none by default.
     """
     names = [f"dev{number + 1}@127.0.0.1" for number in range(count)]
     ports = _free_ports(2 * count)
     addresses = "".join(
         f"address.{name} = 127.0.0.1:{port}\n" for name, port in zip(names, ports, strict=False)
     )
+    places = "".join(f"location.{name} = {place}\n" for name, place in zip(names, locations, strict=False))
     nodes = []
     for number, name in enumerate(names):
         node = RiakNode(name=name, folder=folder / f"dev{number + 1}", http=ports[count + number])
@@ -174,6 +177,7 @@ def riak_nodes(
             f"version = {version}\npace = {pace}\nbind = 127.0.0.1\nport = {ports[number]}\n"
             f"etc = {node.folder / 'etc'}\nstate = {node.folder / 'state'}\nparent = {os.getpid()}\n"
             f"bucket_types = {bucket_types}\n"
+            + places
             + addresses
             + (f"members = {', '.join(names)}\n" if formed else "")
         )

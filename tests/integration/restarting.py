@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.lab.nodes import LabCluster
+from tests.integration.killing import Described
 from tests.integration.racing import VARIABLE
 
 PROGRAM = (sys.executable, "-c", "from orchestrator.cli.main import main; main()")
@@ -19,7 +19,7 @@ RACE = Path(__file__).with_name("racing.py")
 
 
 def restart(
-    lab: LabCluster,
+    lab: Described,
     folder: Path,
     *words: str,
     playbook: Mapping[str, Any] | None = None,
@@ -31,7 +31,7 @@ def restart(
 
 
 def orchestrate(
-    lab: LabCluster,
+    lab: Described,
     folder: Path,
     command: str,
     *words: str,
@@ -57,7 +57,7 @@ class Begun:
 
     def __init__(
         self,
-        lab: LabCluster,
+        lab: Described,
         folder: Path,
         command: str,
         *words: str,
@@ -101,7 +101,7 @@ class Begun:
 
 
 def _command_line(
-    lab: LabCluster,
+    lab: Described,
     folder: Path,
     command: str,
     words: Sequence[str],
@@ -120,7 +120,7 @@ def _command_line(
         **os.environ,
         "HOME": str(folder),
         "ORCHESTRATE_STATE": f"sqlite:///{folder}/state.db",
-        VARIABLE: json.dumps({"endpoint": lab.endpoints[0], **(race or {})}),
+        **({VARIABLE: json.dumps(race)} if race is not None else {}),
     }
     return argv, env
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,7 +155,7 @@ def life_of(node: RiakNode) -> Life | None:
 
 @contextmanager
 def riak_processes(
-    folder: Path, count: int = 5, *, pace: float, ring_size: int = 64
+    folder: Path, count: int = 5, *, pace: float, ring_size: int = 64, locations: Sequence[str] = ()
 ) -> Iterator[RiakProcesses]:
     """So many nodes that are one cluster and run, each behind an sshd; all is ended with the block."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def riak_processes(
     command = folder / "riak"
     command.write_text(f'#!/bin/sh\nexec "${VARIABLE}/bin/riak" "$@"\n')
     command.chmod(0o755)
-    with riak_nodes(folder / "nodes", count, pace=pace, ring_size=ring_size) as nodes:
+    with riak_nodes(folder / "nodes", count, pace=pace, ring_size=ring_size, locations=locations) as nodes:
         servers = tuple(
             Sshd(
                 folder=folder / f"sshd-{number}",

@@ -93,7 +93,8 @@ def test_a_new_index_on_the_candidate_is_seen_by_the_last_reading(
     before = prepare(lab)
     node = first(lab)
     soon = {"deadlines": {"hold": "5s"}}
-    code, lines = restart(lab, tmp_path, playbook=soon, race={"moment": "flush", "node": node})
+    race = {"moment": "flush", "node": node, "endpoint": lab.endpoints[0]}
+    code, lines = restart(lab, tmp_path, playbook=soon, race=race)
     assert code == 3, lines[-1]
     assert ("zero_replica_indices", f"index {INDEX}") in held_by(lines)
     assert not [line for line in events(lines, "action_sent") if line["action"]["verb"] == "stop"]
@@ -107,7 +108,8 @@ def test_a_new_index_on_the_candidate_after_the_last_reading_is_rescued(
     lab = process_cluster(QUICKEST)
     before = prepare(lab)
     node = first(lab)
-    code, lines = restart(lab, tmp_path, "--pause-after", "1", race={"moment": "stop", "node": node})
+    race = {"moment": "stop", "node": node, "endpoint": lab.endpoints[0]}
+    code, lines = restart(lab, tmp_path, "--pause-after", "1", race=race)
     rescued = events(lines, "rescued")
     assert [line["shards"] for line in rescued] == [[f"[{INDEX}][0]"]], lines[-1]
     assert code == 9, lines[-1]

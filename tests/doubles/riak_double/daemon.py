@@ -74,7 +74,6 @@ class Node:
             born=self.now(),
             limit=riaks.transfer_limit,
             hints=hints,
-            location=own.location,
         )
         self._lived = self.machine.born
 
@@ -145,6 +144,7 @@ class Node:
             age=now - self.machine.born,
             n_val=self.riaks.n_val,
             bucket_types=self.own.bucket_types,
+            locations=self.own.locations,
         )
 
     def run(self, program: str, words: list[str]) -> Printed:

@@ -69,7 +69,6 @@ class Machine:
         born: when it began to answer pings.
         limit: transfers at a time, in and out.
         hints: partitions of others of which it holds writes; they outlive a restart.
-        location: of 3.x.
     """
 
     name: str
@@ -77,7 +76,6 @@ class Machine:
     born: float
     limit: int
     hints: set[int] = field(default_factory=set)
-    location: str = ""
     outbound: bool = True
     inbound: bool = True
     vnodes: set[int] = field(default_factory=set)
@@ -239,7 +237,6 @@ class Machine:
             settled=now - self.changed > SETTLE_SECONDS and faults.get("ring") != "unsettled",
             outbound=self.outbound,
             inbound=self.inbound,
-            location=self.location,
         )
 
     def _shown(self, now: float, partition: int) -> Transfer:

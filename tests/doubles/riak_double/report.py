@@ -54,7 +54,6 @@ class Report:
         settled: whether the ring has converged as far as it can tell.
         outbound: whether handoff from it is on.
         inbound: whether handoff to it is on.
-        location: of 3.x, empty without.
     """
 
     name: str
@@ -67,7 +66,6 @@ class Report:
     settled: bool = True
     outbound: bool = True
     inbound: bool = True
-    location: str = ""
 
     @property
     def missing(self) -> int:
@@ -97,6 +95,7 @@ class View:
         age: seconds since the node started.
         n_val: of the default bucket type.
         bucket_types: the others.
+        locations: of 3.x, by name; the ring keeps them, whether a node is up or not.
     """
 
     me: Report
@@ -111,6 +110,7 @@ class View:
     age: float = 0.0
     n_val: int = N_VAL
     bucket_types: tuple[BucketType, ...] = ()
+    locations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def ring(self) -> Ring:

@@ -57,7 +57,7 @@ class Own:
         members: nodes of a ring that is formed from the start; empty if nodes are to be joined.
         addresses: `HOST:PORT` by name, where it is not the name's own host and the usual port.
         parent: a process without which the node ends, or 0.
-        location: of 3.x.
+        locations: of 3.x, by name; a cluster has none unless somebody has set them.
         bucket_types: besides the default one.
     """
 
@@ -71,7 +71,7 @@ class Own:
     members: tuple[str, ...]
     addresses: Mapping[str, str]
     parent: int
-    location: str
+    locations: Mapping[str, str]
     bucket_types: tuple[BucketType, ...]
 
     @property
@@ -128,15 +128,16 @@ def read_own(environment: Mapping[str, str] = os.environ) -> Own:
         port=int(found.get("port", str(DISTRIBUTION_PORT))),
         bind=found.get("bind", "0.0.0.0"),  # noqa: S104  (in a container, for its peers)
         members=tuple(name.strip() for name in found.get("members", "").split(",") if name.strip()),
-        addresses={
-            name.removeprefix("address."): value
-            for name, value in found.items()
-            if name.startswith("address.")
-        },
+        addresses=_by_name("address.", found),
         parent=int(found.get("parent", "0")),
-        location=found.get("location", ""),
+        locations=_by_name("location.", found),
         bucket_types=tuple(_bucket_type(each.strip()) for each in types.split(",") if each.strip()),
     )
+
+
+def _by_name(prefix: str, found: Mapping[str, str]) -> Mapping[str, str]:
+    """What is said of nodes, by their names."""
+    return {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
 
 
 def _bucket_type(text: str) -> BucketType:

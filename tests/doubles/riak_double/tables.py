@@ -56,7 +56,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, least: Sequence
 
 
 def cluster_status(view: View) -> Said:
-    """`cluster status`: the one place that shows a stopped node, as `down!`."""
+    """`cluster status`: the one place that shows a stopped node, as `down!`.
+
+    With a column more where any member has a location: by Riak's source, none was recorded.
+    """
     ring = view.ring
     ready = {True: "true", False: "false", None: "undefined"}[ring_ready(view)]
     rows = []
@@ -68,8 +71,10 @@ def cluster_status(view: View) -> Said:
         mark = "(C)" if name == ring.claimant else "   "
         rows.append(
             (f" {mark} {name} ", ring.members[name], avail, f"{percent(ring.share(name)):>5}", pending)
+            + ((view.locations.get(name, "undefined"),) if view.locations else ())
         )
-    drawn = table(("node", "status", "avail", "ring", "pending"), rows, least=(0, 6, 7, 5, 7))
+    head = ("node", "status", "avail", "ring", "pending", *(("location",) if view.locations else ()))
+    drawn = table(head, rows, least=(0, 6, 7, 5, 7, 0)[: len(head)])
     return Said(
         f"---- Cluster Status ----\nRing ready: {ready}\n\n{drawn}\n"
         "Key: (C) = Claimant; availability marked with '!' is unexpected\n"

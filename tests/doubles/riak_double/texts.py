@@ -145,10 +145,9 @@ def member_status(view: View, *, quoted: bool = False) -> Said:
     ring = view.ring
     rows = []
     for name in ring.names:
-        report = view.report(name)
         pending = f"{percent(ring.share_to_be(name))}%" if ring.changes else "--  "
         shown = f"'{name}'" if quoted else name
-        place = f" ({report.location})" if report and report.location and not quoted else ""
+        place = f" ({view.locations[name]})" if name in view.locations and not quoted else ""
         rows.append(
             f"{ring.members[name]:<8}  {percent(ring.share(name)):>5}%    {pending:>6}    {shown}{place}\n"
         )

@@ -18,6 +18,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_bucket_types import parse_bucket_types, parse_n_val
+from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
 from orchestrator.stores.riak.parse_ring import parse_partitions, ring_of
 from orchestrator.stores.riak.parse_stats import parse_stats
 from tests.doubles.riak_double.commands import answer
@@ -172,3 +173,18 @@ def test_owners_of_names_that_the_program_knows() -> None:
     found = parse_partitions(*read(settled().view(FIRST), f"cluster partitions --node {SECOND}"))
     assert not isinstance(found, Unknown)
     assert found[0] == NodeName(SECOND)
+
+
+def test_locations_stand_beside_the_members_whether_they_are_up_or_not() -> None:
+    """A column of `cluster status` from the first location on; in `member-status` behind the name."""
+    world = settled()
+    world.stop(SECOND)
+    view = replace(world.view(FIRST), locations={FIRST: "rack a", SECOND: "rack b"})
+    status = parse_cluster_status(*read(view, "cluster status"))
+    members = parse_member_status(*read(view, "member-status"))
+    assert not isinstance(status, Unknown), status
+    assert not isinstance(members, Unknown), members
+    expected = {name: {FIRST: "rack a", SECOND: "rack b"}.get(name) for name in NAMES}
+    assert {each.node: each.location for each in status.members} == expected
+    assert {each.node: each.location for each in members} == expected
+    assert "location" not in read(world.view(FIRST), "cluster status")[0].stdout
