@@ -31,6 +31,8 @@ _TERM: Final = re.compile(r"ok|error|\{error,.+\}")
 _NOISE: Final = re.compile(r"!!!!.*|Attempting to restart script through sudo .*")
 """What the start scripts say of themselves before anything else: the ulimit warning, the change of user."""
 _LONGEST_SHOWN: Final = 100
+_LONGEST_REASON: Final = 500
+"""Reasons are shown and journalled at every reading; what a node says may be megabytes."""
 
 
 class Malformed(Exception):  # noqa: N818  (says what the text is)
@@ -92,7 +94,10 @@ def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
     try:
         return parse()
     except Malformed as error:
-        return Unknown(reason=f"{what}: {error}")
+        why = str(error)
+        return Unknown(reason=f"{what}: {why[:_LONGEST_REASON]}{'…' if len(why) > _LONGEST_REASON else ''}")
+    except ValueError:  # Python turns no text of more than 4300 digits into a number
+        return Unknown(reason=f"{what}: it holds a number that is too long to be one")
 
 
 def said(output: CommandOutput, dialect: Dialect) -> Said:
@@ -143,13 +148,16 @@ def unwrapped(lines: Iterable[str]) -> list[str]:
     then stands in one line is none that a parser knows.
     """
     found: list[str] = []
-    held = ""
+    held: list[str] = []
+    depth = 0
     for line in lines:
-        held = f"{held} {line.strip()}" if held else line
-        if _open(held) <= 0:
-            found.append(held)
-            held = ""
-    return [*found, held] if held else found
+        held.append(line.strip() if held else line)
+        # Counted line by line: an atom is never wrapped, and a list may have as many lines as the ring.
+        depth += _open(line)
+        if depth <= 0:
+            found.append(" ".join(held))
+            held, depth = [], 0
+    return [*found, " ".join(held)] if held else found
 
 
 def shown(line: str) -> str:

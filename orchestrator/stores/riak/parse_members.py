@@ -31,7 +31,7 @@ _FOOTER_ORDER: Final = (
     Membership.DOWN,
 )
 _COLUMNS: Final = ("node", "status", "avail", "ring", "pending")
-_NODE_CELL: Final = re.compile(r"\s*(\(C\) )?\s*(\S+) +")
+_NODE_CELL: Final = re.compile(r"\s*(?=\S)(\(C\) \s*)?(\S+) +")
 _SHARE: Final = re.compile(r"\d{1,3}\.\d")
 _NONE_PENDING: Final = "--"
 _READY: Final = {"Ring ready: true": True, "Ring ready: false": False, "Ring ready: undefined": None}
