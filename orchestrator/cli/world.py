@@ -121,7 +121,7 @@ class World:
         """How a Riak cluster is reached: its commands run where its nodes are."""
         tls = spec.tls
         context = ssl.create_default_context(cafile=str(self.file.local_path(tls.ca)) if tls.ca else None)
-        if not tls.verify:
+        if not tls.verify or tls.fingerprint:  # a certificate that is pinned need not be signed by anyone
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if tls.client_cert:
             key = str(self.file.local_path(tls.client_key)) if tls.client_key else None
@@ -137,6 +137,7 @@ class World:
             riak=spec.riak.command_words,
             admin=spec.riak.admin_words,
             tls=context,
+            fingerprint=tls.fingerprint,
         )
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:

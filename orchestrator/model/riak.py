@@ -336,6 +336,7 @@ class RiakView:
         signs: by member, of those that are up.
         transfers: by the node that was asked; two nodes that agree are better than one.
         n_vals: every `n_val` in use: the default's and those of bucket types and buckets.
+        untold: why the process of a member that is up cannot be told, by member.
     """
 
     members: Reading[tuple[RiakMember, ...]] = NOT_READ
@@ -346,3 +347,4 @@ class RiakView:
     transfers: Reading[Mapping[NodeName, Reading[Transfers]]] = NOT_READ
     ring: Reading[Ring] = NOT_READ
     n_vals: Reading[frozenset[int]] = NOT_READ
+    untold: Mapping[NodeName, str] = field(default_factory=dict)

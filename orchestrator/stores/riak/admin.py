@@ -45,6 +45,8 @@ STOP_SECONDS: Final[Seconds] = 300.0
 START_SECONDS: Final[Seconds] = 120.0
 """For `riak start`, which waits for a first sign of life; 4 s recorded."""
 KV: Final = "riak_kv"
+_OWN: Final = "transfer_limit"
+"""Any key would do: `show` tells of the node that is asked alone, and names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +199,14 @@ class RiakAdmin:
         """Set one node's limit, asked of any node."""
         command = self.commands.set_transfer_limit(node, limit)
         return self._ask(asked, command, parse_limits.parse_limit_set)
+
+    def who_answers(self, node: NodeName) -> Reading[NodeName]:
+        """The name of the node that answers on this one's machine; no other command says its own name."""
+        command = self.commands.asking("show", _OWN)
+        found = self._ask(
+            node, command, lambda output, dialect: parse_limits.parse_shown(output, dialect, _OWN)
+        )
+        return found if isinstance(found, Unknown) else found[0]
 
     def wait_for_service(self, asked: NodeName, node: NodeName, seconds: Seconds) -> Reading[ServiceWait]:
         """Wait so long at most for the key-value store of one node, as a peer sees it."""

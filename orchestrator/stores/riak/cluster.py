@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -221,6 +221,9 @@ def _set(admin: RiakAdmin, asked: NodeName, node: NodeName, limit: int) -> Actio
         return InDoubt(reason=done.reason)
     if done.failed:
         return Refused(reason=f"{', '.join(done.failed)}: the transfer limit could not be set")
+    if (done.node, done.limit) != (node, limit):
+        whose = done.node or "every node"
+        return InDoubt(reason=f"{asked} was told {limit} for {node}, and says that {whose} has {done.limit}")
     return Done()
 
 
@@ -281,7 +284,7 @@ class _Reader:
     def view(self, name: str, look: Collection[Look]) -> ClusterView:
         """The members that are up, with their lives, and what was asked for of the ring."""
         admin, asked = self._admin, self._asked
-        lives = {node: self._pool.submit(life_of, admin, node) for node in self._up}
+        lives = {node: self._pool.submit(self._life, node) for node in self._up}
         members = self._pool.submit(admin.members, asked)
         status = self._pool.submit(admin.ring_status, asked)
         riak = RiakView(cluster=self._cluster)
@@ -293,8 +296,10 @@ class _Reader:
             riak = replace(riak, transfers=self._transfers())
         if Look.ACTIVITY in look:
             riak = self._with_ring(riak)
-        riak = replace(riak, members=members.result(), ring_status=status.result())
-        told = riak.ring_status
+        told = {node: life.result() for node, life in lives.items()}
+        untold = {node: life.reason for node, life in told.items() if isinstance(life, Unknown)}
+        riak = replace(riak, members=members.result(), ring_status=status.result(), untold=untold)
+        claim = riak.ring_status
         locations = {m.node: m.location for m in self._cluster.members if m.location}
         return ClusterView(
             name=name,
@@ -302,15 +307,17 @@ class _Reader:
             version=self._contact.version,
             distribution="riak",
             state_version=0,
-            master=asked if isinstance(told, Unknown) else told.claimant,
-            nodes=tuple(self._node(node, lives[node], locations.get(node)) for node in self._up),
+            master=asked if isinstance(claim, Unknown) else claim.claimant,
+            nodes=tuple(self._node(node, told[node], locations.get(node)) for node in self._up),
             indices=(),
             copies=(),
             riak=riak,
         )
 
-    def _node(self, name: NodeName, life: Future[Reading[Incarnation]], location: str | None) -> Node:
-        found = life.result()
+    def _life(self, node: NodeName) -> Reading[Incarnation]:
+        return self._contacts.stranger(self._admin, node) or life_of(self._admin, node)
+
+    def _node(self, name: NodeName, found: Reading[Incarnation], location: str | None) -> Node:
         return Node(
             name=name,
             node_id=name,
@@ -346,7 +353,7 @@ class _Reader:
         return dict(zip(chosen, self._pool.map(self._admin.transfers, chosen), strict=True))
 
     def _with_ring(self, riak: RiakView) -> RiakView:
-        stats = self._contacts.http(self._asked).stats()
+        stats = self._contacts.stats(self._asked)
         if isinstance(stats, Unknown):
             return replace(riak, ring=stats, n_vals=stats)
         n_vals: Callable[[NodeName], Reading[Mapping[str, int]]] = self._admin.n_vals

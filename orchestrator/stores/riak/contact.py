@@ -29,6 +29,7 @@ class Reach:
         riak: the program, as words.
         admin: the words before an administrative command; none where the version decides.
         tls: how an `https` endpoint is trusted.
+        fingerprint: SHA-256 of the one certificate that is trusted, in hexadecimal; None: `tls` decides.
     """
 
     endpoints: Sequence[str]
@@ -37,6 +38,7 @@ class Reach:
     riak: tuple[str, ...]
     admin: tuple[str, ...] = ()
     tls: ssl.SSLContext | None = None
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class Contacts:
         self._lock = threading.Lock()
         self._found: Contact | None = None
         self._urls: dict[NodeName, str] = {}
+        self._known: set[NodeName] = set()
 
     def find(self) -> Reading[Contact]:
         """The contact; every endpoint is asked until one has told, and a node of it its version."""
@@ -93,7 +96,10 @@ class Contacts:
                 # Nodes of one machine: it was down when the endpoints were asked who they are.
                 self._asked()
                 url = self._urls.get(node, url)
-        return NodeHttp(url, tls=self._reach.tls)
+        return self._http(url)
+
+    def _http(self, url: str) -> NodeHttp:
+        return NodeHttp(url, tls=self._reach.tls, fingerprint=self._reach.fingerprint)
 
     def stats(self, node: NodeName) -> Reading[NodeStats]:
         """What a member tells of itself; Unknown when it is another one that answers there."""
@@ -104,10 +110,27 @@ class Contacts:
             reason=f"where {node} is looked for, {found.node} answers /stats: name both under `endpoints`"
         )
 
+    def stranger(self, admin: RiakAdmin, node: NodeName) -> Unknown | None:
+        """Why a member's machine is not known to be its own; None when the node there has said its name.
+
+        Names go to machines by the cluster file. Where that is wrong another node would be stopped than the
+        one that the rules spoke of. A node that has said its name is not asked again.
+        """
+        if node in self._known:
+            return None
+        found = admin.who_answers(node)
+        if isinstance(found, Unknown):
+            return found
+        if found != node:
+            where = f"on the machine of {node} ({self.address(node)}) {found} answers"
+            return Unknown(reason=f"{where}: correct `hosts.nodes` or `hosts.overrides` in the cluster file")
+        self._known.add(node)
+        return None
+
     def _asked(self) -> dict[str, Reading[NodeStats]]:
         urls = self._reach.endpoints
         with ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="riak-endpoint") as pool:
-            answers = pool.map(lambda url: NodeHttp(url, tls=self._reach.tls).stats(), urls)
+            answers = pool.map(lambda url: self._http(url).stats(), urls)
             found = dict(zip(urls, answers, strict=True))
         self._urls |= {
             stats.node: url.rstrip("/") for url, stats in found.items() if not isinstance(stats, Unknown)
@@ -119,6 +142,9 @@ class Contacts:
         told = [stats for stats in answers.values() if not isinstance(stats, Unknown)]
         if not told:
             return next(stats for stats in answers.values() if isinstance(stats, Unknown))
+        apart = _apart(told)
+        if apart is not None:
+            return apart
         members = tuple(sorted(frozenset[NodeName]().union(*(stats.members for stats in told))))
         reason = "no node of it was asked"
         for stats in told:
@@ -143,6 +169,18 @@ class Contacts:
     def _admin(self, dialect: Dialect) -> RiakAdmin:
         commands = commands_for(dialect, riak=self._reach.riak, admin=self._reach.admin)
         return RiakAdmin(runner=self._reach.runner, commands=commands, dialect=dialect)
+
+
+def _apart(told: Sequence[NodeStats]) -> Unknown | None:
+    """Riak has no name that would tell two clusters from each other: each must call the others members."""
+    for stats in told:
+        strangers = sorted({other.node for other in told} - stats.members)
+        if strangers:
+            return Unknown(
+                reason=f"{stats.node} does not call {', '.join(strangers)} a member, and `endpoints` names"
+                " both: they are not of one cluster"
+            )
+    return None
 
 
 def usable(members: Collection[NodeName], avoided: Collection[NodeName]) -> tuple[NodeName, ...]:

@@ -46,6 +46,7 @@ class NodeHttp:
     Args:
         url: such as `http://10.0.0.1:8098`.
         tls: how an `https` one is trusted.
+        fingerprint: SHA-256 of the one certificate that is, in hexadecimal; nothing else of it is checked.
         now: a clock that never goes back, in seconds.
     """
 
@@ -55,11 +56,12 @@ class NodeHttp:
         *,
         limits: HttpLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        fingerprint: str | None = None,
         now: Callable[[], Seconds] = time.monotonic,
     ) -> None:
         self._url = url.rstrip("/")
         self._limits = limits or HttpLimits()
-        self._tls = tls
+        self._tls, self._fingerprint = tls, fingerprint
         self._now = now
 
     def ping(self) -> Reading[bool]:
@@ -81,7 +83,9 @@ class NodeHttp:
 
     def _get(self, path: str) -> Reading[str]:
         limits, began = self._limits, self._now()
-        pool = urllib3.PoolManager(num_pools=1, retries=False, ssl_context=self._tls)
+        pool = urllib3.PoolManager(
+            num_pools=1, retries=False, ssl_context=self._tls, assert_fingerprint=self._fingerprint
+        )
         try:
             response = pool.request(
                 "GET",

@@ -20,7 +20,10 @@ _START_FIELD: Final = 22
 
 
 def life_of(admin: RiakAdmin, node: NodeName) -> Reading[Incarnation]:
-    """The process that answers for a node now; two commands on its host."""
+    """The process that answers for a node now; two commands on its host.
+
+    Whether it is that node's is for `Contacts.stranger` to say: a process has no name.
+    """
     pid = admin.pid(node)
     if isinstance(pid, Unknown):
         return pid

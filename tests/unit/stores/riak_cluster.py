@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -36,14 +36,22 @@ class Scripted:
         asked: every command, with the node that was asked, in order.
         instead: what is answered to a command on a node, in place of the double; by its last words.
         starts: the start of each node's process.
+        spoil: what becomes of an output on its way, by node and last words.
     """
 
     world: World
     asked: list[tuple[NodeName, str]] = field(default_factory=list)
     instead: dict[tuple[NodeName, str], CommandOutput | Unknown] = field(default_factory=dict)
     starts: dict[NodeName, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 1000))
+    spoil: Callable[[NodeName, str, CommandOutput], CommandOutput | Unknown] | None = None
 
     def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
+        output = self._run(node, command)
+        if self.spoil is None or isinstance(output, Unknown):
+            return output
+        return self.spoil(node, " ".join(command.argv[1:]), output)
+
+    def _run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
         program, *words = command.argv
         line = " ".join(words)
         self.asked.append((node, line))

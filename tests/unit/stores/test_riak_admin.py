@@ -144,6 +144,7 @@ def test_the_shipped_sudoers_allow_every_command_and_no_other_of_the_program() -
         reader.transfers,
         reader.transfer_limits,
         reader.n_vals,
+        reader.who_answers,
     )
     for read in reads:
         read(DEV1)

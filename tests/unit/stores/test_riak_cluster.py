@@ -67,7 +67,7 @@ def test_a_look_at_the_cluster_reads_its_members_their_lives_and_the_claimant(st
     others = (found.ring_ready, found.transfers, found.ring, found.n_vals)
     assert others == (NOT_READ,) * 4
     assert found.signs == {}
-    assert not any("transfer" in line or "partitions" in line for _, line in stage.runner.asked)
+    assert not any("transfers" in line or "partitions" in line for _, line in stage.runner.asked)
 
 
 def test_a_look_at_its_health_adds_ringready_and_signs_of_life(stage: Staged) -> None:

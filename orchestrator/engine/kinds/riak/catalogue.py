@@ -29,10 +29,12 @@ def ring_of(question: Question) -> Reading[RiakView]:
 
 def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Each node of the wave tells which process it is: a restart is proven by another one."""
+    untold = {} if view.riak is None else view.riak.untold
     for name in question.wave.nodes:
         node = view.node(name)
         if node is not None and node.incarnation == Incarnation():
-            yield f"node {name}", "its process cannot be told: neither `riak pid` nor /proc on its host say"
+            why = untold.get(name, "neither `riak pid` nor /proc on its host say")
+            yield f"node {name}", f"its process cannot be told: {why}"
 
 
 PREDICATES: Final[tuple[Predicate, ...]] = (
