@@ -104,6 +104,10 @@ LACKS: dict[str, tuple[Change, str]] = {
     "vnodes uncounted": (_signs(TWO, stats=SILENT), f"its vnodes cannot be counted: {SILENT.reason}"),
     "a vnode short": (_counting(TWO, kv_vnodes=12), "12 of its 13 vnodes run"),
     "no vnode": (_counting(TWO, kv_vnodes=0), "0 of its 13 vnodes run"),
+    "a ring without it": (
+        _counting(TWO, ownership={ONE: 64}, kv_vnodes=0),
+        "its own ring gives it no partitions, and that of the cluster does",
+    ),
 }
 
 

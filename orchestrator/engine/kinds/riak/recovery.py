@@ -57,7 +57,7 @@ def _lacking(view: ClusterView, node: NodeName) -> Iterator[str]:
         yield f"riak_kv is not up, asked of a peer: {signs.service.last}"
     yield from _ring_agrees(riak, view)
     yield from _peers_see(riak, view, node)
-    yield from _vnodes_run(signs, node)
+    yield from _vnodes_run(riak, signs, node)
 
 
 def _ring_agrees(riak: RiakView, view: ClusterView) -> Iterator[str]:
@@ -81,12 +81,15 @@ def _peers_see(riak: RiakView, view: ClusterView, node: NodeName) -> Iterator[st
             yield f"{peer} is not connected to it"
 
 
-def _vnodes_run(signs: SignsOfLife, node: NodeName) -> Iterator[str]:
+def _vnodes_run(riak: RiakView, signs: SignsOfLife, node: NodeName) -> Iterator[str]:
     stats = signs.stats
     if isinstance(stats, Unknown):
         yield f"its vnodes cannot be counted: {stats.reason}"
         return
     owned = stats.ownership.get(node, 0)
+    members = () if isinstance(riak.cluster, Unknown) else riak.cluster.members
+    if not owned and any(each.node == node and each.ring_share for each in members):
+        yield "its own ring gives it no partitions, and that of the cluster does"
     if stats.kv_vnodes < owned:
         yield f"{stats.kv_vnodes} of its {owned} vnodes run"
 
