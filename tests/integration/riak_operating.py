@@ -71,7 +71,7 @@ class RiakOperator:
         document = {
             "kind": "riak",
             "name": "ring",
-            "endpoints": [lab.endpoint(name) for name in ("riak1", "riak3")],
+            "endpoints": [lab.endpoint(name) for name in lab.names[:3:2]],
             "playbook": str(book),
             "hosts": {
                 "user": self.user,
@@ -137,8 +137,18 @@ class Begun:
     def end(self) -> tuple[int, list[dict[str, Any]]]:
         """Wait for its end; the exit code, and every JSON line; it has said something."""
         code = self.process.wait(RUN_SECONDS)
-        assert self.lines(), self.out.read_text(encoding="utf-8")
-        return code, self.lines()
+        lines = self.lines()
+        assert lines, self.out.read_text(encoding="utf-8")
+        print(told(self.out.stem, code, lines))  # noqa: T201  (with `-s`: what was seen is part of what is shown)
+        return code, lines
+
+
+def told(command: str, code: int, lines: list[dict[str, Any]]) -> str:
+    """A line for people on how a command ended."""
+    shown = ("outcome", "seconds", "restarted", "failed", "pending", "left", "message")
+    summary = {key: value for key, value in lines[-1].items() if key in shown and value not in (None, "", [])}
+    held = sorted({line["predicate"] for line in lines if line["event"] == "hold"})
+    return f"\n  {command}: exit {code} {summary}{f'; held by {held}' if held else ''}"
 
 
 def _lines(text: str) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,18 @@ def fault_while_stopped(lab: RiakHosts, host: str, fault: str) -> dict[str, Any]
     container = lab.host(host).container
     hook = {"run": f"docker exec {container} sh -c '{once}'", "local": True}
     return {"while_stopped": [hook]}
+
+
+@contextmanager
+def stop_limit(lab: RiakHosts, host: str, seconds: int) -> Iterator[None]:
+    """Have systemd end a stop of the unit of a host after so many seconds, not after the lab's own limit."""
+    folder = "/run/systemd/system/riak.service.d"
+    write = f"printf '[Service]\\nTimeoutStopSec={seconds}\\n' > {folder}/limit.conf"
+    lab.exec(host, f"mkdir -p {folder} && {write} && systemctl daemon-reload")
+    try:
+        yield
+    finally:
+        lab.exec(host, f"rm {folder}/limit.conf && systemctl daemon-reload")
 
 
 def held_by(lines: list[dict[str, Any]]) -> set[str]:
@@ -222,6 +235,17 @@ def test_a_start_that_never_ends_and_starts_nothing_ends_the_run_at_its_deadline
     )
     assert starts(lab) == before
 
+    lab.faults("riak2")
+    code, lines = operator.orchestrate("resume")
+    assert code == FAILED, last(lines)
+    assert "repair it, then resume with --retry-failed" in lines[-1]["message"]
+    assert starts(lab) == before
+    code, lines = operator.orchestrate("resume", "--retry-failed")
+    assert code == DONE, last(lines)
+    assert starts(lab) == {**before, "riak2": before["riak2"] + 1}
+    assert set(limits(lab).values()) == {2}
+    assert at_rest(lab)
+
 
 @pytest.mark.exhaustive  # a minute; as above
 def test_a_wait_for_service_that_never_ends_is_ended_on_its_host(lab: RiakHosts, tmp_path: Path) -> None:
@@ -262,6 +286,62 @@ def test_a_stop_that_hangs_ends_the_run_with_the_node_up(lab: RiakHosts, tmp_pat
     assert (pids(lab), starts(lab)) == (born, before)
     assert set(limits(lab).values()) == {2}
     wait_for(lambda: not commands_left(lab, host, "stop"), seconds=SUDO_SECONDS, what="riak stop is left")
+
+
+@pytest.mark.exhaustive  # a minute and a half; as above
+def test_a_stop_of_a_unit_that_hangs_is_ended_by_systemd_and_the_node_started_again(
+    lab: RiakHosts, tmp_path: Path
+) -> None:
+    host = "riak3"
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    operator.write(deadlines={"stop": "10s", "start": "4m"})
+    lab.faults(host, stop="hangs")
+    before = starts(lab)
+    with stop_limit(lab, host, 20):
+        code, lines = operator.orchestrate("restart", "--only", member(host))
+    assert code == FAILED, last(lines)
+    assert "did not stop within 10 s" in last(lines)
+    assert "a start is queued behind its stop" in last(lines)
+    # What systemd was asked for it does: it ends a stop that takes too long, and then what is to stop.
+    once = {**before, host: before[host] + 1}
+    assert starts(lab) == once
+    assert lab.get(host, "/ping") == (200, "OK")
+    assert set(limits(lab).values()) == {2}
+
+    lab.faults(host)
+    code, lines = operator.orchestrate("resume")
+    assert code == DONE, last(lines)
+    assert starts(lab) == once
+    assert set(limits(lab).values()) == {2}
+    assert at_rest(lab)
+
+
+@pytest.mark.exhaustive  # two minutes; as above
+def test_a_stop_of_a_unit_that_outlasts_the_run_is_told_and_resumed_when_it_is_over(
+    lab: RiakHosts, tmp_path: Path
+) -> None:
+    host = "riak3"
+    operator = RiakOperator(folder=tmp_path, lab=lab)
+    operator.write(deadlines={"stop": "10s", "start": "20s"})
+    lab.faults(host, stop="hangs")
+    before, born = starts(lab), pids(lab)
+    with stop_limit(lab, host, 1200):
+        code, lines = operator.orchestrate("restart", "--only", member(host))
+        assert code == FAILED, last(lines)
+        assert "did not stop within 10 s" in last(lines)
+        assert "not back within 20 s: deactivating" in last(lines)
+        assert (pids(lab), starts(lab)) == (born, before)
+        assert set(limits(lab).values()) == {2}
+
+        lab.faults(host)
+        lab.exec(host, "kill -KILL $(systemctl show -P ControlPID riak)")  # by whoever sees to the host
+        once = {**before, host: before[host] + 1}
+        wait_for(lambda: starts(lab) == once, seconds=120, what="the start that was queued is not done")
+        code, lines = operator.orchestrate("resume", "--retry-failed")
+    assert code == DONE, last(lines)
+    assert starts(lab) == once
+    assert set(limits(lab).values()) == {2}
+    assert at_rest(lab)
 
 
 @pytest.mark.exhaustive  # a minute; as above
