@@ -318,6 +318,7 @@ def serve(node: Node) -> None:
 def main() -> None:
     """Be a node, from now until it is stopped."""
     own = read_own()
+    own.note_pid(os.getpid())  # whoever started it may be killed before that
     riaks = read_riaks(own)
     late = read_faults(own.home).seconds("ping")
     stopped = threading.Event()

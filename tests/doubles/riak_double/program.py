@@ -172,7 +172,7 @@ def _spawn(own: Own) -> None:
             cwd="/",
         )
         log.write(f"started as process {process.pid}\n".encode())
-    (own.state / "pid").write_text(f"{process.pid}\n", encoding="utf-8")
+    own.note_pid(process.pid)
 
 
 def _process(own: Own) -> int:

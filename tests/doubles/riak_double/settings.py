@@ -85,6 +85,12 @@ class Own:
         host, _, port = self.addresses.get(name, name.partition("@")[2]).partition(":")
         return host, int(port or self.port)
 
+    def note_pid(self, number: int) -> None:
+        """Note the node's process; a reader finds the old number or this one, whoever is killed meanwhile."""
+        new = self.state / f"pid.{os.getpid()}"  # the node and who started it may do so at once
+        new.write_text(f"{number}\n", encoding="utf-8")
+        new.replace(self.state / "pid")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Riaks:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.riak_nodes import RiakNode, riak_nodes
+from tests.riak_nodes import LAUNCHER, PYTHON, RiakNode, riak_nodes
 from tests.riak_transcripts import STATS
 
 PACE = 0.02
@@ -111,6 +111,29 @@ def test_a_start_that_loops_for_ever(two: tuple[RiakNode, ...], word: str) -> No
         finally:
             os.killpg(looping.pid, signal.SIGKILL)
     assert dev1.alive
+
+
+def test_the_number_of_its_process_is_never_read_in_part(two: tuple[RiakNode, ...]) -> None:
+    dev1, _ = two
+    before = dev1.pid
+    with (dev1.folder / "state" / "pid").open() as file:
+        assert dev1.riak("stop").returncode == 0
+        assert dev1.riak("daemon").returncode == 0
+        assert int(file.read()) == before != dev1.pid
+
+
+def test_a_node_notes_its_process_itself(two: tuple[RiakNode, ...]) -> None:
+    dev1, _ = two
+    assert dev1.riak("stop").returncode == 0
+    (dev1.folder / "state" / "pid").unlink()
+    # As if the command that started it had been killed before it had noted the number.
+    node = LAUNCHER.parent / "riak-double-node"
+    environment = {**os.environ, "RIAK_DOUBLE_HOME": str(dev1.folder)}
+    with subprocess.Popen([PYTHON, "-E", "-S", node], env=environment) as process:  # noqa: S603  (the double)
+        try:
+            wait_until(lambda: dev1.pid == process.pid, "it does not note its number")
+        finally:
+            process.kill()
 
 
 def test_a_stop_that_is_refused_and_a_node_that_dies_after_its_start(two: tuple[RiakNode, ...]) -> None:
