@@ -172,10 +172,13 @@ def _gate(event: GateEvent) -> str:
 
 def hold_sentence(hold: Hold) -> str:
     """A hold as people read it: the predicate's public name, its subject, the evidence."""
-    return f"{hold.predicate} ({one_line(hold.subject)}): {one_line(hold.evidence)}"
+    # Evidence ends with what to do about it: it is cut later than other foreign text.
+    return f"{hold.predicate} ({one_line(hold.subject)}): {one_line(hold.evidence, _EVIDENCE)}"
 
 
 _NAMED_CHANGES = 2
+_EVIDENCE = 700
+"""Characters. Room for the owners of a preference list with long names, and the flag that accepts it."""
 _PLAIN_VERBS: dict[type[Action], str] = {
     ProbeSettings: "check that settings can be written",
     Flush: "flush all indices",

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.engine.kinds.riak.predicates import RULES, predicates
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Hold
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import (
@@ -22,10 +23,12 @@ from orchestrator.model.riak import (
     PendingPartition,
     RiakMember,
     RiakView,
+    Ring,
     RingReady,
     RingStatus,
     Transfers,
 )
+from orchestrator.view.words import hold_sentence
 from tests.fakes.riak_meanings import value_of
 from tests.fakes.riak_rings import claimed, in_blocks, names
 from tests.fakes.riak_transcripts import recorded
@@ -146,6 +149,8 @@ ALONE: dict[str, list[tuple[str, RiakView, str]]] = {
         ("a bucket type without replicas", replace(HEALTHY, n_vals=frozenset({3, 1})), ONE),
         ("a bucket type of two", replace(HEALTHY, n_vals=frozenset({3, 2})), ONE),
         ("no n_val", replace(HEALTHY, n_vals=frozenset()), "n_val"),
+        ("an n_val of nothing", replace(HEALTHY, n_vals=frozenset({3, 0})), "n_val"),
+        ("no partition", replace(HEALTHY, ring=Ring(owners=())), "n_val"),
         ("a ring of others", replace(HEALTHY, ring=claimed(16, 64)), "ring"),
     ],
 }
@@ -205,6 +210,37 @@ def test_members_that_are_listed_in_one_place_only_are_refused() -> None:
 
 def test_a_wave_of_strangers_is_refused() -> None:
     assert set(refusals(HEALTHY, NodeName("riak9@10.0.0.9"))) == {"all_members_up"}
+
+
+def test_the_evidence_names_who_is_meant() -> None:
+    def said(view: RiakView, rule: str) -> list[str]:
+        return [evidence for _, evidence in refusals(view)[rule]]
+
+    apart = replace(HEALTHY, ring_ready=RingReady(agreed=False, differing=(ONE, TWO)))
+    assert said(apart, "ring_ready") == [f"{ONE} and {TWO} list different owners"]
+    silent = replace(HEALTHY, ring_ready=RingReady(agreed=False, down=(TWO,)))
+    assert said(silent, "ring_ready") == [f"{TWO} cannot be asked about the ring"]
+    left_out = replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=NODES[:7]))
+    assert said(left_out, "ring_ready") == [f"{NODES[7]} agreed or belong, but not both"]
+    stranger = replace(HEALTHY, ring_ready=RingReady(agreed=True, nodes=names(9)))
+    assert said(stranger, "ring_ready") == [f"{names(9)[8]} agreed or belong, but not both"]
+
+
+def test_a_member_that_keeps_its_share_while_others_change_theirs_is_not_named() -> None:
+    others = with_members(member(TWO, pending_share=20.0), member(FIVE, pending_share=0.0))
+    assert [subject for subject, _ in refusals(others)["no_pending_ownership_change"]] == [FIVE]
+
+
+def test_a_node_that_is_down_is_named_once() -> None:
+    status = RingStatus(claimant=ONE, claimant_up=True, ring_ready=True, unreachable=(TWO, FIVE))
+    view = replace(with_statuses(status_of(FIVE, Availability.DOWN)), ring_status=status)
+    assert [subject for subject, _ in refusals(view)["all_members_up"]] == [FIVE, TWO]
+
+
+def test_a_cluster_of_one_has_nobody_else_to_ask_about_transfers() -> None:
+    alone = replace(HEALTHY, members=(member(ONE),), transfers={ONE: Transfers()})
+    assert "no_transfers" not in refusals(alone)
+    assert "no_transfers" in refusals(replace(alone, members=WHY))
 
 
 UNREAD: list[tuple[Callable[[RiakView], RiakView], set[str]]] = [
@@ -292,6 +328,26 @@ def test_a_node_that_cannot_be_spared_is_told_what_to_do_about() -> None:
     assert subject == three[0]
     assert f"--disable-predicate preference_lists_keep_quorum={three[0]} accepts it" in evidence
     assert refusals(view, three[1]) == {}
+    # Of a pair, or of a node that has one partition of each list, it is no word: the next order may do.
+    ((pair, told),) = refusals(replace(HEALTHY, ring=RING), ONE, TWO)["preference_lists_keep_quorum"]
+    assert pair == f"{ONE}, {TWO}"
+    assert "--disable-predicate" not in told
+    few = refusals(replace(HEALTHY, n_vals=frozenset({1})), ONE)["preference_lists_keep_quorum"]
+    assert [(subject, "--disable-predicate" in evidence) for subject, evidence in few] == [(ONE, False)]
+
+
+def test_what_to_do_about_it_is_shown_to_its_end_whatever_the_names() -> None:
+    long = [NodeName(f"riak@ip-10-200-100-{at}.eu-central-1.compute.internal") for at in (101, 102, 103)]
+    owners = tuple(long[at % 3] for at in range(16))
+    cluster = ClusterStatus(ring_ready=True, members=tuple(map(status_of, long)))
+    view = replace(HEALTHY, cluster=cluster, ring=Ring(owners=owners))
+    ((subject, evidence),) = next(
+        list(rule.check(view, frozenset({long[0]})))
+        for rule in RULES
+        if rule.name == "preference_lists_keep_quorum"
+    )
+    hold = Hold(predicate="preference_lists_keep_quorum", subject=subject, evidence=evidence)
+    assert hold_sentence(hold).endswith(f"preference_lists_keep_quorum={long[0]} accepts it")
 
 
 def test_the_rules_become_predicates_in_one_line() -> None:
