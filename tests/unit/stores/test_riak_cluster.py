@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.model.action import (
     Done,
+    Flush,
     InDoubt,
     ProbeSettings,
     Purpose,
@@ -237,3 +238,84 @@ def test_a_wait_ends_as_soon_as_a_node_in_hand_answers_again(stage: Staged) -> N
     assert time.monotonic() - began < 20
     back.join()
     assert stage.cluster.watch(NodesJoined(count=3), 0.3) is False  # it answered all the time
+
+
+def test_what_is_to_be_sent_is_described_as_the_command_lines(stage: Staged) -> None:
+    assert stage.cluster.describe(write(dev3="4", dev1="8")) == (
+        f"/usr/sbin/riak admin transfer-limit {DEV3} 4; /usr/sbin/riak admin transfer-limit {DEV1} 8"
+    )
+    assert stage.cluster.describe(ProbeSettings()) == ("/usr/sbin/riak admin transfer-limit NODE (as it is)")
+    for key, value in (("ring_size", "64"), (f"transfer_limit.{DEV1}", "many")):
+        change = SettingChange(level=Level.TRANSIENT, key=key, found="2", wanted=value)
+        action = WriteSettings(changes=(change,), purpose=Purpose.RAISE_LIMITS)
+        assert stage.cluster.describe(action) == f"({key} is no transfer limit)"
+    assert not any("transfer-limit" in line for _, line in stage.runner.asked)
+
+
+def test_a_verb_of_elasticsearch_is_refused_by_name(stage: Staged) -> None:
+    done = stage.cluster.perform(Flush())
+    assert isinstance(done, Refused)
+    assert done.reason == "Riak knows no Flush"
+    assert stage.cluster.describe(Flush()) == "(no verb of Riak: Flush)"
+
+
+def test_health_counts_the_members_that_are_up_and_each_part_is_read_when_it_is_asked_for(
+    stage: Staged,
+) -> None:
+    stage.cluster.observe({Look.CLUSTER})
+    stage.world.stop(DEV3)
+    readings = stage.cluster.observe({Look.HEALTH})
+    assert not isinstance(readings.health, Unknown)
+    assert readings.health.nodes == 2
+    assert (readings.settings, readings.activity) == (NOT_READ, NOT_READ)
+    readings = stage.cluster.observe({Look.ACTIVITY})
+    assert not isinstance(readings.activity, Unknown)
+    assert (readings.settings, readings.health) == (NOT_READ, NOT_READ)
+
+
+@pytest.mark.parametrize("silent", ["admin cluster status", "admin transfer-limit"])
+def test_a_probe_is_refused_where_the_limits_are_not_told(stage: Staged, silent: str) -> None:
+    for node in NAMES:
+        stage.runner.instead[node, silent] = CommandOutput(exit=None, stdout="")
+    assert isinstance(stage.cluster.perform(ProbeSettings()), Refused)
+    limits = stage.cluster.observe({Look.SETTINGS}).settings
+    assert isinstance(limits, Unknown)
+    assert [line for _, line in stage.runner.asked if line.startswith("admin transfer-limit ")] == []
+
+
+def test_a_probe_is_refused_where_the_node_that_is_asked_does_not_tell_its_own(stage: Staged) -> None:
+    others = stage.world.ask(DEV1, "admin transfer-limit").replace(f"'{DEV1}'", "'dev9@127.0.0.1'")
+    stage.runner.instead[DEV1, "admin transfer-limit"] = CommandOutput(exit=0, stdout=others)
+    done = stage.cluster.perform(ProbeSettings())
+    assert isinstance(done, Refused)
+    assert DEV1 in done.reason
+    assert [line for _, line in stage.runner.asked if line.startswith("admin transfer-limit ")] == []
+
+
+def test_limits_are_not_written_where_nobody_tells_who_is_up(stage: Staged) -> None:
+    for node in NAMES:
+        stage.runner.instead[node, "admin cluster status"] = CommandOutput(exit=0, stdout="")
+    assert isinstance(stage.cluster.perform(write(dev1="8")), Refused)
+    assert {machine.limit for machine in stage.world.machines.values()} == {2}
+
+
+def test_a_watch_ends_when_the_cluster_is_closed(stage: Staged) -> None:
+    stage.cluster.observe({Look.CLUSTER})
+    closing = threading.Timer(0.2, stage.cluster.close)
+    closing.start()
+    began = time.monotonic()
+    assert stage.cluster.watch(NodesJoined(count=3), 60) is False
+    assert time.monotonic() - began < 40
+    closing.join()
+
+
+def test_what_riak_does_not_tell_is_unknown(stage: Staged) -> None:
+    assert isinstance(stage.cluster.data_paths(), Unknown)
+    assert isinstance(stage.cluster.resolve(["posts-*"]), Unknown)
+    assert isinstance(stage.cluster.bulk(["uuid"]), Unknown)
+
+
+def test_an_endpoint_that_does_not_answer_is_named_with_what_is_wrong(stage: Staged) -> None:
+    stage.world.stop(DEV2)
+    wrong = stage.cluster.endpoints()
+    assert [url for url, what in wrong.items() if what is not None] == [stage.ports[DEV2].url]
