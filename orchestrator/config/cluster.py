@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from orchestrator.config.faults import Faults, validate
 from orchestrator.config.hosts import HostSettings, HostsSpec, RiakHostsSpec, settings_of, without_node
-from orchestrator.config.reaching import AuthSpec, Endpoint, ExpectSpec, RiakEndpoint, TlsSpec
-from orchestrator.config.riak import RiakSpec, address_of, names_of, riak_service
+from orchestrator.config.reaching import AuthSpec, Endpoint, ExpectSpec, RiakEndpoint, TlsSpec, each_once
+from orchestrator.config.riak import RiakSpec, address_of, names_of, plain_name, riak_service
 from orchestrator.config.secrets import SecretReference, expand
 from orchestrator.config.services import (
     ELASTICSEARCH,
@@ -40,6 +40,7 @@ DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
 DEFAULT_RIAK_PLAYBOOK: Final = "riak-rolling-restart"
 
 _ENDPOINTS: Final = "HTTP addresses of some nodes, with their ports; more than one, so that each may go down."
+_ONCE: Final = AfterValidator(each_once)
 _TLS: Final = "How certificates are checked."
 _PLAYBOOK: Final = "Name or path of the playbook; `--playbook` wins."
 _EXPECT: Final = "What must be there at the start."
@@ -53,7 +54,7 @@ class ClusterSpec(Spec):
 
     kind: ElasticsearchKind = Field(description="Kind of cluster. OpenSearch is `elasticsearch` too.")
     name: Name = Field(description="What the cluster calls itself (`cluster.name`); another one is refused.")
-    endpoints: Annotated[tuple[Endpoint, ...], NOT_EMPTY] = Field(description=_ENDPOINTS)
+    endpoints: Annotated[tuple[Endpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
     auth: Unset[AuthSpec] = Field(
         default=None, description="How to log in; nothing on a cluster without security."
     )
@@ -76,11 +77,11 @@ class RiakClusterSpec(Spec):
     }
 
     kind: RiakKind = Field(description="Kind of cluster.")
-    name: Name = Field(
+    name: Annotated[Name, AfterValidator(plain_name)] = Field(
         description="Your own name for the cluster: Riak has none, and is known by its members. Plans, the"
         " journal and the lease go by it, so that each cluster needs another."
     )
-    endpoints: Annotated[tuple[RiakEndpoint, ...], NOT_EMPTY] = Field(description=_ENDPOINTS)
+    endpoints: Annotated[tuple[RiakEndpoint, ...], NOT_EMPTY, _ONCE] = Field(description=_ENDPOINTS)
     tls: TlsSpec = Field(default_factory=TlsSpec, description=_TLS)
     playbook: Name = Field(default=DEFAULT_RIAK_PLAYBOOK, description=_PLAYBOOK)
     expect: ExpectSpec = Field(default_factory=ExpectSpec, description=_EXPECT)

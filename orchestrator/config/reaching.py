@@ -41,6 +41,18 @@ def check_endpoint(url: str, *, example: str, ports: str, login: str) -> str:
     return url.rstrip("/")
 
 
+def each_once(endpoints: tuple[str, ...]) -> tuple[str, ...]:
+    """Endpoints, checked for one that stands twice: it would not be there when its node goes down.
+
+    Raises:
+        ValueError: there is one.
+    """
+    twice = next((url for at, url in enumerate(endpoints) if url in endpoints[:at]), None)
+    if twice is not None:
+        raise ValueError(f"{twice} stands twice")
+    return endpoints
+
+
 def _elasticsearch(url: str) -> str:
     login = "`auth` is for them, by reference"
     return check_endpoint(url, example="https://es1:9200", ports="443 nor 9200", login=login)

@@ -26,6 +26,17 @@ _FIRST_WORD: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@+:,./-]*")
 """Not with `=`: that would set a variable."""
 
 
+def plain_name(name: str) -> str:
+    """The operator's name for a cluster, checked; nothing but it keeps two runs on one cluster apart.
+
+    Raises:
+        ValueError: it could be taken for another one when it is read.
+    """
+    if not name.isprintable() or name != name.strip():
+        raise ValueError("must be a name of one line, without blanks at its ends or control characters")
+    return name
+
+
 def _plain_words(line: str) -> str:
     # The packaged script writes its arguments into a script that a second shell reads, unquoted.
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, StrictInt, WithJsonSchema
 
 from orchestrator.config.gates import GatesSpec
 from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
-from orchestrator.config.spec import Later, Name, NodeBudget, Positive, RiakKind, Spec, Unset, later_choices
+from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset, later_choices
 from orchestrator.model.policy import Strategy
 
 LOCATION: Final = "location"
@@ -17,6 +17,8 @@ LOCATION: Final = "location"
 
 TRANSFER_LIMIT: Final = 8
 """With Riak's own 2 a restarted node waits for minutes (seen); its help calls 8 a common value."""
+MOST_TRANSFERS: Final = 1000
+"""More than any node is asked for: what is meant by a larger number is something else, such as bytes."""
 
 _MASTER: Final = "not for `kind: riak`: it has no master"
 _COPIES: Final = "not for `kind: riak`: its rule is preference_lists_keep_quorum"
@@ -62,7 +64,7 @@ class RiakPlaybookSpec(Spec):
         description="Nodes that may be away at once, a number or a percentage of all nodes (rounded down, at"
         " least 1): 1 with `node`, the whole location with `zone`, unless set.",
     )
-    transfer_limit: Positive | None = Field(
+    transfer_limit: Annotated[StrictInt, Field(ge=1, le=MOST_TRANSFERS)] | None = Field(
         default=TRANSFER_LIMIT,
         description="Transfers that a node may have at once during the run: raised, never lowered, and put"
         " back node by node as found; null leaves it alone.",
