@@ -347,7 +347,7 @@ def _fresh(
         around.warn(
             f"{', '.join(unknown)} did not tell when the process started: left out (--started-before)"
         )
-    for warning in world.file.overrides_without_node(started.addresses):
+    for warning in world.file.overrides_without_node(world.members(view)):
         around.warn(warning)
     return Fresh(around=around, world=world, view=view, started=started, state_url=state_url, loaded=found)
 

@@ -13,9 +13,10 @@ from orchestrator.cli.asking import ask, require_terminal
 from orchestrator.cli.drive import Attempt, drive, exit_code
 from orchestrator.cli.fresh import prepare_restore
 from orchestrator.cli.holding import Places, claim, hold, put_back
+from orchestrator.cli.riak_restore import nothing_known
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
-from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.cluster import ClusterFile, RiakClusterSpec
 from orchestrator.config.gates import secrets_of
 from orchestrator.engine.evolve import replay
 from orchestrator.engine.state import RunState
@@ -219,6 +220,8 @@ def _from_cluster(file: ClusterFile, store: StateStore, around: Surroundings) ->
         if claimed.owed is None:
             for trouble in claimed.made.lease.release():
                 around.warn(trouble)
+            if isinstance(file.spec, RiakClusterSpec):
+                return nothing_known(world, store.where, around)
             message = f"nothing is owed to {started.cluster}: no run has left a record there"
             return _nothing_owed(message, started.cluster, around)
         return put_back(store, claimed, started, around)

@@ -27,6 +27,7 @@ _OUTCOMES: Final = {
     ExitCode.DEFECT: "failed",
     ExitCode.FAILED: "failed",
     ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.NOT_RESTORED: "not_restored",
 }
 """Exit codes of commands that drive no run, as the summary's `outcome`."""
 

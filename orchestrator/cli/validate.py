@@ -96,7 +96,7 @@ def _checks(world: World, around: Surroundings, files: str, *, reboot: bool) -> 
             message=part.reason if isinstance(part, Unknown) else "readable",
         )
     addresses = {node.name: node.address for node in view.nodes}
-    for warning in world.file.overrides_without_node(addresses):
+    for warning in world.file.overrides_without_node(world.members(view)):
         around.warn(warning)
     settings = host_settings(world.file, addresses, world.resolver)
     connections = Connections()

@@ -144,7 +144,7 @@ def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[Run
     if wanted in (Wanted.RESUME, Wanted.RESTORE):
         text += (
             "; what a run on another machine left is put back with `orchestrate restore --cluster "
-            f"{cluster or 'NAME'}`"
+            f"{cluster or 'NAME'}`; of a Riak cluster, with that run's own state file (--state)"
         )
     return UsageError(text)
 

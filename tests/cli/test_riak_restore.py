@@ -1,0 +1,74 @@
+"""`restore` of a Riak cluster without the state of the run that left it: nobody else keeps a record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from orchestrator.cli.options import Output
+from orchestrator.cli.riak_restore import nothing_known
+from orchestrator.cli.surroundings import surroundings
+from orchestrator.cli.world import World
+from orchestrator.errors import ExitCode
+from orchestrator.model.observation import Look
+from orchestrator.stores.riak.output import CommandOutput
+from tests.cli.console import Console
+from tests.unit.stores.riak_cluster import DEV1, DEV2, NAMES, Staged, staged
+
+WHERE = "state file /home/ann/state.db"
+
+
+@pytest.fixture
+def stage() -> Iterator[Staged]:
+    with staged() as each:
+        each.cluster.observe({Look.CLUSTER})
+        yield each
+
+
+def restored(stage: Staged, console: Console, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and message."""
+    path = console.folder / "ring.yml"
+    path.write_text("kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n")
+    around = surroundings(Output.JSON)
+    world = World(around.cluster(str(path)), around)
+    world.cluster.close()
+    world.cluster = stage.cluster
+    code = nothing_known(world, WHERE, around)
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert last["exit_code"] == code
+    return code, last["message"]
+
+
+def test_it_does_not_say_that_nothing_is_owed_and_tells_the_limits(
+    stage: Staged, console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.world.machines[DEV2].limit = 8
+    code, said = restored(stage, console, capsys)
+    assert code == ExitCode.DONE
+    assert "nothing is owed" not in said
+    assert said.startswith(f"{WHERE} knows of no run")
+    assert "--state" in said
+    assert said.endswith(f"now: {NAMES[0]} 2, {NAMES[1]} 8, {NAMES[2]} 2")
+
+
+def test_a_node_that_is_down_is_named_and_is_a_failure(
+    stage: Staged, console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.world.stop(DEV2)
+    code, said = restored(stage, console, capsys)
+    assert code == ExitCode.FAILED
+    assert f"Down: {DEV2};" in said
+    assert DEV1 not in said.partition("Down: ")[2]
+
+
+@pytest.mark.parametrize("command", ["cluster status", "transfer-limit"])
+def test_what_cannot_be_read_is_not_put_back(
+    stage: Staged, console: Console, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    for node in NAMES:
+        stage.runner.instead[node, f"admin {command}"] = CommandOutput(exit=None, stdout="")
+    code, said = restored(stage, console, capsys)
+    assert code == ExitCode.NOT_RESTORED
+    assert "cannot be read" in said
