@@ -27,3 +27,8 @@ class Decision:
     actions: tuple[Action, ...] = ()
     holds: tuple[Hold, ...] = ()
     watch: Watch | None = None
+
+    @property
+    def at_once(self) -> bool:
+        """Whether nothing is done and nothing waited for: what is known is written down, or read again."""
+        return not self.actions and self.watch is None

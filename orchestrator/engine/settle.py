@@ -176,7 +176,7 @@ def reassigned(situation: Situation) -> Decision:
     late = now - state.recovery_since > policy.deadlines.recover
     putting_back = put_back(situation, Purpose.REASSIGN)
     if putting_back is not None:
-        if now - state.phase_since > policy.deadlines.rejoin:
+        if now - state.phase_since > policy.deadlines.rejoin and not putting_back.at_once:
             return stand_down(state, "allocation could not be put back yet", Outcome.FAILED)
         return putting_back
     touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
@@ -353,7 +353,8 @@ def finishing(situation: Situation) -> Decision:
     state, now = situation.state, situation.now
     restoring = restore_all(situation)
     if restoring is not None:
-        if now - state.phase_since > situation.policy.deadlines.rejoin:
+        # What a reading shows to be back is back, however late it came.
+        if now - state.phase_since > situation.policy.deadlines.rejoin and not restoring.at_once:
             return stand_down(state, "settings could not be put back yet", Outcome.FAILED)
         return restoring
     hooks = at_once(hooks_owed(situation, [n for n in state.nodes.values() if depooled(n)]))

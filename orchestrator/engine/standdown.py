@@ -69,7 +69,7 @@ def standing_down(situation: Situation) -> Decision:
             return _end(situation)
         return wait(now, "a master", seconds=1.0, cluster=MasterElected())
     restoring = restore_all(situation)
-    if restoring is not None and not late:
+    if restoring is not None and (restoring.at_once or not late):
         return restoring
     if on_their_way and restoring is None and not overdue:
         return wait(now, f"{', '.join(on_their_way)} to be back", seconds=1.0, services=on_their_way)

@@ -1,0 +1,50 @@
+"""Settings that are back when the time for putting them back is over: what a reading shows counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.decide import decide
+from orchestrator.model.event import SettingRestored, StandingDown, StoodDown
+from orchestrator.model.phase import Outcome, Phase
+from tests.unit.engine.test_stale_readings import _read, _until
+
+SETTLING = [("restore_allocation", Phase.REASSIGNED), ("restore_settings", Phase.FINISHING)]
+TOO_LONG = 660.0
+"""More than ten minutes, which is what it has."""
+
+
+@pytest.mark.parametrize(("verb", "phase"), SETTLING)
+@pytest.mark.parametrize("standing_down", [False, True])
+def test_what_is_back_is_counted_as_put_back_though_its_time_is_over(
+    verb: str,
+    phase: Phase,
+    standing_down: bool,  # noqa: FBT001  (a column of the table)
+) -> None:
+    simulation, state = _until(verb)
+    assert state.phase is phase
+    if standing_down:
+        state = replace(state, phase=Phase.STANDING_DOWN, stand_down_outcome=Outcome.FAILED)
+    simulation.world.agenda.advance(TOO_LONG)
+    decided = decide(state, _read(simulation), simulation.world.agenda.now)
+    assert decided.events
+    assert {type(event) for event in decided.events} == {SettingRestored}
+
+
+@pytest.mark.parametrize(("verb", "phase"), SETTLING)
+def test_what_is_not_back_when_its_time_is_over_stands_the_run_down(verb: str, phase: Phase) -> None:
+    simulation, state = _until(verb)
+    assert state.phase is phase
+    for level, key in state.debts:
+        simulation.world.set(level, key, state.debts[level, key].wanted)
+    simulation.world.agenda.advance(TOO_LONG)
+    decided = decide(state, _read(simulation), simulation.world.agenda.now)
+    assert StandingDown in {type(event) for event in decided.events}
+    down = replace(state, phase=Phase.STANDING_DOWN, stand_down_outcome=Outcome.FAILED)
+    decided = decide(down, _read(simulation), simulation.world.agenda.now)
+    told = [event for event in decided.events if isinstance(event, StoodDown)]
+    assert told
+    assert told[0].outcome is Outcome.NOT_RESTORED
+    assert told[0].left
