@@ -160,7 +160,7 @@ def _overdue(situation: Situation) -> bool:
 
 def _restoring_since(situation: Situation) -> float:
     """From when the limit of putting things back counts: when the last node's fate was known."""
-    return max([situation.state.phase_since, *(n.since for n in situation.state.in_hand)])
+    return max([situation.state.phase_since, *(n.since for n in situation.state.nodes.values())])
 
 
 def _end(situation: Situation) -> Decision:

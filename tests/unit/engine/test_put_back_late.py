@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.engine.decide import decide
 from orchestrator.model.event import SettingRestored, StandingDown, StoodDown
-from orchestrator.model.phase import Outcome, Phase
-from tests.unit.engine.test_stale_readings import _read, _until
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from tests.unit.engine.test_stale_readings import ES2, _read, _until
 
 SETTLING = [("restore_allocation", Phase.REASSIGNED), ("restore_settings", Phase.FINISHING)]
 TOO_LONG = 660.0
@@ -48,3 +48,18 @@ def test_what_is_not_back_when_its_time_is_over_stands_the_run_down(verb: str, p
     assert told
     assert told[0].outcome is Outcome.NOT_RESTORED
     assert told[0].left
+
+
+def test_the_time_for_putting_back_begins_when_a_stop_that_never_happened_was_known_as_such() -> None:
+    simulation, state = _until("restore_settings")
+    simulation.world.agenda.advance(TOO_LONG)
+    now = simulation.world.agenda.now
+    waited_for = replace(state.nodes[ES2], phase=NodePhase.PENDING, since=now - 1.0)
+    down = replace(
+        state,
+        phase=Phase.STANDING_DOWN,
+        stand_down_outcome=Outcome.FAILED,
+        nodes={**state.nodes, ES2: waited_for},
+        confirmed=(),
+    )
+    assert decide(down, _read(simulation), now).actions
