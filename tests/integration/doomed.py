@@ -7,11 +7,14 @@ package knows of it. What it is told stands in one variable, as JSON:
   `acted:N` (done, the outcome not recorded); N counts appends or performs of this process. `any:N` is the
   N-th seam of whatever kind. Absent: it lives.
 - `at`: it dies after the commit of events of which one contains this text.
-- `among`: places, of which it dies at the first that it passes; `waves` had finished before it began.
+- `among`: places, of which it dies at the first that it passes; `waves` had finished before it began, and the
+  run was in this `phase`.
 - `names`: what to call nodes, by their names: which node comes when depends on the elected master.
 - `trace`: a file that gets one line for each seam as it is passed, so that it is known where a run died.
 - `foreign`: the process gives itself an identity of another machine, so that nobody can prove it dead.
 - `expiry`: seconds after which a lease that shows no sign of life may be taken over, for whoever watches.
+
+With `--serve` it takes orders instead, and forks a process for each: see `nursery.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +43,8 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.taking import Terms
 
 VARIABLE = "ORCHESTRATE_TEST_DOOM"
+RUN_ENTERS = "phase_entered  "
+"""How the entry of a run, not of a node, into a phase is told."""
 ELSEWHERE = ProcessIdentity(boot="another-machine", namespace="1", pid=4711, started=1)
 
 
@@ -60,6 +65,14 @@ def finished(kind: str, detail: Sequence[str]) -> bool:
     return kind == "after" and any(each.startswith("wave_finished") for each in detail)
 
 
+def phase_after(phase: str, passed: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """The phase of a run by the journal, when these seams were passed since it was in `phase`."""
+    for seam, detail in passed:
+        for each in detail if seam.startswith("after") else ():
+            phase = each.removeprefix(RUN_ENTERS) if each.startswith(RUN_ENTERS) else phase
+    return phase
+
+
 class Fate:
     """Counts the seams that this process passes, and ends it at the chosen one."""
 
@@ -69,6 +82,7 @@ class Fate:
         self._at = told.get("at")
         self._among = {Place(*place) for place in told.get("among", ())}
         self._waves = int(told.get("waves", 0))
+        self._phase = str(told.get("phase", ""))
         self._names: dict[str, str] = told.get("names", {})
         self._trace = Path(told.get("trace", os.devnull))
         self._passed = {"append": 0, "perform": 0, "any": 0}
@@ -80,13 +94,20 @@ class Fate:
 
     def passes(self, kind: str, number: int, detail: Sequence[str]) -> None:
         """Write the seam down; die if it is the one."""
-        detail = [" ".join(self._names.get(word, word) for word in each.split(" ")) for each in detail]
+        detail = [self._renamed(each) for each in detail]
         with self._trace.open("a", encoding="utf-8") as trace:
             trace.write(json.dumps([f"{kind}:{number}", list(detail)]) + "\n")
         chosen = (self._kind, self._number) in ((kind, number), ("any", self.begins("any")))
         if chosen or self._is_at(kind, detail):
             os.kill(os.getpid(), signal.SIGKILL)
         self._waves += finished(kind, detail)
+        self._phase = phase_after(self._phase, [(kind, detail)])
+
+    def _renamed(self, told: str) -> str:
+        """By the names given; a reading, of which a wave has several, by the phase that it is for."""
+        if told == "good_reading":
+            return f"{told} {self._phase}"
+        return " ".join(self._names.get(word, word) for word in told.split(" "))
 
     def _is_at(self, kind: str, detail: Sequence[str]) -> bool:
         if any(Place(kind, each, self._waves) in self._among for each in detail):
@@ -142,6 +163,27 @@ TOLD: dict[str, Any] = json.loads(os.environ.get(VARIABLE, "{}"))
 FATE = Fate(TOLD)
 
 
+def serve() -> None:
+    """For each order on standard input a process of its own, forked; its exit code on standard output."""
+    global TOLD, FATE  # noqa: PLW0603  (what a process is told from its beginning)
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if child:
+            sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
+            sys.stdout.flush()
+            continue
+        with Path(os.devnull).open("rb") as nothing, Path(order["out"]).open("wb") as out:
+            for stream, number in ((nothing, 0), (out, 1), (out, 2)):
+                os.dup2(stream.fileno(), number)
+        os.environ.update(order["environment"])
+        os.chdir(order["folder"])
+        TOLD = json.loads(os.environ[VARIABLE])
+        FATE = Fate(TOLD)
+        compose()
+        sys.exit(run(order["words"]))
+
+
 def compose() -> None:
     """Put the doomed parts where the program composes itself."""
     _put(store, SqlJournal=DoomedJournal)
@@ -163,5 +205,8 @@ def _put(module: ModuleType, **parts: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as from a terminal, also when the tests run under nohup
-    compose()
-    sys.exit(run(sys.argv[1:]))
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+    else:
+        compose()
+        sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Bastions for tests: `bastion_of(lab)`; none of their processes outlives its test."""
+"""Bastions for tests: `bastion_of(lab)`, and what forks their processes; none outlives its test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.killing import Bastion, Described
+from tests.integration.nursery import Nursery
 
 BastionOf = Callable[..., Bastion]
 
@@ -25,3 +26,11 @@ def bastion_of(tmp_path: Path) -> Iterator[BastionOf]:
     yield make
     for bastion in made:
         bastion.close()
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[Nursery]:
+    """For `bastion_of(lab, nursery=nursery)`, where a test runs the program hundreds of times."""
+    made = Nursery(tmp_path)
+    yield made
+    made.close()

@@ -25,9 +25,9 @@ import pytest
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.doomed import VARIABLE, Place
+from tests.integration.nursery import BESIDE, DOOMED, Nursery
 
-CHILD = Path(__file__).with_name("doomed.py")
-RUN_SECONDS = 300.0
+RUN_SECONDS = 540.0
 QUICKEST = "opensearch-2.19.0"
 
 FOUND: Mapping[str, Mapping[str, str]] = {
@@ -182,6 +182,7 @@ class Bastion:
         strategy: of its playbook.
         together: when nodes of one machine go in one wave, by its cluster file.
         foreign: whether its processes belong to a machine on which nobody can look for them.
+        nursery: forks the processes that it runs to their end; without one, each is started anew.
     """
 
     folder: Path
@@ -192,6 +193,7 @@ class Bastion:
     hooks: Mapping[str, Any] = field(default_factory=dict)
     strategy: str = "node"
     together: str = "reboot"
+    nursery: Nursery | None = None
     file: Path = field(init=False)
     said: list[str] = field(init=False, default_factory=list)
     _begun: list[subprocess.Popen[str]] = field(init=False, default_factory=list)
@@ -218,33 +220,38 @@ class Bastion:
             return []
         return [(seam, detail) for seam, detail in map(json.loads, self.trace.read_text().splitlines())]
 
-    def begin(
+    def begin(self, *words: str, **doom: Any) -> subprocess.Popen[str]:
+        """Start the program and let it run, or die (`doom` as in `_told`); its output goes to pipes."""
+        return self._start(words, self._told(**doom))
+
+    def _told(
         self,
-        *words: str,
+        *,
         seam: Seam | None = None,
         at: str | None = None,
         among: Sequence[Place] = (),
         waves: int = 0,
+        phase: str = "",
         names: Mapping[str, str] | None = None,
-    ) -> subprocess.Popen[str]:
-        """Start the program and let it run; its output goes to pipes.
+    ) -> dict[str, Any]:
+        """What the next process is told of its fate.
 
         Args:
-            words: its command line.
             seam: where it dies.
             at: it dies after the commit of an event that is told with this text.
             among: it dies at the first of these that it passes.
             waves: how many had finished before it.
+            phase: in which the run was before it, by its journal.
             names: what to call nodes where places are told.
         """
         self.trace.unlink(missing_ok=True)
-        told: dict[str, Any] = {"trace": str(self.trace), "among": list(among), "waves": waves}
-        told["names"] = dict(names or {})
+        told: dict[str, Any] = {"trace": str(self.trace), "names": dict(names or {})}
+        told.update(among=list(among), waves=waves, phase=phase)
         if seam is not None:
             told["seam"] = str(seam)
         if at is not None:
             told["at"] = at
-        return self._start(words, told)
+        return told
 
     def aside(self, *words: str) -> tuple[int, str]:
         """Run the program from another terminal, to its end; the exit code and what it said."""
@@ -253,17 +260,9 @@ class Bastion:
         return process.returncode, out
 
     def _start(self, words: Sequence[str], told: dict[str, Any]) -> subprocess.Popen[str]:
-        told["foreign"] = self.foreign
-        if self.expiry is not None:
-            told["expiry"] = self.expiry
         process = subprocess.Popen(  # noqa: S603  (the program under test)
-            [sys.executable, str(CHILD), *words],
-            env={
-                **os.environ,
-                VARIABLE: json.dumps(told),
-                "ORCHESTRATE_STATE": f"sqlite:///{self.folder}/state.db",
-                "HOME": str(self.folder),
-            },
+            [sys.executable, str(DOOMED), *words],
+            env={**os.environ, **BESIDE, **self._environment(told)},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -272,6 +271,14 @@ class Bastion:
         )
         self._begun.append(process)
         return process
+
+    def _environment(self, told: dict[str, Any]) -> dict[str, str]:
+        expiry = {} if self.expiry is None else {"expiry": self.expiry}
+        return {
+            VARIABLE: json.dumps({**told, **expiry, "foreign": self.foreign}),
+            "ORCHESTRATE_STATE": f"sqlite:///{self.folder}/state.db",
+            "HOME": str(self.folder),
+        }
 
     def close(self) -> None:
         """End what a failed test left running: it must not go on with the next test's cluster."""
@@ -293,8 +300,13 @@ class Bastion:
         return process.returncode
 
     def orchestrate(self, *words: str, **doom: Any) -> int:
-        """Run the program to its end, or to its death (`doom` as in `begin`); the exit code (-9: killed)."""
-        return self.end(self.begin(*words, **doom))
+        """Run the program to its end, or to its death (`doom` as in `_told`); the exit code (-9: killed)."""
+        if self.nursery is None:
+            return self.end(self.begin(*words, **doom))
+        told = self._environment(self._told(**doom))
+        code, said = self.nursery.run(words, told, self.folder, RUN_SECONDS)
+        self.said.append(said)
+        return code
 
     def restart(self, *words: str, **doom: Any) -> int:
         """`orchestrate restart` on the cluster."""

@@ -20,8 +20,8 @@ from tests.riak_nodes import RiakNode, riak_nodes
 
 VARIABLE = "RIAK_LAB_FOLDER"
 CLAIMANT = "dev1@127.0.0.1"
-LOOK_SECONDS = 0.005
-"""Between two looks at the processes; a node of the double is down for longer than a hundred of them."""
+LOOK_SECONDS = 0.01
+"""Between two looks at the processes; a node of the double is down for longer than fifty of them."""
 READY_SECONDS = 60.0
 
 

@@ -1,8 +1,8 @@
 """A restart of a Riak cluster, killed by SIGKILL around its commits and after its actions.
 
 The nodes are those of the double, each behind an sshd of its own. What is right afterwards is asked of the
-nodes: their processes, looked at all the time, and the transfer limits that they print. All seams, each in a
-run of its own, take hours (`make test-all`); four kills of one run are part of `make test`.
+nodes: their processes, looked at all the time, and the transfer limits that they print. Here every event is
+died at (`make test-all`); in the simulation so it is in `make test` too.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import os
 import random
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.store import open_store
-from tests.integration.killing import KILLED, Bastion, Seam, When, assert_killed, by_chance, seams
+from tests.integration.chains import Chain, Rescuer, kill_everywhere
+from tests.integration.killing import KILLED, Bastion, by_chance
+from tests.integration.nursery import Nursery
 from tests.integration.riak_processes import RiakProcesses, Watch, riak_processes
 
 if TYPE_CHECKING:
@@ -26,12 +30,10 @@ if TYPE_CHECKING:
 PACE = 0.02
 NODES = 5
 KILLS = 4
-APPENDS, PERFORMS = 80, 19
-"""More than a run of five nodes has (76 and 18): a slow machine has more readings to tell of."""
-SURE: Mapping[When, int] = {When.BEFORE: 68, When.AFTER: 68, When.ACTED: 16}
-"""What every run has, however quick its nodes are."""
-SEAMS = seams(APPENDS, PERFORMS)
-USAGE = 2
+SURE = 68
+"""Commits that every run has, however quick its nodes are."""
+PLACES = 250
+"""Fewer than every run has."""
 SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
 
 PLAYBOOK: Mapping[str, Any] = {
@@ -67,43 +69,58 @@ def limits() -> dict[str, int]:
     return {f"{short}@127.0.0.1": limit for short, limit in FOUND.items()}
 
 
-def riak_bastion(bastion_of: BastionOf, lab: RiakProcesses) -> Bastion:
-    return bastion_of(lab, playbook=PLAYBOOK)
+def riak_bastion(bastion_of: BastionOf, lab: RiakProcesses, nursery: Nursery | None = None) -> Bastion:
+    return bastion_of(lab, playbook=PLAYBOOK, nursery=nursery)
 
 
-def assert_nothing_owed(bastion: Bastion) -> None:
-    """No lease is left in the state: what a dead run owes stands in it."""
-    state = f"sqlite:///{bastion.folder}/state.db"
-    store = open_store(state, {}, access=Access.READ, home=bastion.folder)
+def lease(bastion: Bastion) -> object:
+    """The record in the state: what a dead run owes stands in it."""
+    store = open_store(f"sqlite:///{bastion.folder}/state.db", {}, access=Access.READ, home=bastion.folder)
     try:
-        assert store.lease("riak:lab").read() is None, bastion.story()
+        return store.lease("riak:lab").read()
     finally:
         store.close()
 
 
-def assert_restarted_once(lab: RiakProcesses, watch: Watch, bastion: Bastion) -> None:
-    """The end of an undisturbed run: one new process a node, one down at a time, limits as found."""
-    lab.wait_ready()
-    assert watch.starts() == dict.fromkeys(limits(), 1), bastion.story()
-    assert len(watch.most_down) == 1, (watch.most_down, bastion.story())
-    assert lab.limits() == limits(), bastion.story()
-    assert_nothing_owed(bastion)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """Judges by what it has seen of the nodes all the time."""
+
+    lab: RiakProcesses
+    watch: Watch
+    bastion: Bastion
+
+    def restarted_once(self, story: str) -> None:
+        """One new process a node, one down at a time, limits as found, nothing owed."""
+        self.lab.wait_ready()
+        assert self.watch.starts() == dict.fromkeys(limits(), 1), story
+        assert len(self.watch.most_down) == 1, (self.watch.most_down, story)
+        assert self.lab.limits() == limits(), story
+        assert lease(self.bastion) is None, story
+
+    def put_back(self, story: str) -> None:
+        """Every node up, none started twice, never two down, limits as found, nothing owed."""
+        assert all(self.lab.up().values()), (self.lab.up(), story)
+        assert set(self.watch.starts().values()) <= {0, 1}, (self.watch.starts(), story)
+        assert len(self.watch.most_down) <= 1, (self.watch.most_down, story)
+        assert self.lab.limits() == limits(), story
+        assert lease(self.bastion) is None, story
 
 
-def assert_put_back(lab: RiakProcesses, watch: Watch, bastion: Bastion) -> None:
-    """The end of a restore: every node up, none started twice, never two down, limits as found."""
-    assert all(lab.up().values()), (lab.up(), bastion.story())
-    assert set(watch.starts().values()) <= {0, 1}, (watch.starts(), bastion.story())
-    assert len(watch.most_down) <= 1, (watch.most_down, bastion.story())
-    assert lab.limits() == limits(), bastion.story()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """The nodes of the double; they go in one order always."""
 
+    lab: RiakProcesses
+    bastion: Bastion
 
-def nothing_to_resume(bastion: Bastion, seam: Seam) -> bool:
-    """Whether the run had not begun, or had ended, when it was killed; `seam` is where."""
-    last = bastion.passed()[-1][1]
-    return seam == Seam(when=When.BEFORE, number=1) or (
-        seam.when is When.AFTER and any(each.startswith("run_finished") for each in last)
-    )
+    def names(self) -> dict[str, str]:
+        return {}
+
+    @contextmanager
+    def judged(self) -> Iterator[Watched]:
+        with self.lab.watched() as watch:
+            yield Watched(lab=self.lab, watch=watch, bastion=self.bastion)
 
 
 @pytest.mark.exhaustive  # some 90 s; every seam is killed in the simulation, in `make test` too
@@ -113,9 +130,9 @@ def test_a_restart_killed_four_times_by_chance_ends_as_an_undisturbed_one_does(
     chance = random.Random(SEED)  # noqa: S311  (a seed that can be given again)
     bastion = riak_bastion(bastion_of, lab)
     told = [f"ORCHESTRATE_SEED={SEED}:"]
-    with lab.watched() as watch:
+    with Processes(lab=lab, bastion=bastion).judged() as judge:
         code = None
-        for seam in by_chance(chance, KILLS, SURE[When.BEFORE]):
+        for seam in by_chance(chance, KILLS, SURE):
             code = (
                 bastion.restart(seam=seam)
                 if code is None
@@ -127,35 +144,23 @@ def test_a_restart_killed_four_times_by_chance_ends_as_an_undisturbed_one_does(
             assert code == KILLED, bastion.story()
         if code != 0:
             assert bastion.orchestrate("resume", "--yes") == 0, bastion.story()
+        judge.restarted_once(bastion.story())
     with capsys.disabled():
         sys.stdout.write(f"\n{' '.join(told)} ")
-    assert_restarted_once(lab, watch, bastion)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seam", SEAMS, ids=str)
-def test_resume_ends_as_an_undisturbed_run_does(
-    lab: RiakProcesses, bastion_of: BastionOf, seam: Seam
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("rescue", ["resume", "restore"])
+def test_a_run_may_be_killed_anywhere(
+    lab: RiakProcesses,
+    bastion_of: BastionOf,
+    nursery: Nursery,
+    capsys: pytest.CaptureFixture[str],
+    rescue: str,
 ) -> None:
-    bastion = riak_bastion(bastion_of, lab)
-    with lab.watched() as watch:
-        assert_killed(bastion, bastion.restart(seam=seam), seam, SURE)
-        if nothing_to_resume(bastion, seam):
-            assert bastion.orchestrate("resume", "--yes") == USAGE, bastion.story()
-            # What is left is the lease of a dead process: the next run, or a restore, takes it away.
-            code = bastion.restart() if seam.when is When.BEFORE else bastion.restore()
-            assert code == 0, bastion.story()
-        else:
-            assert bastion.orchestrate("resume", "--yes") == 0, bastion.story()
-    assert_restarted_once(lab, watch, bastion)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("seam", SEAMS, ids=str)
-def test_restore_puts_back_what_was_found(lab: RiakProcesses, bastion_of: BastionOf, seam: Seam) -> None:
-    bastion = riak_bastion(bastion_of, lab)
-    with lab.watched() as watch:
-        assert_killed(bastion, bastion.restart(seam=seam), seam, SURE)
-        assert bastion.restore() == 0, bastion.story()
-    assert_put_back(lab, watch, bastion)
-    assert_nothing_owed(bastion)
+    bastion = riak_bastion(bastion_of, lab, nursery)
+    rescuers: dict[str, Rescuer | None] = {"resume": None, "restore": lambda: bastion}
+    chain = Chain(Processes(lab=lab, bastion=bastion), bastion, rescuers[rescue])
+    assert len(chain.wanted) >= PLACES, chain.wanted
+    kill_everywhere(chain, rescue, capsys)
