@@ -22,8 +22,8 @@ test-all: prepare $(VENV)/.java lint hosts  ## the same, and the tests that take
 airflow: prepare-demo $(VENV)/.java  ## the tests of its tasks in a real Airflow, in an environment of its own
 	$(PYTEST) -m airflow tests/integration/test_airflow.py
 
-soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…, FIRST=… for a part of them)
-	$(PYTHON) -m tests.simulation.soak --first $(or $(FIRST),0) --runs $(or $(RUNS),100000)
+soak: $(VENV)/.installed  ## 100,000 simulated restarts over all cores (RUNS=…, FIRST=… for a part of them; RIAK=1 for Riak's)
+	$(PYTHON) -m tests.simulation.soak --first $(or $(FIRST),0) --runs $(or $(RUNS),100000) $(if $(RIAK),--riak)
 
 lint: $(VENV)/.installed  ## ruff, mypy and the layers
 	$(PYTHON) -m ruff check

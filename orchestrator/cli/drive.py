@@ -15,6 +15,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Seconds
 from orchestrator.ports import Reporter
 from orchestrator.runtime.asking import RequestWatch
@@ -131,17 +132,23 @@ def _let_go(attempt: Attempt, around: Surroundings) -> None:
 
 @contextmanager
 def _reporter(attempt: Attempt, around: Surroundings, listening: ListeningCluster) -> Iterator[Reporter]:
-    now = around.clock.now
+    now, policy = around.clock.now, attempt.state.policy
+    kind = policy.kind if policy else Kind.ELASTICSEARCH
     if around.output is Output.JSON:
         yield JsonReporter(around.out, now, encode_event)
     elif wants_live(around.out, around.environment):
         console = live_console(around.out, around.environment)
         with LiveReporter(
-            console, now, seen=lambda: listening.seen, predicted=attempt.predicted, past=attempt.past
+            console,
+            now,
+            seen=lambda: listening.seen,
+            predicted=attempt.predicted,
+            past=attempt.past,
+            kind=kind,
         ) as live:
             yield live
     else:
-        yield LineReporter(around.out, now)
+        yield LineReporter(around.out, now, kind=kind)
 
 
 def exit_code(state: RunState) -> ExitCode:

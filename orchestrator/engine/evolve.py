@@ -148,6 +148,7 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
         planned=event.planned,
         data_paths=event.data_paths,
         merging=merging_of(event.indices),
+        restarted=frozenset(event.restarted),
     )
 
 

@@ -78,7 +78,7 @@ def put_back(situation: Situation, purpose: Purpose) -> Decision | None:
         return LOOK_AGAIN
     if isinstance(settings, Unknown):
         return wait(now, f"settings to be readable: {settings.reason}")
-    away = [debt for debt in debts if _gone_with_its_node(situation, debt)]
+    away = [debt for debt in debts if _gone_with_its_node(situation, debt) or _goes(situation, debt)]
     gone = [debt for debt in away if not _on_its_way(situation, debt)]
     if gone:
         note_ = "its node is down: gone with the process, which comes up with what its files say"
@@ -125,8 +125,7 @@ def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingCha
     holder = situation.kind.holder(debt.key)
     if holder is None:
         return False
-    node = situation.state.nodes.get(holder)
-    return settings.at(debt.level, debt.key) is None or (node is not None and node.stopped_at is not None)
+    return settings.at(debt.level, debt.key) is None or holder in situation.state.forgetful
 
 
 def _on_its_way(situation: Situation, debt: SettingChange) -> bool:
@@ -134,6 +133,13 @@ def _on_its_way(situation: Situation, debt: SettingChange) -> bool:
     holder = situation.kind.holder(debt.key)
     node = situation.state.nodes.get(holder) if holder else None
     return node is not None and node.phase in IN_HAND - {NodePhase.FAILED}
+
+
+def _goes(situation: Situation, debt: SettingChange) -> bool:
+    """Whether its node is still up in the life that our stop ends: what is written now is forgotten again."""
+    holder = situation.kind.holder(debt.key)
+    node = situation.state.nodes.get(holder) if holder else None
+    return node is not None and _on_its_way(situation, debt) and situation.same_life(node)
 
 
 def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:

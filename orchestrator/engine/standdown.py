@@ -29,6 +29,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, RunFinished, StoodDown, node_phase, run_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Unknown
 from orchestrator.model.watch import MasterElected
 
@@ -67,7 +68,8 @@ def standing_down(situation: Situation) -> Decision:
     if situation.view is None and _owes(state):
         if late:
             return _end(situation)
-        return wait(now, "a master", seconds=1.0, cluster=MasterElected())
+        whom = "a node that answers" if policy.kind is Kind.RIAK else "a master"
+        return wait(now, whom, seconds=1.0, cluster=MasterElected())
     restoring = restore_all(situation)
     if restoring is not None and (restoring.at_once or not late):
         return restoring

@@ -13,7 +13,7 @@ from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
-from orchestrator.model.policy import Policy, Wave
+from orchestrator.model.policy import Kind, Policy, Wave
 from orchestrator.model.reading import Instant
 from orchestrator.model.replacing import replace
 
@@ -107,6 +107,7 @@ class RunState:
         paused: the run has paused before: a canary is looked at once, and then the run goes on to its end.
         restoring: only a stand-down is wanted (`restore`, takeover).
         repairs: the other run whose leftovers this one puts back.
+        restarted: nodes that the other run had stopped.
     """
 
     run: str
@@ -116,6 +117,7 @@ class RunState:
     version: str = ""
     distribution: str = ""
     repairs: str | None = None
+    restarted: frozenset[NodeName] = frozenset()
     policy: Policy | None = None
     phase: Phase = Phase.PREPARING
     phase_since: Instant = 0.0
@@ -202,6 +204,11 @@ class RunState:
         return sum(node.phase is NodePhase.RECOVERED for node in self.nodes.values())
 
     @property
+    def forgetful(self) -> frozenset[NodeName]:
+        """Nodes that were stopped, by us or by the run that this one repairs: their memory is another one."""
+        return self.restarted | {node.name for node in self.nodes.values() if node.stopped_at is not None}
+
+    @property
     def untouched(self) -> bool:
         """Whether this run has changed nothing that would have to be put back or gone on with."""
         return not (self.debts or self.replicas or self.excluded or self.waves_finished) and all(
@@ -236,7 +243,13 @@ class RunState:
                 for node in self.nodes.values()
                 if node.phase in IN_HAND
             ),
+            restarted=tuple(sorted(self.forgetful)) if self.debts and self._in_memory else (),
         )
+
+    @property
+    def _in_memory(self) -> bool:
+        """Whether settings stand in the memory of nodes, where a restart takes them away."""
+        return self.policy is not None and self.policy.kind is Kind.RIAK
 
 
 IN_HAND = frozenset(

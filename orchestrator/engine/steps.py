@@ -150,7 +150,8 @@ class Situation:
     def same_life(self, node: NodeProgress) -> bool:
         """Whether the node is in the cluster in the very life that it had before its wave."""
         member = self.member(node.name)
-        return member is not None and member.incarnation == node.before
+        before = node.before
+        return member is not None and before is not None and member.incarnation.is_same_as(before)
 
     def never_stopped(self, node: NodeProgress) -> bool:
         """Whether a stop in doubt can be taken as not done: the same life, long after it was asked for.

@@ -37,7 +37,14 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     # A node in hand is to be started, whatever the new run was to do: the record knows of no boot.
     policy = replace(started.policy, reboot=False)
     events: list[Event] = [
-        replace(started, nodes=names, addresses=addresses, policy=policy, repairs=record.debtor)
+        replace(
+            started,
+            nodes=names,
+            addresses=addresses,
+            policy=policy,
+            repairs=record.debtor,
+            restarted=record.restarted,
+        )
     ]
     for debt in record.debts:
         purpose = Purpose.WITHHOLD if debt.key == ALLOCATION else Purpose.RAISE_LIMITS

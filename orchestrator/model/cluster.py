@@ -48,7 +48,7 @@ class Incarnation:
 
     Attributes:
         ephemeral_id: made anew by the process at each start (Elasticsearch 5 and later, OpenSearch).
-        started_at_ms: the JVM's start time in milliseconds since the epoch, by the node's own clock.
+        started_at_ms: the process's start time in milliseconds since the epoch, by the node's own clock.
     """
 
     ephemeral_id: str | None = None
@@ -61,6 +61,15 @@ class Incarnation:
         if self.started_at_ms is not None and earlier.started_at_ms is not None:
             return self.started_at_ms != earlier.started_at_ms
         return False
+
+    def is_same_as(self, earlier: Incarnation) -> bool:
+        """Whether this is the same life as `earlier`, by all that is told of both.
+
+        Where each has an identity, a start time that differs says nothing: a host's clock may have been set.
+        """
+        if self.ephemeral_id is not None and earlier.ephemeral_id is not None:
+            return self.ephemeral_id == earlier.ephemeral_id
+        return self == earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,9 @@ class LeaseRecord:
         debts: settings changed and not yet put back, with what was found at both levels.
         excluded: nodes that we excluded from voting.
         in_hand: nodes that are ours to start.
-        left_by: the run whose leftovers the four are, while they stand on in the record of the run that took
+        restarted: nodes that forgot by us what stood in their memory (Riak's limits), so that what they show
+            is nobody's change.
+        left_by: the run whose leftovers these are, while they stand on in the record of the run that took
             the lease over from it; empty once they are the run's own.
     """
 
@@ -50,6 +52,7 @@ class LeaseRecord:
     replicas: tuple[ReplicasAdded, ...] = ()
     excluded: tuple[NodeName, ...] = ()
     in_hand: tuple[NodeInHand, ...] = ()
+    restarted: tuple[NodeName, ...] = ()
     left_by: str = ""
 
     @property

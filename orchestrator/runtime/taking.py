@@ -188,6 +188,7 @@ class _Taking:
                 replicas=found.replicas,
                 excluded=found.excluded,
                 in_hand=found.in_hand,
+                restarted=found.restarted,
                 left_by=found.debtor if found.debtor != new.run else "",
             )
         self._replaced = found

@@ -11,9 +11,21 @@ from orchestrator.model.merging import BulkView
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds
 from orchestrator.ports import ClusterReadings
-from orchestrator.simulation import bulk, gates, machines, membership, merges, mishaps, segments, views
+from orchestrator.simulation import (
+    bulk,
+    gates,
+    machines,
+    membership,
+    merges,
+    mishaps,
+    riak_mishaps,
+    ring_changes,
+    segments,
+    views,
+)
 from orchestrator.simulation.mishaps import Mishap, OfCluster, OfIndices, OfMachine, OfProgram, Trip, What
 from orchestrator.simulation.parts import GateState
+from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 
 
@@ -125,6 +137,16 @@ class Fate:
                 | mishaps.DiskFills()
             ):
                 _befall_indices(world, what)
+            case (
+                riak_mishaps.HandoffStalls()
+                | riak_mishaps.OwnershipMoves()
+                | riak_mishaps.MemberJoins()
+                | riak_mishaps.ClaimantMoves()
+                | riak_mishaps.ServiceNeverUp()
+                | riak_mishaps.VnodesHalt()
+            ):
+                if isinstance(world, RiakWorld):
+                    ring_changes.befall(world, what)
             case _:
                 self._befall_program(what)
 
@@ -170,8 +192,7 @@ def _befall_machine(world: World, what: OfMachine) -> None:
             for each in machines.of_one(world, node):
                 each.hangs_until, each.hangs_and_does = now + seconds, does
         case mishaps.RestartedByHand():
-            machines.stop(world, node)
-            machines.start(world, node)
+            machines.restart(world, node)
         case mishaps.StopHangs(repaired_after=repaired):
             node.stop_hangs = True
             if repaired is not None:

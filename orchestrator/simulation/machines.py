@@ -18,6 +18,7 @@ class Machinery(Protocol):
 
     agenda: Agenda
     nodes: dict[NodeName, SimNode]
+    queues_starts: bool
 
     def changed(self, what: str) -> None:
         """Something happened."""
@@ -67,14 +68,21 @@ def _stopped(world: Machinery, node: SimNode, job: int) -> None:
 
 
 def start(world: Machinery, node: SimNode) -> ActionResult:
-    """Ask for a start; behind a stop under way it waits."""
+    """Ask for a start; behind a stop under way it waits, unless nothing queues it: then it is lost."""
     if node.service is ServiceState.STOPPING:
-        node.start_queued = True
+        node.start_queued = node.start_queued or world.queues_starts
     elif node.service in _DOWN:
         node.job += 1
         job, node.service = node.job, ServiceState.STARTING
         world.agenda.after(node.start_seconds, lambda: _started(world, node, job))
     return Done()
+
+
+def restart(world: Machinery, node: SimNode) -> None:
+    """Somebody stops a node and starts it as soon as it is down."""
+    stop(world, node)
+    start(world, node)
+    node.start_queued = node.service is ServiceState.STOPPING
 
 
 def _started(world: Machinery, node: SimNode, job: int) -> None:

@@ -15,6 +15,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Seconds
+from orchestrator.simulation.riak_mishaps import OfRiak
 
 
 class Crash(BaseException):
@@ -311,7 +312,7 @@ OfProgram: TypeAlias = (
     | Asked
     | DiskFull
 )
-What: TypeAlias = OfMachine | OfCluster | OfIndices | OfProgram
+What: TypeAlias = OfMachine | OfCluster | OfIndices | OfProgram | OfRiak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
 from orchestrator.engine.kinds.riak.settings import holder
@@ -40,6 +41,8 @@ class SimVnodes:
         most: so many of them ever run after a start.
         configured: the transfer limit of its files, `limit` the one in its memory.
         own_fallbacks: fallback vnodes that it finds on its disk at each start.
+        unseen: from its next start on its peers do not see its service; `seen`, whether they do in this life.
+        others: limits that it was given by others than the program, also at starts not of its making.
     """
 
     owned: tuple[int, ...]
@@ -48,6 +51,19 @@ class SimVnodes:
     configured: int = 2
     limit: int = 2
     own_fallbacks: int = 3
+    unseen: bool = False
+    seen: bool = True
+    others: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SimMove:
+    """A partition that is to change its owner, since so long; active while it moves."""
+
+    partition: int
+    to: NodeName
+    since: Instant
+    active: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -86,6 +102,13 @@ class RiakWorld(World):
         asked_after: nodes after whose service a peer is asked: those that the program takes for down.
         told: what was made of the cluster for the program, by what it is made of.
         most_at_once: hand-offs that were active at a time, of each node.
+        moves: partitions that are to change their owner.
+        joining: members that do not count as such yet.
+        unheard_until: not all nodes have heard of the last change of the ring before this moment.
+        stalled_until: no hand-off begins or ends before this moment.
+        attended: a run is under way, or was killed and is to be taken up: it owes limits to nodes that start.
+        given_at: when a partition changed its owner last.
+        read_before: the program's last reading before it asked for the stop of a node.
     """
 
     def __init__(
@@ -110,11 +133,22 @@ class RiakWorld(World):
         self.fallbacks: list[SimFallback] = []
         self.most_at_once: Counter[NodeName] = Counter()
         self.vnodes: dict[NodeName, SimVnodes] = {}
+        self.moves: list[SimMove] = []
+        self.joining: set[NodeName] = set()
+        self.unheard_until: Instant = 0.0
+        self.stalled_until: Instant = 0.0
+        self.attended = True
+        self.given_at: Instant = 0.0
+        self.read_before: dict[NodeName, Instant] = {}
         for member in sorted(set(ring.owners)):
-            owned = tuple(number for number, owner in enumerate(ring.owners) if owner == member)
-            self.vnodes[member] = SimVnodes(owned=owned, running=len(owned), most=len(owned))
-            self.add_node(member, roles=frozenset({Role.DATA})).version = "3.2.1"
+            self.add_member(member)
         self.master = min(self.vnodes)
+
+    def add_member(self, name: NodeName) -> None:
+        """A node that is up with what it owns, if anything."""
+        owned = tuple(number for number, owner in enumerate(self.ring.owners) if owner == name)
+        self.vnodes[name] = SimVnodes(owned=owned, running=len(owned), most=len(owned))
+        self.add_node(name, roles=frozenset({Role.DATA})).version = "3.2.1"
 
     # What there is ----------------------------------------------------------------------------------
 
@@ -148,6 +182,11 @@ class RiakWorld(World):
         """Hand-offs in which a node takes part, on either side."""
         return sum(each.active and name in (each.holder, each.owner) for each in self.fallbacks)
 
+    @property
+    def stalled(self) -> bool:
+        """Whether no hand-off comes to anything now."""
+        return self.agenda.now < self.stalled_until
+
     def settings(self) -> tuple[dict[str, SettingValue], dict[str, SettingValue]]:
         """The limits of the nodes that are up, at the transient level."""
         return {}, {f"transfer_limit.{name}": str(limit) for name, limit in sorted(self.limits.items())}
@@ -163,6 +202,35 @@ class RiakWorld(World):
             self.vnodes[name].limit = int(value)
             self.changed(f"{key} ({level.value}) = {value}")
             self._hand_off()
+
+    def meddle(self, level: Level, key: str, value: SettingValue | None) -> None:
+        """Somebody sets a limit by hand; of a node that is down there is none to set."""
+        name = holder(key)
+        if name in self.up and isinstance(value, str):
+            self.vnodes[name].others.append(int(value))
+            self.set(level, key, value)
+
+    def may_be(self, name: NodeName, found: int) -> frozenset[int]:
+        """What a node's limit may be at the end of a run that found it so: as others have left it."""
+        return frozenset((found, *self.vnodes[name].others))
+
+    def stall(self, seconds: Seconds) -> None:
+        """For so long no hand-off begins, and none that is under way ends."""
+        self.stalled_until = max(self.stalled_until, self.agenda.now + seconds)
+        for each in self.fallbacks:
+            each.active = False
+        self.version += 1
+        self.agenda.after(self.stalled_until - self.agenda.now, self._hand_off)
+
+    def give(self, partition: int, to: NodeName) -> None:
+        """A partition belongs to another member, both of them up with all their vnodes."""
+        owner = self.ring.owners[partition]
+        owners = (*self.ring.owners[:partition], to, *self.ring.owners[partition + 1 :])
+        self.ring, self.given_at = Ring(owners=owners), self.agenda.now
+        for name in (owner, to):
+            vnodes = self.vnodes[name]
+            vnodes.owned = tuple(number for number, each in enumerate(owners) if each == name)
+            vnodes.running = vnodes.most = len(vnodes.owned)
 
     def process_ended(self, node: SimNode, *, clean: bool) -> None:
         """A node is gone: its vnodes with it, its hand-offs broken off, and writes go to fallbacks soon."""
@@ -183,6 +251,9 @@ class RiakWorld(World):
         node.process, node.began = True, self.agenda.now
         vnodes = self.vnodes[node.name]
         vnodes.limit, vnodes.running = vnodes.configured, 0
+        vnodes.seen = not vnodes.unseen
+        if not (node.stopped_by_us and self.attended):
+            vnodes.others.append(vnodes.configured)
         life = node.life
         self.agenda.after(node.join_seconds, lambda: self._join(node, life))
 
@@ -197,7 +268,7 @@ class RiakWorld(World):
         others = [number for number, owner in enumerate(self.ring.owners) if owner != node.name]
         for number in [number for number in others if number not in known][: vnodes.own_fallbacks]:
             self._fall_back(number, node.name)
-        each = self.climb_seconds / len(vnodes.owned)
+        each = self.climb_seconds / max(1, len(vnodes.owned))
         for count in range(1, vnodes.most + 1):
             self.agenda.after(each * count, lambda: self._vnode_runs(node, life))
 
@@ -242,6 +313,8 @@ class RiakWorld(World):
 
     def _hand_off(self) -> None:
         """Begin what is due and what the limits of both sides let begin."""
+        if self.stalled:
+            return
         for each in self.fallbacks:
             if each.active or each.due > self.agenda.now:
                 continue
@@ -274,9 +347,15 @@ class RiakWorld(World):
 
     def judge_stop(self, node: SimNode) -> None:
         """Write down what is wrong with asking for this stop: it was there to be read at the last reading."""
+        self.read_before[node.name] = self.last_read
         waiting = [each for each in self.fallbacks if each.since < self.last_read]
         if waiting:
             self.violated(f"{node.name} is stopped while {len(waiting)} fallbacks wait to be handed off")
+        moving = [move for move in self.moves if move.since < self.last_read]
+        joining = [name for name in sorted(self.joining) if not self.news(name)]
+        if moving or joining:
+            what = f"{len(moving)} partitions change their owner and {len(joining)} nodes join"
+            self.violated(f"{node.name} is stopped while {what}")
         halting = [name for name in self.up if not self.serves(name) and not self.news(name)]
         for name in halting:
             self.violated(f"{node.name} is stopped while {name} does not run all its vnodes")
@@ -286,7 +365,7 @@ class RiakWorld(World):
 
         Partitions of a node that went down or came up after the last reading were nobody's to know of.
         """
-        if not node.stopped_by_us:
+        if not node.stopped_by_us or self.given_at >= self.read_before.get(node.name, self.last_read):
             return
         known = {
             number
@@ -309,4 +388,8 @@ class RiakWorld(World):
         return {name: [n for n in vnodes.owned if n in silent] for name, vnodes in self.vnodes.items()}
 
     def _is_news(self, name: NodeName, stopped: SimNode) -> bool:
-        return name != stopped.name and not self.nodes[name].stopped_by_us and self.news(name)
+        if name == stopped.name or self.nodes[name].stopped_by_us:
+            return False
+        asked = self.read_before.get(stopped.name, self.last_read)
+        since = takewhile(lambda told: told[0] >= asked, reversed(self.story))
+        return any(name in what.split() for _, what in since)

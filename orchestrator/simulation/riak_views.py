@@ -18,7 +18,9 @@ from orchestrator.model.riak import (
     ClusterStatus,
     Membership,
     NodeStats,
+    OwnershipChange,
     PartitionCount,
+    PendingPartition,
     RiakMember,
     RiakView,
     RingReady,
@@ -127,11 +129,27 @@ def _share(world: RiakWorld, name: NodeName) -> float:
     return round(100 * len(world.vnodes[name].owned) / world.ring.size, 1)
 
 
+def _pending(world: RiakWorld, name: NodeName) -> float | None:
+    """The share that a member is to have, where it is another one."""
+    if not world.moves:
+        return None
+    owners = list(world.ring.owners)
+    for move in world.moves:
+        owners[move.partition] = move.to
+    return round(100 * owners.count(name) / world.ring.size, 1)
+
+
+def _membership(world: RiakWorld, name: NodeName) -> Membership:
+    """A stopped one is valid, too."""
+    return Membership.JOINING if name in world.joining else Membership.VALID
+
+
 def _member(world: RiakWorld, name: NodeName) -> RiakMember:
     return RiakMember(
         node=name,
-        membership=Membership.VALID,  # a stopped one, too
+        membership=_membership(world, name),
         ring_share=_share(world, name),
+        pending_share=_pending(world, name),
         location=world.nodes[name].zone,
     )
 
@@ -141,7 +159,7 @@ def _cluster_status(world: RiakWorld) -> ClusterStatus:
     members = tuple(
         ClusterMember(
             node=name,
-            membership=Membership.VALID,
+            membership=_membership(world, name),
             availability=Availability.UP if name in up else Availability.DOWN,
             claimant=name == world.master,
             ring_share=_share(world, name),
@@ -149,18 +167,35 @@ def _cluster_status(world: RiakWorld) -> ClusterStatus:
         )
         for name in world.vnodes
     )
-    return ClusterStatus(ring_ready=True if world.master in up else None, members=members)
+    return ClusterStatus(ring_ready=_heard(world) if world.master in up else None, members=members)
 
 
 def _ring_status(world: RiakWorld) -> RingStatus:
     """It calls the ring ready while a node is down, if the claimant is up to say so."""
     claimant, up = world.master or min(world.vnodes), world.up
+    moving: dict[tuple[NodeName, NodeName], list[int]] = {}
+    for move in world.moves:
+        moving.setdefault((world.ring.owners[move.partition], move.to), []).append(move.partition)
     return RingStatus(
         claimant=claimant,
         claimant_up=claimant in up,
-        ring_ready=True if claimant in up else None,
+        ring_ready=_heard(world) if claimant in up else None,
+        pending=tuple(
+            OwnershipChange(
+                owner=owner,
+                next_owner=to,
+                partitions=tuple(
+                    PendingPartition(index=number * (HASH_SPACE // world.ring.size)) for number in numbers
+                ),
+            )
+            for (owner, to), numbers in moving.items()
+        ),
         unreachable=_down(world),
     )
+
+
+def _heard(world: RiakWorld) -> bool:
+    return world.agenda.now >= world.unheard_until
 
 
 def _ring_ready(world: RiakWorld) -> RingReady:
@@ -171,7 +206,7 @@ def _ring_ready(world: RiakWorld) -> RingReady:
 def _signs(world: RiakWorld, name: NodeName) -> SignsOfLife:
     vnodes = world.vnodes[name]
     fallbacks = sum(each.holder == name for each in world.fallbacks)
-    runs = vnodes.running > 0
+    runs = vnodes.running > 0 and vnodes.seen
     service = ServiceWait(
         service="riak_kv", up=runs, last="riak_kv is up" if runs else "riak_kv is not up: []"
     )
@@ -194,20 +229,23 @@ def _transfers(world: RiakWorld) -> Transfers:
     down, up = _down(world), world.up
     waiting = {name: sum(each.holder == name for each in world.fallbacks) for name in up}
     halting = {name: len(world.vnodes[name].owned) - world.vnodes[name].running for name in up}
+    owners = world.ring.owners
+    moving = [(move.partition, owners[move.partition], move.to) for move in world.moves if move.active]
+    hinted = [(each.partition, each.holder, each.owner) for each in world.fallbacks if each.active]
     return Transfers(
         down=down,
         waiting=tuple(PartitionCount(node=n, partitions=count) for n, count in waiting.items() if count),
         not_running=tuple(PartitionCount(node=n, partitions=count) for n, count in halting.items() if count),
         active=tuple(
             ActiveTransfer(
-                kind="hinted",
+                kind=kind,
                 vnode="riak_kv_vnode",
-                index=each.partition * (HASH_SPACE // world.ring.size),
-                source=each.holder,
-                target=each.owner,
+                index=partition * (HASH_SPACE // world.ring.size),
+                source=source,
+                target=target,
             )
-            for each in world.fallbacks
-            if each.active
+            for kind, found in (("hinted", hinted), ("ownership", moving))
+            for partition, source, target in found
         ),
         uncontacted=down,
     )

@@ -51,6 +51,8 @@ class World:
         one_machine: what is down at once must be of one machine.
         may_lose_master: its operator accepts that a stop takes the majority of the voters.
         program_since: when the program's process began, or its machine last woke up.
+        queues_starts: a start behind a stop under way waits for its end, as systemd has it; without a manager
+            it finds the node still there, and is lost.
     """
 
     def __init__(self, *, seed: int = 0, name: str = "prod", allowed_down: int = 1) -> None:
@@ -59,6 +61,7 @@ class World:
         self.name, self.uuid = name, f"{name}-uuid"
         self.allowed_down = allowed_down
         self.one_machine = self.may_lose_master = False
+        self.queues_starts = True
         self.nodes: dict[NodeName, SimNode] = {}
         self.indices: dict[str, SimIndex] = {}
         self.recoveries: list[SimRecovery] = []

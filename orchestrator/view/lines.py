@@ -9,6 +9,7 @@ from orchestrator.engine.decision import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant
 from orchestrator.view.outlet import Outlet
 from orchestrator.view.summary import summary, summary_lines
@@ -17,9 +18,9 @@ from orchestrator.view.waits import Pace, Wait, holds_in_words, wait_of
 from orchestrator.view.words import hold_sentence, sentence
 
 
-def record_line(record: Record) -> str:
+def record_line(record: Record, kind: Kind = Kind.ELASTICSEARCH) -> str:
     """A journal record as one line: RFC 3339 time in UTC, then what happened."""
-    return f"{stamp_seconds(record.at)} {sentence(record.event)}"
+    return f"{stamp_seconds(record.at)} {sentence(record.event, kind)}"
 
 
 def waiting_lines(state: RunState, wait: Wait, now: Instant) -> list[str]:
@@ -38,10 +39,14 @@ class LineReporter:
     Args:
         stream: where to, usually standard output.
         now: the run's clock.
+        kind: of the cluster, which has words of its own.
     """
 
-    def __init__(self, stream: TextIO, now: Callable[[], Instant]) -> None:
+    def __init__(
+        self, stream: TextIO, now: Callable[[], Instant], *, kind: Kind = Kind.ELASTICSEARCH
+    ) -> None:
         self._out = Outlet(stream)
+        self._kind = kind
         self._now = now
         self._pace = Pace()
         self._events: list[Event] = []
@@ -50,7 +55,7 @@ class LineReporter:
         """Write one line for each."""
         for record in records:
             self._events.append(record.event)
-            self._out.line(record_line(record))
+            self._out.line(record_line(record, self._kind))
         if records:
             self._pace.reset(self._now())
 

@@ -50,6 +50,7 @@ from orchestrator.model.event import (
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
 from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
 from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningMissed
 from orchestrator.view.listen import NOTHING_SEEN, Seen
@@ -147,6 +148,7 @@ class LiveReporter:
         seen: gives the latest readings of recovery, as `lambda: listening.seen`.
         predicted: seconds that the plan gave the whole run.
         past: records of earlier attempts at this run, for its pace.
+        kind: of the cluster, which has words of its own.
 
     Attributes:
         lost: why nothing is drawn any more; None while all is well.
@@ -160,8 +162,10 @@ class LiveReporter:
         seen: Callable[[], Seen] = lambda: NOTHING_SEEN,
         predicted: Seconds | None = None,
         past: Sequence[Record] = (),
+        kind: Kind = Kind.ELASTICSEARCH,
     ) -> None:
         self._console = console
+        self._kind = kind
         self._now = now
         self._seen = seen
         self._predicted = predicted
@@ -191,7 +195,11 @@ class LiveReporter:
         # One new tuple rather than an append: the painter may be reading the old one.
         self._events = (*self._events, *(record.event for record in records))
         self._to_scroll.extend(
-            _Line(time=clock_time(record.at), text=visible(sentence(record.event)), style=tone(record.event))
+            _Line(
+                time=clock_time(record.at),
+                text=visible(sentence(record.event, self._kind)),
+                style=tone(record.event),
+            )
             for record in records
             if scrolls(record.event)
         )

@@ -11,6 +11,7 @@ from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Record
 from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant
 from orchestrator.view.lines import record_line
 from orchestrator.view.merges import left_to_do, merge_object, merges_in_words
@@ -35,6 +36,7 @@ def status_text(
         alive: whether its process is known to run; None when that is not known.
     """
     last = records[-1].at if records else state.phase_since
+    kind = state.policy.kind if state.policy else Kind.ELASTICSEARCH
     lines = [
         f"run {state.run} on {state.cluster}: {_where(state)}",
         f"  began {stamp_seconds(state.started)}, {duration(now - state.started)} ago",
@@ -61,7 +63,7 @@ def status_text(
     lines += [f"    {item}" for item in left]
     lines += _advice(state, alive)
     if records:
-        lines += ["", "last events:", *(f"  {record_line(one)}" for one in records[-LAST_RECORDS:])]
+        lines += ["", "last events:", *(f"  {record_line(one, kind)}" for one in records[-LAST_RECORDS:])]
     return "\n".join(map(visible, lines)) + "\n"
 
 

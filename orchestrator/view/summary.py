@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.state import IN_HAND, RunState
@@ -22,6 +22,7 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.merges import (
     merge_object,
@@ -52,6 +53,7 @@ class Summary:
         merges: the indices of the run, in its order; empty for a restart alone.
         recovered: figures of the nodes that this process saw recover.
         by_operations: whether this server's copies recover by operations.
+        kind: of the cluster, which has words of its own.
     """
 
     run: str
@@ -72,6 +74,7 @@ class Summary:
     merges: tuple[MergeProgress, ...] = ()
     recovered: tuple[NodeRecovered, ...] = ()
     by_operations: bool = False
+    kind: Kind = Kind.ELASTICSEARCH
 
 
 def exit_code_of(outcome: Outcome) -> ExitCode:
@@ -145,6 +148,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         merges=tuple(state.merging.indices.values()),
         recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
         by_operations=recovers_by_operations(state.version, state.distribution),
+        kind=state.policy.kind if state.policy else Kind.ELASTICSEARCH,
     )
 
 
@@ -225,6 +229,13 @@ def hold_object(hold: Hold) -> dict[str, object]:
     return {"predicate": hold.predicate, "subject": hold.subject, "evidence": hold.evidence}
 
 
+_NOT_SEEN: Final = {
+    Kind.ELASTICSEARCH: "their copies not seen to be back yet",
+    Kind.RIAK: "not seen to be done with handoff yet",
+}
+"""Of nodes that are back, and of which the end of the run did not wait for more."""
+
+
 def summary_lines(end: Summary) -> list[str]:
     """The end for people: how, how many, how long, and what to do about what is left."""
     lines = [f"{end.cluster or 'run'}: {OUTCOMES[end.outcome]}", f"  {_how_many(end)}"]
@@ -240,7 +251,7 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  failed: {listed(end.failed)}")
     untouched = [name for name in end.pending if name not in end.unchecked]
     if end.unchecked and not end.repairs:
-        lines.append(f"  restarted, their copies not seen to be back yet: {listed(end.unchecked)}")
+        lines.append(f"  restarted, {_NOT_SEEN[end.kind]}: {listed(end.unchecked)}")
     if untouched and not end.repairs:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]

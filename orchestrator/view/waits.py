@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.event import Hold
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.view.units import counted, duration, listed
 
@@ -57,7 +58,16 @@ def _holding_since(state: RunState) -> Instant:
 
 
 def awaited(state: RunState) -> str:
-    """What the phase leaves on, in words."""
+    """What the phase leaves on, in words; those of Riak where it has its own."""
+    return _of_riak(state) or _awaited(state)
+
+
+def _of_riak(state: RunState) -> str | None:
+    of_riak = state.policy is not None and state.policy.kind is Kind.RIAK
+    return _OF_RIAK.get(state.phase) if of_riak else None
+
+
+def _awaited(state: RunState) -> str:
     names = listed([node.name for node in state.wave_nodes]) or "the wave"
     match state.phase:
         case Phase.PREPARING:
@@ -89,6 +99,14 @@ def awaited(state: RunState) -> str:
             return "nothing"
         case _:
             assert_never(state.phase)
+
+
+_OF_RIAK: Final = {
+    Phase.REASSIGNED: "handoff to be done: nothing that waits, nothing that moves, every partition running",
+    Phase.FINISHING: "the transfer limits to be put back",
+    Phase.STANDING_DOWN: "our nodes to be started and the transfer limits to be put back",
+}
+"""Where the others wait for copies and settings."""
 
 
 def _merging(state: RunState) -> str:

@@ -67,6 +67,7 @@ from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
 from orchestrator.view.merge_words import merge_action, merge_sentence, what_is_begun
+from orchestrator.view.riak_words import of_riak
 from orchestrator.view.units import counted, duration, listed, one_line, setting, size
 
 _Frame: TypeAlias = (
@@ -109,8 +110,10 @@ OUTCOMES: dict[Outcome, str] = {
 """How a run ended, in words."""
 
 
-def sentence(event: Event) -> str:
-    """The event as one line, without time and without a full stop."""
+def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
+    """The event as one line, without time and without a full stop; in the words of the kind of cluster."""
+    if kind is Kind.RIAK and (own := of_riak(event)) is not None:
+        return own
     match event:
         case (
             RunStarted()
@@ -232,7 +235,7 @@ def product(distribution: str, kind: Kind) -> str:
     return _PRODUCTS.get(distribution, kind.value)
 
 
-_PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}
+_PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch", "riak": "Riak"}
 
 
 def _frame(event: _Frame) -> str:

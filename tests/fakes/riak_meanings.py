@@ -47,7 +47,7 @@ PARSERS: Mapping[str, Parser] = {
     "riak stop": parse_node.parse_stop,
     "riak daemon": parse_node.parse_start,
     "riak start": parse_node.parse_start,
-    "riak versions": parse_node.parse_version,
+    "riak versions": parse_node.parse_versions,
     "riak chkconfig": parse_node.parse_config_check,
     "riak eval": parse_node.parse_schedulers,
     "riak rpc erlang": parse_node.parse_count,

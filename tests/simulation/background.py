@@ -19,10 +19,13 @@ from typing import Final
 
 import pytest
 
+from tests.simulation.chance_riak import FIRST
 from tests.simulation.soak import Tally, soak
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNS: Final = int(os.environ.get("ORCHESTRATE_RUNS", "300"))
+ON_RINGS: Final = RUNS // 5
+"""Runs on Riak clusters, beside the others."""
 _AUTOGROUP: Final = Path("/proc/self/autogroup")
 _LEAST: Final = 19
 """The nice value of least weight. A process's own says nothing outside its session: sched(7)."""
@@ -37,6 +40,7 @@ class SimulatedRuns:
     """
 
     def __init__(self) -> None:
+        self._lived: tuple[Tally, Tally] | None = None
         self._told = tempfile.TemporaryFile()  # noqa: SIM115  (open until `end`)
         self._process = subprocess.Popen(  # noqa: S603  (this very module)
             [sys.executable, "-m", __name__, str(os.getpid())],
@@ -47,14 +51,18 @@ class SimulatedRuns:
         )
         self.group = self._process.pid
 
-    def lived(self) -> Tally:
-        """Wait for the last of them."""
+    def lived(self) -> tuple[Tally, Tally]:
+        """Wait for the last of them; those on Riak clusters are counted for themselves."""
+        if self._lived is not None:
+            return self._lived
         code = self._process.wait()
         assert code == 0, f"the simulated runs ended with {code}"
         self._told.seek(0)
-        tally = pickle.load(self._told)  # noqa: S301  (written by our own process)
+        tally, riak = pickle.load(self._told)  # noqa: S301  (written by our own process)
         assert isinstance(tally, Tally)
-        return tally
+        assert isinstance(riak, Tally)
+        self._lived = (tally, riak)
+        return self._lived
 
     def end(self) -> None:
         """Leave no process behind, also when the tests were broken off."""
@@ -84,11 +92,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def lived(request: pytest.FixtureRequest) -> Tally:
     """All the runs, over all cores."""
-    return request.session.stash[_started].lived()
+    return request.session.stash[_started].lived()[0]
+
+
+@pytest.fixture(scope="session")
+def lived_on_rings(request: pytest.FixtureRequest) -> Tally:
+    """Those on Riak clusters."""
+    return request.session.stash[_started].lived()[1]
 
 
 def _asks(item: pytest.Item) -> bool:
-    return lived.__name__ in getattr(item, "fixturenames", ())
+    names = getattr(item, "fixturenames", ())
+    return lived.__name__ in names or lived_on_rings.__name__ in names
 
 
 def _go_on(tests: int, _tally: Tally) -> None:
@@ -102,8 +117,10 @@ def main(tests: int) -> None:
     os.nice(_LEAST)
     with suppress(OSError):  # a kernel without autogroups goes by nice alone
         _AUTOGROUP.write_text(str(_LEAST), encoding="ascii")
-    tally = soak(0, RUNS, workers=os.cpu_count() or 1, progress=partial(_go_on, tests))
-    pickle.dump(tally, sys.stdout.buffer)
+    workers, progress = os.cpu_count() or 1, partial(_go_on, tests)
+    tally = soak(0, RUNS, workers=workers, progress=progress)
+    riak = soak(FIRST, ON_RINGS, workers=workers, progress=progress)
+    pickle.dump((tally, riak), sys.stdout.buffer)
 
 
 if __name__ == "__main__":

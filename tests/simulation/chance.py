@@ -72,8 +72,8 @@ class Afterwards(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chance:
-    """What a seed means; printed when its run fails.
+class Drawn:
+    """What a seed means for a run on any kind of cluster.
 
     Attributes:
         planned: a plan was shown, so that its waves bound those of the run.
@@ -81,11 +81,9 @@ class Chance:
         pauses: seconds after each attempt until somebody takes it up.
         afterwards: who does, attempt by attempt.
         reads: in which order the world is read: on a real run either may come first.
-        task_list: the version tells of force-merges that run.
     """
 
     seed: int
-    shape: Shape
     wanted: Policy
     planned: bool
     plan: tuple[Mishap, ...]
@@ -94,6 +92,17 @@ class Chance:
     pauses: tuple[float, ...]
     afterwards: tuple[Afterwards, ...]
     reads: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance(Drawn):
+    """What a seed means; printed when its run fails.
+
+    Attributes:
+        task_list: the version tells of force-merges that run.
+    """
+
+    shape: Shape
     task_list: bool = True
 
 

@@ -60,7 +60,7 @@ from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runtime.loop import Loop
 from orchestrator.simulation import run
 from orchestrator.simulation.mishaps import How, Mishap, NodeDies, Trip
-from tests.simulation import deletion, planted_merging, play
+from tests.simulation import deletion, planted_merging, planted_riak, play
 from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.planting import Defect, Swap, always, catch, of_kind, stepping, without
 from tests.simulation.play import cluster
@@ -646,6 +646,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     *_OF_OVERLAP,
     *planted_merging.MERGING,
     *planted_merging.GATES,
+    *planted_riak.RIAK,
 )
 
 

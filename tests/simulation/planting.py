@@ -12,7 +12,8 @@ from typing import Any, Final
 from orchestrator.engine import decide
 from orchestrator.engine.kinds import kind
 from orchestrator.model.phase import Phase
-from tests.simulation.wide import BrokenError, live
+from tests.simulation.lived import BrokenError
+from tests.simulation.wide import live
 
 MOST_SEEDS: Final = 1500
 """After so many seeds a defect counts as one that nothing catches."""
@@ -44,6 +45,7 @@ class Defect:
         says: what the program does wrong then.
         swaps: how it is planted.
         seed: where it was caught last: tried first.
+        first: the first of the seeds that are tried after it.
         scenario: a run that shows it, where chance makes none; a lapse is told as text.
     """
 
@@ -51,6 +53,7 @@ class Defect:
     says: str
     swaps: tuple[Swap, ...]
     seed: int = 0
+    first: int = 0
     scenario: Callable[[], str | None] | None = None
 
 
@@ -145,7 +148,7 @@ def _caught(defect: Defect, most: int) -> Caught | None:
     if defect.scenario is not None:
         lapse = defect.scenario()
         return Caught(rule="scenario", where=defect.scenario.__name__, said=lapse) if lapse else None
-    for seed in (defect.seed, *range(most)):
+    for seed in (defect.seed, *range(defect.first, defect.first + most)):
         try:
             live(seed)
         except BrokenError as broken:

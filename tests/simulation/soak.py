@@ -3,6 +3,7 @@
 python -m tests.simulation.soak --runs 100000            # all of it
 python -m tests.simulation.soak --first 40000 --runs 60000   # what was left when it was interrupted
 python -m tests.simulation.soak --seed 17                # one run, told in full, with its trace's digest
+python -m tests.simulation.soak --riak --runs 10000      # runs on Riak clusters, whose seeds begin far above
 """
 
 from __future__ import annotations
@@ -14,25 +15,47 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final, get_args
 
-from orchestrator.simulation.mishaps import How, What
-from tests.simulation.chance import chance
-from tests.simulation.wide import BrokenError, Life, live
+from orchestrator.simulation.mishaps import (
+    GateShut,
+    How,
+    OfMachine,
+    OfProgram,
+    SegmentsUnreadable,
+    SettingMeddled,
+    SettingsRefused,
+    StaleReadings,
+    What,
+)
+from orchestrator.simulation.riak_mishaps import OfRiak
+from tests.simulation.chance_riak import FIRST
+from tests.simulation.lived import BrokenError
+from tests.simulation.wide import life_of, live
 
 EVERY_MISHAP: Final[frozenset[str]] = frozenset(
     {
-        *(kind.__name__ for kind in get_args(What)),
+        *(kind.__name__ for kind in get_args(What) if kind not in get_args(OfRiak)),
         *(f"verb {how.value}" for how in How),
         "the program is killed",
         "another machine takes over",
     }
 )
 """Every kind of mishap by the name under which it is counted."""
+
+ON_RINGS: Final[frozenset[str]] = frozenset(
+    {
+        *(kind.__name__ for kind in (*get_args(OfMachine), *get_args(OfRiak))),
+        *(kind.__name__ for kind in get_args(OfProgram) if kind not in (SegmentsUnreadable, StaleReadings)),
+        *(kind.__name__ for kind in (SettingMeddled, SettingsRefused, GateShut)),
+        *(name for name in EVERY_MISHAP if not name[0].isupper()),
+    }
+)
+"""Those that befall runs on Riak clusters."""
 
 _CHUNK = 20
 _ALLOCATIONS = 50_000
@@ -145,8 +168,8 @@ def soak(
     return whole
 
 
-def report(tally: Tally) -> str:
-    """The tally, for people."""
+def report(tally: Tally, every: Iterable[str] = EVERY_MISHAP) -> str:
+    """The tally, for people, with how often `every` mishap came about."""
     pace, mean = tally.runs / max(tally.worked, 0.001), tally.nodes / max(1, sum(tally.sizes.values()))
     sizes = ", ".join(f"{tally.sizes[size]} of up to {size}" for size in _SIZES)
     lines = [
@@ -157,7 +180,7 @@ def report(tally: Tally) -> str:
         f"{tally.together} runs took whole machines of several nodes; {tally.reboots} of these were rebooted",
         f"{tally.waited} runs met a gate that was not open",
         "what came about:",
-        *(f"  {tally.happened[name]:8} {name}" for name in sorted(EVERY_MISHAP)),
+        *(f"  {tally.happened[name]:8} {name}" for name in sorted(every)),
     ]
     if tally.broken:
         lines.append(f"{len(tally.broken)} broke a property:")
@@ -172,13 +195,13 @@ def report(tally: Tally) -> str:
 
 def told_in_full(seed: int) -> tuple[str, bool]:
     """One run with all that happened, and whether every property held."""
-    life = Life(chance(seed))
+    life = life_of(seed)
     try:
         end, held = str(life.live()), True
         life.judge_replay()
     except BrokenError as broken:
         end, held = str(broken), False
-    lines = [str(life.drawn)]
+    lines = [str(life.means)]
     happened = [(at, 0, what) for at, what in life.world.story]
     for run in (*life.past, life.simulation):
         ahead = run.clock.ahead
@@ -197,18 +220,20 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, help="only this one, told in full")
+    parser.add_argument("--riak", action="store_true", help="on Riak clusters; --first counts among these")
     wanted = parser.parse_args()
+    first, every = (FIRST + wanted.first, ON_RINGS) if wanted.riak else (wanted.first, EVERY_MISHAP)
     if wanted.seed is not None:
         told, held = told_in_full(wanted.seed)
         sys.stdout.write(told + "\n")
         return 0 if held else 1
-    latest, told = Tally(undone=wanted.first), set[int]()
+    latest, broken = Tally(undone=first), set[int]()
 
     def progress(tally: Tally) -> None:
         nonlocal latest
         latest = tally
-        for seed in sorted(tally.broken.keys() - told):
-            told.add(seed)
+        for seed in sorted(tally.broken.keys() - broken):
+            broken.add(seed)
             sys.stderr.write(f"\n--seed {seed}: {tally.broken[seed][:300]}\n")
         done = f"{tally.runs} of {wanted.runs} runs, {tally.seconds:.0f} s, {len(tally.broken)} broken"
         sys.stderr.write(f"\r{done}   ")
@@ -217,12 +242,13 @@ def main() -> int:
     for ending in (signal.SIGINT, signal.SIGTERM):  # in the background SIGINT is ignored unless asked for
         signal.signal(ending, signal.default_int_handler)
     try:
-        soak(wanted.first, wanted.runs, workers=wanted.workers, progress=progress)
+        soak(first, wanted.runs, workers=wanted.workers, progress=progress)
     except KeyboardInterrupt:
-        left = wanted.first + wanted.runs - latest.undone
-        sys.stderr.write(f"\ninterrupted; what is left: --first {latest.undone} --runs {left}")
+        left = first + wanted.runs - latest.undone
+        begin = latest.undone - first + wanted.first
+        sys.stderr.write(f"\ninterrupted; what is left: --first {begin} --runs {left}")
     sys.stderr.write("\n")
-    sys.stdout.write(report(latest) + "\n")
+    sys.stdout.write(report(latest, every) + "\n")
     return 1 if latest.broken else 0
 
 

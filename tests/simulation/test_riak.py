@@ -431,3 +431,37 @@ def test_a_node_that_does_not_come_up_takes_its_limit_with_it() -> None:
     state = play(simulation, simulation.resume(retry_failed=True))
     assert state.outcome is Outcome.DONE, state.message
     assert world.limits == {**found, TWO: 2}, "the limit of its files: the other one is gone with its life"
+
+
+def test_the_limit_of_a_node_that_still_stops_is_put_back_in_its_next_life() -> None:
+    """Put back while it goes down, it would be forgotten again: the files say 2."""
+    world = ringed()
+    world.queues_starts = False
+    found = world.limits
+    dies = Mishap(what=NodeDies(node=FOUR, back_after=30.0), verb="stop", target=TWO, after=0.05)
+    _, state = run(world, plan=[dies], wanted=riak_policy())
+    assert state.outcome is Outcome.FAILED
+    assert "a second failure" in state.message
+    assert lives(world)[TWO] == 2
+    assert world.limits[TWO] == found[TWO] == 4
+    assert world.violations == []
+
+
+def test_another_machine_puts_back_the_limits_of_nodes_that_the_dead_run_restarted() -> None:
+    """One that came up with a limit of its files, which nobody set, is not taken for somebody's change."""
+    world = ringed()
+    world.configure(TWO, configured=16, limit=4)
+    found = world.limits
+    undisturbed, _ = run(ringed(), wanted=riak_policy())
+    second = undisturbed.seams.passed.index(f"after stop of {THREE}")
+    simulation = Simulation(world)
+    simulation.seams.crash_at = 1 + second
+    assert killed(simulation, simulation.begin(riak_policy()))
+    assert world.limits[TWO] == 16, "as its files have it"
+    elsewhere = simulation.elsewhere("run-2")
+    taken = elsewhere.take_over(riak_policy())
+    assert taken is not None
+    state = play(elsewhere, taken)
+    assert state.outcome is Outcome.RESTORED, state.message
+    assert world.limits == found
+    assert world.violations == []

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
 
-from orchestrator.engine.evolve import replay
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.state import RunState
-from orchestrator.errors import SafetyViolation
-from orchestrator.model.action import Moment, RebootHost, StopNode, TuneHost
+from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, Event, PhaseEntered, RunStarted, StoodDown, WaveStarted
-from orchestrator.model.gate_event import GateClosed
+from orchestrator.model.event import PhaseEntered, RunStarted, WaveStarted
 from orchestrator.model.observation import Level, ServiceState
-from orchestrator.model.overlap import Overlapping
-from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
+from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.simulation import allocation, deciders, machines
-from orchestrator.simulation.mishaps import Crash, Seams, SettingMeddled, SettingsRefused
+from orchestrator.simulation.mishaps import SettingMeddled, SettingsRefused
 from orchestrator.simulation.parts import SimIndex
-from orchestrator.simulation.run import Simulation
 from tests.simulation import merged, tuned
-from tests.simulation.chance import ATTEMPTS, Afterwards, Chance, chance, world_of
-from tests.simulation.play import StuckError, plan_of, play
-
-_WORLD_HEALS_SECONDS = 8000.0
-_LEASE_RUNS_OUT_SECONDS = 95.0
-_MOST_TURNS = 2500
-"""Several times what the longest run needs, with the short limits of its policy."""
+from tests.simulation.chance import Chance, chance, world_of
+from tests.simulation.chance_riak import FIRST, chance_riak
+from tests.simulation.lived import AnyLife, BrokenError, Told
+from tests.simulation.play import plan_of
+from tests.simulation.wide_riak import RiakLife
 
 _BY_THE_MAKING = frozenset(
     {
@@ -49,120 +38,17 @@ _PEOPLE_SECONDS = 120.0
 """Whoever repaired something sees that it works before they go on."""
 
 
-class BrokenError(AssertionError):
-    """A property does not hold.
-
-    Attributes:
-        rule: `safety`, `machines`, `tuning`, `merging`, `invariant`, `liveness`, `restoration`,
-            `completeness`, `replay` or `defect`.
-    """
-
-    def __init__(self, rule: str, said: str) -> None:
-        super().__init__(f"{rule}: {said}")
-        self.rule = rule
-
-
-@dataclass(slots=True, kw_only=True)
-class Told:
-    """What came of a seed.
-
-    Attributes:
-        overlapped: waves that stopped while copies of others recovered.
-        together: waves in which nodes of one machine went together; `reboots`, of a machine with several.
-        waited: gates that were found closed, or could not be read.
-    """
-
-    seed: int
-    nodes: int
-    attempts: int
-    outcome: Outcome
-    happened: Counter[str]
-    overlapped: int
-    together: int
-    reboots: int
-    waited: int
-
-
-class Noting(Seams):
-    """The seams of a run's hosts; notes what is done there before the journal tells of it."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__()
-        self._simulation = simulation
-
-    def point(self, what: str) -> None:
-        simulation = self._simulation
-        for verb, kind in (("stop", StopNode), ("tune", TuneHost)):
-            if what.startswith(f"after {verb} of "):
-                done = sum(isinstance(action, kind) for action in simulation.hosts.sent)
-                sent = [r.event.action for r in simulation.journal.records if isinstance(r.event, ActionSent)]
-                if done > sum(isinstance(action, kind) for action in sent):
-                    simulation.world.violations.append(f"{what} that was not written down first")
-        simulation.seams.point(what)
-
-
-class Life:
-    """A cluster with the runs on it, one after the other, until one is done.
-
-    Attributes:
-        simulation: the run in hand; `past` are those that another machine has taken over from.
-        stops_before: by the program, of each node, before the run in hand.
-    """
+class Life(AnyLife):
+    """A cluster with the runs on it, one after the other, until one is done."""
 
     def __init__(self, drawn: Chance) -> None:
-        self.drawn, self.world = drawn, world_of(drawn)
-        self.simulation = Simulation(self.world, plan=drawn.plan, trips=drawn.trips)
-        self.past: list[Simulation] = []
-        self.stops_before: dict[NodeName, int] = {}
+        super().__init__(drawn, world_of(drawn))
+        self.drawn = drawn
         self.found = self.world.settings()
-        self.began = self.world.agenda.now
         self.replicas = {uuid: index.replicas for uuid, index in self.world.indices.items()}
 
-    def live(self) -> Told:
-        """Until a run is done, or held for a reason that the plan told of."""
-        plan = plan_of(self.world, self.drawn.wanted) if self.drawn.planned else None
-        waves = plan.waves if plan is not None and not plan.holds else ()
-        state = self.simulation.begin(self.drawn.wanted, planned=tuple(wave.nodes for wave in waves))
-        for attempt in range(ATTEMPTS):
-            state, ended = self._attempt(attempt, state)
-            if ended and self._over(state):
-                return self._told(attempt + 1, state)
-            state = self._taken_up(attempt, state, ended=ended)
-        raise BrokenError("liveness", f"not done after {ATTEMPTS} attempts: {state.outcome} {state.message}")
-
-    def _attempt(self, attempt: int, state: RunState) -> tuple[RunState, bool]:
-        """The state at the end of an attempt, and whether it ended by itself."""
-        drawn, simulation = self.drawn, self.simulation
-        simulation.hosts.seams = Noting(simulation)
-        offset = drawn.crashes[attempt] if attempt < len(drawn.crashes) else None
-        simulation.seams.crash_at = None if offset is None else len(simulation.seams.passed) + offset
-        ended, told = True, list[Event]()
-        try:
-            state = play(simulation, state, told=told, most_turns=_MOST_TURNS, reads=drawn.reads)
-        except Crash:
-            simulation.fate.happened["the program is killed"] += 1
-            ended = False
-        except StuckError as stuck:
-            raise BrokenError("liveness", str(stuck)) from stuck
-        except SafetyViolation as violation:
-            raise BrokenError("defect", str(violation)) from violation
-        except AssertionError as wrong:
-            raise BrokenError("replay" if "replay" in str(wrong) else "invariant", str(wrong)) from wrong
-        simulation.seams.crash_at = None
-        if self.world.violations:
-            raise BrokenError("safety", "; ".join(self.world.violations))
-        self._judge_machines()
-        if ended:
-            self._judge_end(state, told)
-            simulation.let_go(state)
-        return state, ended
-
-    def _over(self, state: RunState) -> bool:
-        if state.outcome is Outcome.DONE:
-            self._judge_done(state)
-            return True
-        held = state.outcome is Outcome.HELD
-        return held and (self._holds_for_a_whole_machine(state) or self._holds_by_its_making)
+    def _cannot_be(self, state: RunState) -> bool:
+        return self._holds_for_a_whole_machine(state) or self._holds_by_its_making
 
     @cached_property
     def _holds_by_its_making(self) -> bool:
@@ -179,41 +65,6 @@ class Life:
         if len({self.world.nodes[NodeName(name)].machine for name in names}) > 1:
             raise BrokenError("machines", f"not one machine: {state.message}")
         return self.drawn.wanted.goes_by_machine
-
-    # Between two attempts -----------------------------------------------------------------------------
-
-    def _taken_up(self, attempt: int, state: RunState, *, ended: bool) -> RunState:
-        world = self.world
-        world.agenda.advance(_WORLD_HEALS_SECONDS if ended else self.drawn.pauses[attempt])
-        who = self.drawn.afterwards[attempt]
-        if ended or who is Afterwards.ELSEWHERE:
-            self._repair(state, ended=ended)
-        while world.agenda.now < self.simulation.fate.disk_full_until:
-            # Nobody can begin anything before the disk under the state file has room again.
-            world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
-        if state.repairs is not None:
-            # Another machine's run that puts back: once it has, a run of its own follows.
-            return self._begin_elsewhere() if state.outcome is Outcome.RESTORED else self.simulation.restore()
-        if who is Afterwards.ELSEWHERE:
-            return self._begin_elsewhere()
-        if who is Afterwards.RESTORE and not state.restoring:
-            return self.simulation.restore()
-        return self.simulation.resume(retry_failed=True)
-
-    def _begin_elsewhere(self) -> RunState:
-        """Another bastion: once the lease has run out it puts back what is owed, then begins a run anew."""
-        self.world.agenda.advance(_LEASE_RUNS_OUT_SECONDS)
-        if self.world.master is None:
-            self.world.agenda.advance(_WORLD_HEALS_SECONDS)
-            self._repair(None, ended=True)
-        self.past.append(self.simulation)
-        self.simulation = self.simulation.elsewhere(f"run-{len(self.past) + 1}")
-        self.simulation.fate.happened["another machine takes over"] += 1
-        self.stops_before = {node.name: node.restarts_by_us for node in self.world.nodes.values()}
-        # Begun anew again and again, a run of many nodes never ends within a `--timeout` that spans a few:
-        # whoever begins after the first sets none.
-        wanted = replace(self.drawn.wanted, timeout=None)
-        return self.simulation.take_over(wanted) or self.simulation.begin(wanted)
 
     def _repair(self, state: RunState | None, *, ended: bool) -> None:
         """What only people can do: undo what bars a run, start what died or was reported as failed."""
@@ -241,7 +92,7 @@ class Life:
 
     # What must hold --------------------------------------------------------------------------------------
 
-    def _judge_machines(self) -> None:
+    def _judge_waves(self) -> None:
         """A wave takes all nodes of a machine that are still to be restarted, where they go together."""
         if not self.drawn.wanted.goes_by_machine:
             return
@@ -258,21 +109,6 @@ class Life:
                     left = [name for name in pending if self.world.nodes[name].machine in going]
                     if not set(left) <= set(wave.nodes):
                         raise BrokenError("machines", f"wave {wave.nodes} splits {left}")
-
-    def _judge_end(self, state: RunState, told: list[Event]) -> None:
-        if state.phase is not Phase.ENDED:
-            raise BrokenError("liveness", f"the program ends in {state.phase}")
-        left = next((event.left for event in reversed(told) if isinstance(event, StoodDown)), ())
-        not_restored = state.outcome is Outcome.NOT_RESTORED
-        for said, name in self._not_as_found():
-            if not not_restored or not any(name in line for line in left):
-                raise BrokenError("restoration", f"{said}: {state.outcome}, said to be left: {left}")
-        if not_restored:
-            return
-        ours = [node.name for node in self.world.nodes.values() if node.stopped_by_us and not node.process]
-        failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
-        if not set(ours) <= set(failed):
-            raise BrokenError("restoration", f"{ours} left down as {state.outcome}, failed: {failed}")
 
     def _not_as_found(self) -> list[tuple[str, str]]:
         """What is otherwise than it was found, and by what name the program would say so."""
@@ -348,51 +184,10 @@ class Life:
             if seen and missing > self.world.unassigned_before[shard.id]:
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
 
-    def _told(self, attempts: int, state: RunState) -> Told:
-        return Told(
-            seed=self.drawn.seed,
-            nodes=len(self.world.nodes),
-            attempts=attempts,
-            outcome=state.outcome or Outcome.DONE,
-            happened=self.simulation.fate.happened,
-            overlapped=self._overlapped(),
-            together=sum(
-                isinstance(event, WaveStarted) and bool(event.wave.machines) for event in self._events
-            ),
-            reboots=sum(
-                isinstance(event, ActionSent)
-                and isinstance(event.action, RebootHost)
-                and bool(event.action.also)
-                for event in self._events
-            ),
-            waited=sum(isinstance(event, GateClosed) for event in self._events),
-        )
 
-    @property
-    def _events(self) -> list[Event]:
-        return [record.event for run in (*self.past, self.simulation) for record in run.journal.records]
-
-    def _overlapped(self) -> int:
-        """Waves that stopped by a reading in which copies of others were on their way."""
-        return sum(isinstance(event, Overlapping) and bool(event.shards) for event in self._events)
-
-    def judge_replay(self) -> None:
-        """What is read from the journals is what was lived."""
-        for run in (*self.past, self.simulation):
-            records = run.journal.records
-            read = [decode_record(from_text(to_text(encode_record(record)))) for record in records]
-            if replay(run.run, read) != replay(run.run, records):
-                raise BrokenError("replay", "what is read from the journal is not what was lived")
-
-    def trace(self) -> str:
-        """A digest of all that happened; the same seed has the same one, wherever it runs."""
-        digest = blake2b(digest_size=8)
-        for at, what in self.world.story:
-            digest.update(f"{at:.6f} {what}\n".encode())
-        for run in (*self.past, self.simulation):
-            for record in run.journal.records:
-                digest.update(to_text(encode_record(record)).encode())
-        return digest.hexdigest()
+def life_of(seed: int) -> AnyLife:
+    """The life of that seed: from `chance_riak.FIRST` on it is one on a Riak cluster."""
+    return RiakLife(chance_riak(seed)) if seed >= FIRST else Life(chance(seed))
 
 
 _READ_BACK = 10
@@ -405,7 +200,7 @@ def live(seed: int) -> Told:
     Raises:
         BrokenError: a property does not hold.
     """
-    life = Life(chance(seed))
+    life = life_of(seed)
     told = life.live()
     if seed % _READ_BACK == 0:
         life.judge_replay()

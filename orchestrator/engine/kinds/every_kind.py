@@ -29,6 +29,11 @@ _PARTS: Final = {
 }
 """Parts of an observation, as they are told."""
 
+_GONE: Final = (
+    "was in the cluster when the run began and is not now: start it, and the run goes on by itself; if it is "
+    "gone for good, end this run with `orchestrate stop` and begin another"
+)
+
 Rule = Callable[[Question, ClusterView], Iterator[Finding]]
 
 
@@ -108,7 +113,7 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
     before = question.state.baseline.incarnations if question.state.baseline else {}
     for name in sorted(before):
         if name not in present:
-            yield f"node {name}", "was in the cluster when the run began and is not now"
+            yield f"node {name}", _GONE
     for node in question.state.nodes.values():
         if node.phase is NodePhase.FAILED:
             yield f"node {node.name}", f"failed in this run: {node.failure}"

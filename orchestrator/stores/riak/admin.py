@@ -112,8 +112,13 @@ class Commands:
 
     @property
     def versions(self) -> Command:
-        """The release, on 3.x."""
+        """The release, from 3.0 on."""
         return Command(argv=(*self.riak, "versions"))
+
+    @property
+    def version(self) -> Command:
+        """The release, before 3.0."""
+        return Command(argv=(*self.riak, "version"))
 
     def asking(self, *words: str) -> Command:
         """An administrative command that reads."""

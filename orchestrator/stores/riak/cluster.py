@@ -206,13 +206,28 @@ class RiakCluster:
         status = self._status(contact)
         if isinstance(status, Unknown):
             return Refused(reason=status.reason)
-        for number, (node, limit) in enumerate(sorted(wanted.items())):
-            done = _set(contact.admin, status[0], node, limit)
-            if isinstance(done, Refused) and number:
-                return InDoubt(reason=f"{done.reason}; those of nodes before it are set")
-            if not isinstance(done, Done):
-                return done
+        # Each for itself: one node that does not take its limit must not keep the others raised, nor waiting.
+        with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="riak-limit") as pool:
+            under_way = {
+                node: pool.submit(_set, contact.admin, status[0], node, limit)
+                for node, limit in sorted(wanted.items())
+            }
+            return _of_all({node: done.result() for node, done in under_way.items()})
+
+
+def _of_all(done: Mapping[NodeName, ActionResult]) -> ActionResult:
+    """What became of a write to several nodes: in doubt as soon as any of it was done, or may have been."""
+    failed = {node: result.reason for node, result in done.items() if not isinstance(result, Done)}
+    if not failed:
         return Done()
+    said = "; ".join(
+        reason if node in reason else f"transfer limit of {node}: {reason}" for node, reason in failed.items()
+    )
+    if len(failed) == len(done):
+        refused = all(isinstance(result, Refused) for result in done.values())
+        return Refused(reason=said) if refused else InDoubt(reason=said)
+    others = ", ".join(node for node in done if node not in failed)
+    return InDoubt(reason=f"{said}; set on {others}")
 
 
 def _set(admin: RiakAdmin, asked: NodeName, node: NodeName, limit: int) -> ActionResult:

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import NodeStats
-from orchestrator.stores.riak.admin import Command, RiakAdmin, Runner, commands_for
+from orchestrator.stores.riak.admin import Commands, RiakAdmin, Runner, commands_for
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.http import NodeHttp
-from orchestrator.stores.riak.parse_node import parse_version
+from orchestrator.stores.riak.parse_node import parse_version, parse_versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +159,18 @@ class Contacts:
         return Unknown(reason=f"which version it is: {reason}")
 
     def _version(self, node: NodeName) -> Reading[str]:
-        command = Command(argv=(*self._reach.riak, "versions"))
-        output = self._reach.runner.run(node, command)
-        if isinstance(output, Unknown):
-            return output
-        found = parse_version(output)
-        return Unknown(reason=f"asked on {node}: {found.reason}") if isinstance(found, Unknown) else found
+        """By the word of 3.x, else by that of the versions before it; each script has but one of them."""
+        commands = Commands(riak=self._reach.riak, admin=())
+        reasons = []
+        for command, parse in ((commands.versions, parse_versions), (commands.version, parse_version)):
+            output = self._reach.runner.run(node, command)
+            if isinstance(output, Unknown):
+                return output
+            found = parse(output)
+            if not isinstance(found, Unknown):
+                return found
+            reasons.append(found.reason)
+        return Unknown(reason=f"asked on {node}: {'; '.join(reasons)}")
 
     def _admin(self, dialect: Dialect) -> RiakAdmin:
         commands = commands_for(dialect, riak=self._reach.riak, admin=self._reach.admin)

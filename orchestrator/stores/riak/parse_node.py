@@ -28,6 +28,7 @@ _RUNNING_ALREADY: Final = re.compile(r"Node is already running!")
 _WARNING: Final = re.compile(r"!!!!.*")
 _PID: Final = re.compile(r"\d{1,10}")
 _VERSION: Final = re.compile(r"\*\s+(\S+)\s+permanent")
+_NUMBER: Final = re.compile(r"\d{1,4}\.\d{1,4}(?:[.-]?[0-9A-Za-z]{1,20}){0,4}")
 _CONFIG_OK: Final = re.compile(r"config is OK")
 _COUNT: Final = re.compile(r"Cluster-wide partition-count: (\d{1,6})")
 _NO_STAGED: Final = "There are no staged changes"
@@ -113,6 +114,17 @@ def parse_pid(output: CommandOutput) -> Reading[int]:
 
 
 def parse_version(output: CommandOutput) -> Reading[str]:
+    """`riak version` of the versions before 3.0: the number alone. 3.x does not know the word."""
+
+    def parse() -> str:
+        if output.exit != 0 or not _NUMBER.fullmatch(_text(output)):
+            raise Malformed(f"{shown(_text(output))} is no version")
+        return _text(output)
+
+    return reading("riak version", parse)
+
+
+def parse_versions(output: CommandOutput) -> Reading[str]:
     """`riak versions` of 3.x: the release that is installed for good."""
 
     def parse() -> str:

@@ -117,6 +117,9 @@ def _run(command: Command, words: list[str]) -> int:
         case ["versions"]:
             say(f"Installed versions:\n* {command.manner.version}\tpermanent\n")
             return 0
+        case ["version"]:
+            say(f"{command.manner.version}\n")  # by the start script of the packages before 3.0
+            return 0
         case ["chkconfig"]:
             return _check(command)
         case ["admin" | "ping" | "pid" | "status" | "restart" | "rpc" | "eval", *_]:

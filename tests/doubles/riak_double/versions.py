@@ -57,7 +57,7 @@ class Dialect:
             UnrecordedError: this version has no such words.
         """
         admin = program == "riak-admin" or words[:1] == ["admin"]
-        other = {"pid", "getpid"} - {"pid" if self.admin_word else "getpid"}
+        other = {"getpid", "version"} if self.admin_word else {"pid", "versions"}
         if (admin and self.admin_word == (program == "riak-admin")) or (not admin and {*words[:1]} & other):
             raise UnrecordedError(f"{program} {' '.join(words)} of version {self.version}")
         if program == "riak-admin":

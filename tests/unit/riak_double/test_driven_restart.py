@@ -20,7 +20,7 @@ from orchestrator.stores.riak.parse_node import (
     parse_pid,
     parse_start,
     parse_stop,
-    parse_version,
+    parse_versions,
 )
 from tests.riak_nodes import RiakNode, riak_nodes
 from tests.unit.riak_double.runner import admin_of
@@ -122,7 +122,7 @@ def test_every_question_of_a_restart_is_answered_and_read(
         assert admin.ping(name) is True
         assert http(node).ping() is True
         assert parse_pid(known(admin.runner.run(name, admin.commands.pid))) == node.pid
-        assert parse_version(known(admin.runner.run(name, admin.commands.versions))) == "3.2.1"
+        assert parse_versions(known(admin.runner.run(name, admin.commands.versions))) == "3.2.1"
         ready, status = known(admin.ring_ready(name)), known(admin.ring_status(name))
         assert (ready.agreed, frozenset(ready.nodes)) == (True, names)
         assert (status.claimant, status.ring_ready, status.pending) == (named(five[0]), True, ())

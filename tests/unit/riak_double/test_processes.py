@@ -240,6 +240,9 @@ def test_older_versions_differ_as_the_field_notes_say(tmp_path: Path, version: s
         word, other = ("pid", "getpid") if admin else ("getpid", "pid")
         assert dev1.riak(word).stdout == f"{dev1.pid}\n"
         assert (dev1.riak(other).returncode, dev1.riak(other).stdout) == (99, "")
+        word, other = ("versions", "version") if admin else ("version", "versions")
+        assert version in dev1.riak(word).stdout
+        assert dev1.riak(other).returncode == 99
         wait_until(lambda: ask("services").stdout == "[riak_kv,riak_pipe,riak_repl]\n", "no services")
         quoted = f"--      '{dev1.name}'\n" in ask("member-status").stdout
         assert quoted is not admin

@@ -204,6 +204,41 @@ def test_a_limit_that_is_refused_at_first_is_refused_and_later_in_doubt(stage: S
 
 
 @pytest.mark.parametrize(
+    "output",
+    [
+        CommandOutput(exit=0, stdout=f"Failed to set transfer limit for '{DEV2}'\nok\n"),
+        CommandOutput(exit=None, stdout=""),
+        Unknown(reason="no route to host"),
+    ],
+)
+def test_a_node_that_fails_keeps_no_other_one_from_its_limit(
+    stage: Staged, output: CommandOutput | Unknown
+) -> None:
+    stage.runner.instead[DEV1, f"admin transfer-limit {DEV2} 2"] = output
+    for machine in stage.world.machines.values():
+        machine.limit = 8
+    done = stage.cluster.perform(write(dev1="2", dev2="2", dev3="4"))
+    assert isinstance(done, InDoubt)
+    assert {name: machine.limit for name, machine in stage.world.machines.items()} == {
+        DEV1: 2,
+        DEV2: 8,
+        DEV3: 4,
+    }
+    assert DEV2 in done.reason
+    assert done.reason.endswith(f"; set on {DEV1}, {DEV3}")
+
+
+def test_each_node_that_fails_is_told_of(stage: Staged) -> None:
+    for name in (DEV1, DEV2):
+        said = f"Failed to set transfer limit for '{name}'\nok\n"
+        stage.runner.instead[DEV1, f"admin transfer-limit {name} 8"] = CommandOutput(exit=0, stdout=said)
+    done = stage.cluster.perform(write(dev1="8", dev2="8"))
+    assert isinstance(done, Refused), "nothing was set on any"
+    assert DEV1 in done.reason
+    assert DEV2 in done.reason
+
+
+@pytest.mark.parametrize(
     "output", [CommandOutput(exit=None, stdout="Set tr"), CommandOutput(exit=0, stdout="Set tr")]
 )
 def test_a_limit_whose_command_was_cut_is_in_doubt(stage: Staged, output: CommandOutput) -> None:
@@ -319,3 +354,22 @@ def test_an_endpoint_that_does_not_answer_is_named_with_what_is_wrong(stage: Sta
     stage.world.stop(DEV2)
     wrong = stage.cluster.endpoints()
     assert [url for url, what in wrong.items() if what is not None] == [stage.ports[DEV2].url]
+
+
+def test_a_release_before_3_0_is_asked_by_its_own_word(stage: Staged) -> None:
+    usage = CommandOutput(exit=1, stdout="Usage: riak { start | stop | version | getpid }\n")
+    for name in NAMES:
+        stage.runner.instead[name, "versions"] = usage
+        stage.runner.instead[name, "version"] = CommandOutput(exit=0, stdout="2.9.10\n")
+    assert "riak-admin" in stage.cluster.describe(write(dev1="8"))
+    assert stage.runner.on("version") == [DEV1]
+
+
+def test_a_release_that_neither_word_tells_is_unknown_with_both_answers(stage: Staged) -> None:
+    for name in NAMES:
+        for word in ("versions", "version"):
+            stage.runner.instead[name, word] = CommandOutput(exit=1, stdout=f"no {word}\n")
+    found = stage.cluster.observe({Look.CLUSTER}).cluster
+    assert isinstance(found, Unknown)
+    assert "no versions" in found.reason
+    assert "no version'" in found.reason or "no version;" in found.reason or "no version " in found.reason

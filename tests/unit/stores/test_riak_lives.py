@@ -23,6 +23,32 @@ def test_the_moment_of_the_start_is_read_past_any_name(name: str) -> None:
     assert life == Incarnation(ephemeral_id=f"{BOOT} {PID} 987654")
 
 
+STAT = "cpu  1 2 3\ncpu0 1 2 3\nintr 5 0\nctxt 7\nbtime 1789000000\nprocesses 9\n"
+
+
+def test_the_start_is_told_by_the_clock_of_the_host() -> None:
+    life = read(f"{BOOT}\n{stat_line(PID, 987654)}{STAT}")
+    assert life == Incarnation(
+        ephemeral_id=f"{BOOT} {PID} 987654", started_at_ms=1_789_000_000_000 + 9_876_540
+    )
+
+
+@pytest.mark.parametrize("text", ["", "cpu 1\n", STAT + "btime 17\n", STAT.replace("btime 1", "btime x")])
+def test_where_the_boot_is_not_told_a_life_is_known_without_its_start(text: str) -> None:
+    assert read(f"{BOOT}\n{stat_line(PID, 10)}{text}") == Incarnation(ephemeral_id=f"{BOOT} {PID} 10")
+
+
+def test_a_clock_that_was_set_makes_no_other_life() -> None:
+    """The kernel reckons the moment of the boot from the clock as it is now."""
+    before = read(f"{BOOT}\n{stat_line(PID, 10)}{STAT}")
+    after = read(f"{BOOT}\n{stat_line(PID, 10)}{STAT.replace('1789000000', '1789000001')}")
+    assert isinstance(before, Incarnation)
+    assert isinstance(after, Incarnation)
+    assert after != before
+    assert after.is_same_as(before)
+    assert not after.differs_from(before)
+
+
 def test_lives_differ_by_boot_by_number_and_by_start() -> None:
     whole = read(f"{BOOT}\n{stat_line(PID, 10)}")
     other = read(f"{BOOT.replace('3', '4')}\n{stat_line(PID, 10)}")

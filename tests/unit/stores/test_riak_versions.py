@@ -12,7 +12,13 @@ from orchestrator.model.riak import HASH_SPACE, NodeStats, Ring, Transfers
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
-from orchestrator.stores.riak.parse_node import parse_ping, parse_services, parse_start
+from orchestrator.stores.riak.parse_node import (
+    parse_ping,
+    parse_services,
+    parse_start,
+    parse_version,
+    parse_versions,
+)
 from orchestrator.stores.riak.parse_ring import (
     parse_owners,
     parse_partitions,
@@ -350,3 +356,12 @@ def test_the_recorded_vnodes_of_a_single_node_are_its_whole_ring() -> None:
     fewer = parse_vnode_status(cut, V29)
     assert not isinstance(fewer, Unknown), "before 3.2 nothing shows the cut"
     assert isinstance(ring_of({node: fewer}, alone), Unknown), "but /stats does"
+
+
+def test_the_release_is_told_by_another_word_before_3_0() -> None:
+    assert parse_version(out("2.2.3\n")) == "2.2.3"
+    assert parse_version(out("2.9.10p6\n")) == "2.9.10p6"
+    for odd in (out("2.2.3\n", 1), out(""), out("Usage: riak { start | stop }"), out("2.2.3\n2.2.4\n")):
+        assert isinstance(parse_version(odd), Unknown)
+    assert isinstance(parse_version(out("2.2.3\n", None)), Unknown), "cut"
+    assert parse_versions(out("Installed versions:\n* 3.0.16\tpermanent\n")) == "3.0.16"

@@ -51,8 +51,7 @@ def limit_changes(state: RunState, settings: SettingsView, policy: Policy) -> tu
 
 
 def _found(state: RunState, key: str, value: str) -> str:
-    debt, node = state.debts.get((Level.TRANSIENT, key)), state.nodes.get(holder(key) or NodeName(""))
-    restarted = node is not None and node.stopped_at is not None
+    debt, restarted = state.debts.get((Level.TRANSIENT, key)), holder(key) in state.forgetful
     return debt.found if debt is not None and restarted and isinstance(debt.found, str) else value
 
 

@@ -1,0 +1,222 @@
+"""Runs on Riak clusters left to chance: a ring, a policy, mishaps and kills made from one seed.
+
+Their seeds begin where those of other clusters end, so that each of these means what it always did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Level
+from orchestrator.model.phase import Request
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection, Strategy
+from orchestrator.runtime.lookout import Order
+from orchestrator.simulation import mishaps, riak_mishaps
+from orchestrator.simulation.mishaps import How, Mishap, Trip, What
+from orchestrator.simulation.riak import RiakWorld
+from tests.fakes.riak_rings import claimed, names
+from tests.simulation import gated
+from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
+from tests.simulation.ringed import RAISED, riak_policy
+
+FIRST: Final = 1_000_000_000
+"""From this seed on a run is one on a Riak cluster."""
+
+_RINGS: Final = ((3, 16), (4, 16), (5, 16), (5, 32), (5, 64), (5, 64), (6, 64), (7, 64), (8, 64), (9, 128))
+"""Nodes and partitions. Some cannot keep the quorum of every list: their runs are held, and must be."""
+
+_VERBS: Final = (
+    "raise_limits",
+    "restore_settings",
+    "probe_settings",
+    "stop",
+    "stop",
+    "start",
+    "start",
+    "reboot",
+    "hook_before_stop",
+    "hook_after_recovery",
+)
+_SEAMS: Final = ("raise_limits", "stop", "start", "stop", "start", "restore_settings")
+_HOOKS: Final = Hooks(
+    before_stop=(Hook(run="depool {node}"),),
+    while_stopped=(Hook(run="schedulers {node}"),),
+    after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiakShape:
+    """A Riak cluster as it is before the run.
+
+    Attributes:
+        locations: of the nodes, by number; as many as nodes where each has one of its own.
+        limits: of the nodes, as in their files and as in their memory.
+        written: keys keep coming.
+        queues: a manager queues a start behind a stop; Riak's own script does not.
+        inactivity: `vnode_inactivity_timeout`, in seconds, and `handing`, of one hand-off.
+    """
+
+    nodes: int
+    partitions: int
+    n_vals: frozenset[int]
+    locations: tuple[int, ...]
+    limits: tuple[tuple[int, int], ...]
+    written: bool
+    queues: bool
+    inactivity: float
+    handing: float
+    starting: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiakChance(Drawn):
+    """What a seed means on a Riak cluster; printed when its run fails."""
+
+    ring: RiakShape
+
+
+def chance_riak(seed: int) -> RiakChance:
+    """The run of that seed."""
+    dice = Random(f"riak {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    ring = _shape(dice)
+    members = list(names(ring.nodes))
+    far = 40 + 25 * ring.nodes
+    gates = gated.by_chance(seed)
+    ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
+    return RiakChance(
+        seed=seed,
+        ring=ring,
+        wanted=gates.wanted(_policy(dice, ring, members)),
+        planned=dice.random() < 0.5,
+        plan=(
+            *(_mishap(dice, members) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
+            *gates.plan,
+        ),
+        trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
+        crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
+        pauses=tuple(dice.choice((0.5, 5.0, 60.0, 900.0)) for _ in range(ATTEMPTS)),
+        afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
+        reads=dice.choice((Order.CLUSTER_FIRST, Order.HOSTS_FIRST)),
+    )
+
+
+def _shape(dice: Random) -> RiakShape:
+    nodes, partitions = dice.choice(_RINGS)
+    racks = dice.choice((nodes, nodes, max(2, nodes // 2)))
+    files = [dice.choice((2, 2, 2, 3, 16)) for _ in range(nodes)]
+    return RiakShape(
+        nodes=nodes,
+        partitions=partitions,
+        n_vals=dice.choice((frozenset({3}), frozenset({3}), frozenset({3}), frozenset({3, 5}))),
+        locations=tuple(number % racks for number in range(nodes)),
+        limits=tuple((each, dice.choice((each, each, 4, 16))) for each in files),
+        written=dice.random() < 0.8,
+        queues=dice.random() < 0.5,
+        inactivity=dice.choice((60.0, 60.0, 20.0, 200.0)),
+        handing=dice.choice((0.5, 4.0)),
+        starting=dice.choice((4.0, 8.0, 30.0)),
+    )
+
+
+def _policy(dice: Random, ring: RiakShape, members: list[NodeName]) -> Policy:
+    by_location = len(set(ring.locations)) < ring.nodes and dice.random() < 0.7
+    budget = dice.choice((None, None, 2)) if by_location else 1
+    only = tuple(dice.sample(members, 3)) if dice.random() < 0.15 else ()
+    return riak_policy(
+        strategy=Strategy.ZONE if by_location else Strategy.NODE,
+        max_unavailable=budget,
+        selection=Selection(only=only),
+        transfer_limit=dice.choice((RAISED, RAISED, RAISED, None)),
+        hooks=_HOOKS if dice.random() < 0.4 else Hooks(),
+        settle_consecutive=dice.choice((1, 2, 3)),
+        reboot=dice.random() < 0.1,
+        deadlines=Deadlines(
+            stop=120.0, start=120.0, rejoin=120.0, recover=900.0, hold=600.0, withheld=1800.0, reboot=300.0
+        ),
+        pause_after=dice.choice((None, None, None, 1, 2)),
+        timeout=dice.choice((None, None, None, None, 600.0)),
+    )
+
+
+def _trip(dice: Random) -> Trip:
+    verb = dice.choice(_VERBS)
+    return Trip(
+        verb=verb,
+        how=dice.choice(list(How)),
+        first=dice.randint(1, 4),
+        times=dice.choice((1, 1, 2)),
+        late=dice.uniform(11.0, 29.0 if verb == "stop" else 60.0),
+    )
+
+
+def _mishap(dice: Random, members: list[NodeName]) -> Mishap:
+    """At some moment, or right after a verb, often one for the very node that it befalls."""
+    node = dice.choice(members)
+    what = _what(dice, node)
+    if dice.random() < 0.35:
+        return Mishap(what=what, after=dice.uniform(0.0, 120.0 * len(members)))
+    after = dice.choice((0.0, 0.05, 1.0, 5.0, 9.0, 40.0, 80.0))
+    if dice.random() < 0.5:
+        target = node if dice.random() < 0.6 else dice.choice(members)
+        return Mishap(what=what, verb=dice.choice(("stop", "stop", "start")), target=target, after=after)
+    return Mishap(what=what, verb=dice.choice(_SEAMS), nth=dice.randint(1, 4), after=after)
+
+
+def _what(dice: Random, node: NodeName) -> What:
+    limit = f"transfer_limit.{node}"
+    choices: tuple[What, ...] = (
+        mishaps.NodeDies(node=node, back_after=dice.choice((5.0, 60.0, 300.0, 5000.0, None))),
+        mishaps.RestartedByHand(node=node),
+        mishaps.HostCutOff(node=node, seconds=dice.choice((20.0, 700.0))),
+        mishaps.HostHangs(node=node, seconds=dice.choice((15.0, 90.0)), does=dice.random() < 0.5),
+        mishaps.StopHangs(node=node, repaired_after=2000.0),
+        mishaps.StartsFail(node=node, times=dice.choice((1, 2, 3, 9))),
+        mishaps.RisesByItself(node=node, after=dice.choice((0.1, 2.0))),
+        mishaps.SettingMeddled(key=limit, value=dice.choice(("1", "5")), level=Level.TRANSIENT),
+        mishaps.SettingMeddled(key=limit, value=dice.choice(("5", "12")), level=Level.TRANSIENT),
+        mishaps.SettingsRefused(reason="Failed to set transfer limit"),
+        mishaps.Unreadable(seconds=dice.choice((5.0, 900.0))),
+        mishaps.ProgramStandsStill(seconds=dice.choice((20.0, 70.0, 600.0))),
+        mishaps.ClockSet(seconds=dice.choice((-86400.0, -40.0, 40.0, 3600.0))),
+        mishaps.LeaseTaken(),
+        mishaps.LeaseUnrefreshed(seconds=dice.choice((50.0, 200.0))),
+        mishaps.DiskFull(seconds=dice.choice((10.0, 600.0))),
+        mishaps.Asked(request=dice.choice((Request.PAUSE, Request.STOP, Request.INTERRUPT))),
+        riak_mishaps.HandoffStalls(seconds=dice.choice((60.0, 600.0, 4000.0))),
+        riak_mishaps.HandoffStalls(seconds=dice.choice((30.0, 300.0))),
+        riak_mishaps.OwnershipMoves(
+            to=node, partitions=dice.randint(1, 3), seconds=dice.choice((10.0, 200.0, 3000.0))
+        ),
+        riak_mishaps.OwnershipMoves(to=node, partitions=1, seconds=dice.choice((30.0, 90.0))),
+        riak_mishaps.MemberJoins(node=NodeName("riak@new"), seconds=dice.choice((20.0, 400.0))),
+        riak_mishaps.ClaimantMoves(to=node),
+        riak_mishaps.ServiceNeverUp(node=node),
+        riak_mishaps.VnodesHalt(node=node, most=dice.randint(0, 4)),
+    )
+    return dice.choice(choices)
+
+
+def world_of(drawn: RiakChance) -> RiakWorld:
+    """The world of a seed, as it is before the run."""
+    ring = drawn.ring
+    world = RiakWorld(claimed(ring.nodes, ring.partitions), n_vals=ring.n_vals, seed=drawn.seed)
+    world.written, world.queues_starts = ring.written, ring.queues
+    world.inactivity, world.handing_seconds = ring.inactivity, ring.handing
+    members = names(ring.nodes)
+    for name, location, (configured, limit) in zip(members, ring.locations, ring.limits, strict=True):
+        world.configure(name, configured=configured, limit=limit)
+        world.nodes[name].zone = f"rack-{location}"
+        world.nodes[name].start_seconds = ring.starting
+    largest = max(ring.locations.count(each) for each in ring.locations)
+    by_location = drawn.wanted.strategy is Strategy.ZONE
+    world.allowed_down = min(drawn.wanted.max_unavailable or largest, largest) if by_location else 1
+    return world
+
+
+def without_gates(drawn: RiakChance) -> RiakChance:
+    """The same run with no gate to wait for."""
+    return replace(drawn, wanted=replace(drawn.wanted, gates=()))

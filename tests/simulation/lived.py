@@ -1,0 +1,266 @@
+"""What every whole run of a seed has in common: attempts that end or are killed, and who takes them up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from orchestrator.engine.evolve import replay
+from orchestrator.engine.state import RunState
+from orchestrator.errors import SafetyViolation
+from orchestrator.model.action import RebootHost, StopNode, TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionSent, Event, StoodDown, WaveStarted
+from orchestrator.model.gate_event import GateClosed
+from orchestrator.model.overlap import Overlapping
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
+from orchestrator.simulation.mishaps import Crash, Seams
+from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.world import World
+from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
+from tests.simulation.play import StuckError, plan_of, play
+
+_WORLD_HEALS_SECONDS = 8000.0
+_LEASE_RUNS_OUT_SECONDS = 95.0
+_MOST_TURNS = 2500
+"""Several times what the longest run needs, with the short limits of its policy."""
+
+
+class BrokenError(AssertionError):
+    """A property does not hold.
+
+    Attributes:
+        rule: `safety`, `machines`, `tuning`, `merging`, `invariant`, `liveness`, `restoration`,
+            `completeness`, `replay` or `defect`.
+    """
+
+    def __init__(self, rule: str, said: str) -> None:
+        super().__init__(f"{rule}: {said}")
+        self.rule = rule
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """What came of a seed.
+
+    Attributes:
+        overlapped: waves that stopped while copies of others recovered.
+        together: waves in which nodes of one machine went together; `reboots`, of a machine with several.
+        waited: gates that were found closed, or could not be read.
+    """
+
+    seed: int
+    nodes: int
+    attempts: int
+    outcome: Outcome
+    happened: Counter[str]
+    overlapped: int
+    together: int
+    reboots: int
+    waited: int
+
+
+class Noting(Seams):
+    """The seams of a run's hosts; notes what is done there before the journal tells of it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def point(self, what: str) -> None:
+        simulation = self._simulation
+        for verb, kind in (("stop", StopNode), ("tune", TuneHost)):
+            if what.startswith(f"after {verb} of "):
+                done = sum(isinstance(action, kind) for action in simulation.hosts.sent)
+                sent = [r.event.action for r in simulation.journal.records if isinstance(r.event, ActionSent)]
+                if done > sum(isinstance(action, kind) for action in sent):
+                    simulation.world.violations.append(f"{what} that was not written down first")
+        simulation.seams.point(what)
+
+
+class AnyLife:
+    """A cluster with the runs on it, one after the other, until one is done.
+
+    Attributes:
+        simulation: the run in hand; `past` are those that another machine has taken over from.
+        stops_before: by the program, of each node, before the run in hand.
+    """
+
+    def __init__(self, drawn: Drawn, world: World) -> None:
+        self.means, self.world = drawn, world
+        self.simulation = Simulation(world, plan=drawn.plan, trips=drawn.trips)
+        self.past: list[Simulation] = []
+        self.stops_before: dict[NodeName, int] = {}
+        self.began = world.agenda.now
+
+    def live(self) -> Told:
+        """Until a run is done, or held for a reason that the plan told of."""
+        plan = plan_of(self.world, self.means.wanted) if self.means.planned else None
+        waves = plan.waves if plan is not None and not plan.holds else ()
+        state = self.simulation.begin(self.means.wanted, planned=tuple(wave.nodes for wave in waves))
+        for attempt in range(ATTEMPTS):
+            state, ended = self._attempt(attempt, state)
+            if ended and self._over(state):
+                return self._told(attempt + 1, state)
+            state = self._taken_up(attempt, state, ended=ended)
+        raise BrokenError("liveness", f"not done after {ATTEMPTS} attempts: {state.outcome} {state.message}")
+
+    # What differs between kinds of cluster ------------------------------------------------------------
+
+    def _seams(self) -> Seams:
+        """The seams of a run's hosts."""
+        return Noting(self.simulation)
+
+    def _cannot_be(self, state: RunState) -> bool:
+        """Whether the run is held for what no time and no repair ends."""
+        raise NotImplementedError
+
+    def _repair(self, state: RunState | None, *, ended: bool) -> None:
+        """What only people can do."""
+        raise NotImplementedError
+
+    def _judge_waves(self) -> None:
+        """What must hold of the waves so far."""
+
+    def _not_as_found(self) -> list[tuple[str, str]]:
+        """What is otherwise than it was found, and by what name the program would say so."""
+        raise NotImplementedError
+
+    def _judge_done(self, state: RunState) -> None:
+        """What must hold of a run that says that it is done."""
+        raise NotImplementedError
+
+    # One attempt after the other -----------------------------------------------------------------------
+
+    def _attempt(self, attempt: int, state: RunState) -> tuple[RunState, bool]:
+        """The state at the end of an attempt, and whether it ended by itself."""
+        drawn, simulation = self.means, self.simulation
+        simulation.hosts.seams = self._seams()
+        offset = drawn.crashes[attempt] if attempt < len(drawn.crashes) else None
+        simulation.seams.crash_at = None if offset is None else len(simulation.seams.passed) + offset
+        ended, told = True, list[Event]()
+        try:
+            state = play(simulation, state, told=told, most_turns=_MOST_TURNS, reads=drawn.reads)
+        except Crash:
+            simulation.fate.happened["the program is killed"] += 1
+            ended = False
+        except StuckError as stuck:
+            raise BrokenError("liveness", str(stuck)) from stuck
+        except SafetyViolation as violation:
+            raise BrokenError("defect", str(violation)) from violation
+        except AssertionError as wrong:
+            raise BrokenError("replay" if "replay" in str(wrong) else "invariant", str(wrong)) from wrong
+        simulation.seams.crash_at = None
+        if self.world.violations:
+            raise BrokenError("safety", "; ".join(self.world.violations))
+        self._judge_waves()
+        if ended:
+            self._judge_end(state, told)
+            simulation.let_go(state)
+        return state, ended
+
+    def _over(self, state: RunState) -> bool:
+        if state.outcome is Outcome.DONE:
+            self._judge_done(state)
+            return True
+        return state.outcome is Outcome.HELD and self._cannot_be(state)
+
+    # Between two attempts -----------------------------------------------------------------------------
+
+    def _taken_up(self, attempt: int, state: RunState, *, ended: bool) -> RunState:
+        world = self.world
+        world.agenda.advance(_WORLD_HEALS_SECONDS if ended else self.means.pauses[attempt])
+        who = self.means.afterwards[attempt]
+        if ended or who is Afterwards.ELSEWHERE:
+            self._repair(state, ended=ended)
+        while world.agenda.now < self.simulation.fate.disk_full_until:
+            # Nobody can begin anything before the disk under the state file has room again.
+            world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
+        if state.repairs is not None:
+            # Another machine's run that puts back: once it has, a run of its own follows.
+            return self._begin_elsewhere() if state.outcome is Outcome.RESTORED else self.simulation.restore()
+        if who is Afterwards.ELSEWHERE:
+            return self._begin_elsewhere()
+        if who is Afterwards.RESTORE and not state.restoring:
+            return self.simulation.restore()
+        return self.simulation.resume(retry_failed=True)
+
+    def _begin_elsewhere(self) -> RunState:
+        """Another bastion: once the lease has run out it puts back what is owed, then begins a run anew."""
+        self.world.agenda.advance(_LEASE_RUNS_OUT_SECONDS)
+        if self.world.master is None:
+            self.world.agenda.advance(_WORLD_HEALS_SECONDS)
+            self._repair(None, ended=True)
+        self.past.append(self.simulation)
+        self.simulation = self.simulation.elsewhere(f"run-{len(self.past) + 1}")
+        self.simulation.fate.happened["another machine takes over"] += 1
+        self.stops_before = {node.name: node.restarts_by_us for node in self.world.nodes.values()}
+        # Begun anew again and again, a run of many nodes never ends within a `--timeout` that spans a few:
+        # whoever begins after the first sets none.
+        wanted = replace(self.means.wanted, timeout=None)
+        return self.simulation.take_over(wanted) or self.simulation.begin(wanted)
+
+    # What must hold --------------------------------------------------------------------------------------
+
+    def _judge_end(self, state: RunState, told: list[Event]) -> None:
+        if state.phase is not Phase.ENDED:
+            raise BrokenError("liveness", f"the program ends in {state.phase}")
+        left = next((event.left for event in reversed(told) if isinstance(event, StoodDown)), ())
+        not_restored = state.outcome is Outcome.NOT_RESTORED
+        for said, name in self._not_as_found():
+            if not not_restored or not any(name in line for line in left):
+                raise BrokenError("restoration", f"{said}: {state.outcome}, said to be left: {left}")
+        if not_restored:
+            return
+        ours = [node.name for node in self.world.nodes.values() if node.stopped_by_us and not node.process]
+        failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
+        if not set(ours) <= set(failed):
+            raise BrokenError("restoration", f"{ours} left down as {state.outcome}, failed: {failed}")
+
+    def _told(self, attempts: int, state: RunState) -> Told:
+        return Told(
+            seed=self.means.seed,
+            nodes=len(self.world.nodes),
+            attempts=attempts,
+            outcome=state.outcome or Outcome.DONE,
+            happened=self.simulation.fate.happened,
+            overlapped=self._overlapped(),
+            together=sum(
+                isinstance(event, WaveStarted) and bool(event.wave.machines) for event in self._events
+            ),
+            reboots=sum(
+                isinstance(event, ActionSent)
+                and isinstance(event.action, RebootHost)
+                and bool(event.action.also)
+                for event in self._events
+            ),
+            waited=sum(isinstance(event, GateClosed) for event in self._events),
+        )
+
+    @property
+    def _events(self) -> list[Event]:
+        return [record.event for run in (*self.past, self.simulation) for record in run.journal.records]
+
+    def _overlapped(self) -> int:
+        """Waves that stopped by a reading in which copies of others were on their way."""
+        return sum(isinstance(event, Overlapping) and bool(event.shards) for event in self._events)
+
+    def judge_replay(self) -> None:
+        """What is read from the journals is what was lived."""
+        for run in (*self.past, self.simulation):
+            records = run.journal.records
+            read = [decode_record(from_text(to_text(encode_record(record)))) for record in records]
+            if replay(run.run, read) != replay(run.run, records):
+                raise BrokenError("replay", "what is read from the journal is not what was lived")
+
+    def trace(self) -> str:
+        """A digest of all that happened; the same seed has the same one, wherever it runs."""
+        digest = blake2b(digest_size=8)
+        for at, what in self.world.story:
+            digest.update(f"{at:.6f} {what}\n".encode())
+        for run in (*self.past, self.simulation):
+            for record in run.journal.records:
+                digest.update(to_text(encode_record(record)).encode())
+        return digest.hexdigest()

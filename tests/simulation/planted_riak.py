@@ -1,0 +1,240 @@
+"""Defects planted in what is particular to Riak; see `planted.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from orchestrator.engine import decide, down, evolve, gates, settle
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.kinds import kind
+from orchestrator.engine.move import Move
+from orchestrator.engine.state import NodeProgress, RunState
+from orchestrator.engine.steps import Situation, note
+from orchestrator.model.action import Purpose, StartNode
+from orchestrator.model.event import SettingChanged, SettingRestored, node_phase
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.phase import NodePhase
+from orchestrator.model.riak import Transfers
+from orchestrator.simulation import machines, run
+from orchestrator.simulation.mishaps import Mishap, NodeDies
+from tests.simulation import play
+from tests.simulation.chance_riak import FIRST
+from tests.simulation.planting import Defect, Swap, always
+from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
+
+# Where chance makes no run that shows it, or seldom ---------------------------------------------------------
+
+
+def a_node_that_still_goes_down() -> str | None:
+    """Its limit is owed to its next life: the files say another one."""
+    world = ringed()
+    world.queues_starts = False
+    found = world.limits
+    dies = Mishap(what=NodeDies(node=FOUR, back_after=30.0), verb="stop", target=TWO, after=0.05)
+    play.run(world, plan=[dies], wanted=riak_policy())
+    same = world.limits[TWO] == found[TWO]
+    return None if same else f"the limit of {TWO} is {world.limits[TWO]} and was {found[TWO]}"
+
+
+def fallbacks_that_wait_at_the_start() -> str | None:
+    """A node was away before the run, and is back."""
+    world = ringed()
+    machines.stop(world, world.nodes[FOUR])
+    world.agenda.advance(30.0)
+    machines.start(world, world.nodes[FOUR])
+    world.agenda.advance(35.0)
+    play.run(world, wanted=riak_policy())
+    return next(iter(world.violations), None)
+
+
+def _without(*names: str) -> Swap:
+    """The catalogue of Riak less these rules."""
+
+    def less(riak: Any) -> Any:
+        return replace(riak, predicates=tuple(rule for rule in riak.predicates if rule.name not in names))
+
+    return Swap(owner=kind, name="RIAK", by=less)
+
+
+def _of_riak(**changes: Callable[[Any], Any]) -> Swap:
+    def other(riak: Any) -> Any:
+        return replace(riak, **{name: by(getattr(riak, name)) for name, by in changes.items()})
+
+    return Swap(owner=kind, name="RIAK", by=other)
+
+
+def _not_putting_back(put_back: Any) -> Any:
+    def claims(situation: Situation, purpose: Purpose) -> Decision | None:
+        debts = settle.owed(situation.state, purpose)
+        if purpose is Purpose.REASSIGN or not debts:
+            return put_back(situation, purpose)  # type: ignore[no-any-return]  # the original's
+        return note(*(SettingRestored(level=d.level, key=d.key, value=d.found) for d in debts))
+
+    return claims
+
+
+def _finding_the_default(changed: Any) -> Any:
+    def found(state: RunState, event: SettingChanged, at: float) -> Any:
+        return changed(state, replace(event, found="2"), at)
+
+    return found
+
+
+def _starting_at_once(_: Any) -> Any:
+    def move(situation: Situation, node: NodeProgress) -> Move:
+        del situation
+        step = node_phase(node.name, NodePhase.STOPPING, NodePhase.STARTING, why="it will be down by then")
+        return Move(events=(step,), actions=(StartNode(node=node.name),))
+
+    return move
+
+
+def _forgetting_restarts(from_record: Any) -> Any:
+    def forgets(record: LeaseRecord, started: Any) -> Any:
+        return from_record(replace(record, restarted=()), started)
+
+    return forgets
+
+
+_ABOUT_ABSENCE: Final = (
+    "all_members_up",
+    "ring_ready",
+    "no_transfers",
+    "expected_nodes_present",
+    "budget_not_exceeded",
+    "preference_lists_keep_quorum",
+)
+"""Each of them knows of a member that is away."""
+
+RIAK: Final[tuple[Defect, ...]] = (
+    Defect(
+        name="stops beside what waits for handoff",
+        says="a node goes while fallbacks wait",
+        swaps=(_without("no_transfers"),),
+        scenario=fallbacks_that_wait_at_the_start,
+    ),
+    Defect(
+        name="takes no active transfer for clean",
+        says="`No transfers active` is all that is asked",
+        seed=FIRST,
+        first=FIRST,
+        swaps=(Swap(owner=Transfers, name="clean", by=lambda _: property(lambda said: not said.active)),),
+    ),
+    Defect(
+        name="does not wait for handoff",
+        says="a node is recovered, and the run done, while its hints are on their way",
+        seed=FIRST,
+        first=FIRST,
+        swaps=(_of_riak(unsettled=always(None)),),
+    ),
+    Defect(
+        name="takes a process for a node that is back",
+        says="a node is back before its vnodes run",
+        seed=FIRST,
+        first=FIRST,
+        swaps=(_of_riak(unsettled=always(None), not_back=always(None)), _without("no_transfers")),
+    ),
+    Defect(
+        name="stops while partitions change owners",
+        says="a join or a plan under way bars nothing",
+        seed=FIRST + 8,
+        first=FIRST,
+        swaps=(_without("no_pending_ownership_change", "ring_ready"),),
+    ),
+    Defect(
+        name="takes the quorum of a preference list",
+        says="nodes go together, or alone, that leave a list without its quorum",
+        seed=FIRST + 12,
+        first=FIRST,
+        swaps=(_without("preference_lists_keep_quorum"),),
+    ),
+    Defect(
+        name="goes on with a member down",
+        says="a member that is down bars nothing",
+        seed=FIRST + 6,
+        first=FIRST,
+        swaps=(_without(*_ABOUT_ABSENCE),),
+    ),
+    Defect(
+        name="goes on after a second node is gone",
+        says="another node's death changes nothing",
+        seed=FIRST + 6,
+        first=FIRST,
+        swaps=(
+            Swap(owner=decide, name="_second_failure", by=always(None)),
+            _without(*_ABOUT_ABSENCE),
+        ),
+    ),
+    Defect(
+        name="does not compare the lives of Riak's nodes",
+        says="a node that is there counts as restarted",
+        seed=FIRST,
+        first=FIRST,
+        swaps=(
+            Swap(
+                owner=Situation,
+                name="reborn",
+                by=lambda _: lambda self, node: self.member(node.name) is not None,
+            ),
+        ),
+    ),
+    Defect(
+        name="starts before the stop is seen",
+        says="a node is started though nothing says that it is down",
+        seed=FIRST,
+        first=FIRST,
+        swaps=(Swap(owner=down, name="_stopping", by=_starting_at_once),),
+    ),
+    Defect(
+        name="leaves transfer limits raised",
+        says="limits count as put back, and nothing was written",
+        seed=FIRST,
+        first=FIRST,
+        swaps=(
+            Swap(owner=settle, name="put_back", by=_not_putting_back),
+            Swap(owner=gates, name="put_back", by=_not_putting_back),
+        ),
+    ),
+    Defect(
+        name="puts the default limit back",
+        says="limits go back to 2, not to what was found",
+        seed=FIRST,
+        first=FIRST,
+        swaps=(Swap(owner=evolve, name="_setting_changed", by=_finding_the_default),),
+    ),
+    Defect(
+        name="takes a forgotten limit for somebody's change",
+        says="a restarted node keeps the limit of its files",
+        seed=FIRST,
+        first=FIRST,
+        swaps=(Swap(owner=settle, name="_says_nothing", by=always(answer=False)),),
+    ),
+    Defect(
+        name="puts a limit back into a life that ends",
+        says="a limit is written to a node that still goes down, and is forgotten with it",
+        swaps=(Swap(owner=settle, name="_goes", by=always(answer=False)),),
+        scenario=a_node_that_still_goes_down,
+    ),
+    Defect(
+        name="takes over without what was restarted",
+        says="limits that nodes forgot by the dead run are taken for somebody's",
+        seed=FIRST + 64,
+        first=FIRST,
+        swaps=(Swap(owner=run, name="from_record", by=_forgetting_restarts),),
+    ),
+    Defect(
+        name="takes over a ring without its limits",
+        says="a takeover leaves the dead run's limits",
+        seed=FIRST + 10,
+        first=FIRST,
+        swaps=(
+            Swap(
+                owner=run,
+                name="from_record",
+                by=lambda of: lambda record, started: of(replace(record, debts=()), started),
+            ),
+        ),
+    ),
+)

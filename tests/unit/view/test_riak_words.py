@@ -1,0 +1,86 @@
+"""What is said of a Riak cluster: of vnodes and handoff, never of copies and allocation."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator.model.event import BaselineRecorded, NodeRecovered, SecondFailure
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Kind
+from orchestrator.view.lines import LineReporter
+from orchestrator.view.live import LiveReporter
+from orchestrator.view.status import status_text
+from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.waits import awaited
+from orchestrator.view.words import product, sentence
+
+_OTHERS = ("copies", "copy ", "allocation", "shard", "master")
+
+
+def of_riak(state: Any) -> Any:
+    return replace(state, policy=replace(state.policy, kind=Kind.RIAK))
+
+
+def told(samples: Any) -> list[Any]:
+    mine = (BaselineRecorded, NodeRecovered, SecondFailure)
+    return [record for record in samples.records(samples.examples()) if isinstance(record.event, mine)]
+
+
+def test_events_are_told_in_riaks_words(samples: Any) -> None:
+    records = told(samples)
+    assert {type(record.event) for record in records} == {BaselineRecorded, NodeRecovered, SecondFailure}
+    for record in records:
+        line = sentence(record.event, Kind.RIAK)
+        assert line.isprintable()
+        assert line != sentence(record.event)
+        assert not any(word in line for word in _OTHERS), line
+    recovered = next(record.event for record in records if isinstance(record.event, NodeRecovered))
+    assert "back with all its vnodes" in sentence(recovered, Kind.RIAK)
+
+
+def test_every_other_event_is_told_as_ever(samples: Any) -> None:
+    mine = (BaselineRecorded, NodeRecovered, SecondFailure)
+    for event in samples.examples():
+        if not isinstance(event, mine):
+            assert sentence(event, Kind.RIAK) == sentence(event)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_what_is_awaited_is_said_of_vnodes_and_limits(samples: Any, phase: Phase) -> None:
+    said = awaited(of_riak(samples.run_state(phase=phase)))
+    if phase is not Phase.MERGED:  # which no run on Riak reaches
+        assert not any(word in said for word in _OTHERS), said
+
+
+def test_lines_status_and_the_live_view_use_them(samples: Any) -> None:
+    records = told(samples)
+    lines = io.StringIO()
+    LineReporter(lines, lambda: samples.t0, kind=Kind.RIAK).events(records)
+    state = of_riak(samples.run_state())
+    drawn = io.StringIO()
+    console = Console(file=drawn, force_terminal=True, width=120)
+    with LiveReporter(console, lambda: samples.t0, kind=Kind.RIAK) as live:
+        live.events(records)
+        live.finished(state, Outcome.DONE)
+    for text in (lines.getvalue(), drawn.getvalue(), status_text(state, records, now=samples.t0 + 120)):
+        assert "all its vnodes" in text
+        assert "all its copies" not in text
+
+
+def test_a_node_that_is_back_and_still_hands_off_is_told_so(samples: Any) -> None:
+    state = samples.run_state()
+    first = next(iter(state.nodes))
+    nodes = {**state.nodes, first: replace(state.nodes[first], phase=NodePhase.REJOINED)}
+    end = summary(of_riak(replace(state, nodes=nodes)), Outcome.FAILED, (), samples.t0 + 120)
+    lines = summary_lines(end)
+    assert any("not seen to be done with handoff yet" in line for line in lines)
+    assert not any("copies" in line for line in lines)
+
+
+def test_the_product_is_called_by_its_name() -> None:
+    assert product("riak", Kind.RIAK) == "Riak"
