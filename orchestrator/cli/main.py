@@ -64,7 +64,7 @@ def _program(
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """Restart Elasticsearch and OpenSearch clusters on your own machines, in safe waves."""
+    """Restart Elasticsearch, OpenSearch and Riak clusters on your own machines, in safe waves."""
     del show_version  # the callback has answered
 
 
