@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.kinds.riak.optimism import at_rest
 from orchestrator.engine.kinds.riak.recovery import baseline_of, not_back, unsettled
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Look
@@ -69,6 +70,11 @@ def _ring_ready(said: Reading[RingReady]) -> Change:
 
 def test_a_node_of_which_all_is_well_is_back() -> None:
     assert not_back(SEEN, TWO) is None
+
+
+def test_a_plan_counts_a_node_as_back_whose_stats_were_not_read() -> None:
+    unread = at_rest(_with(_signs(TWO, ping=SILENT, stats=SILENT)))
+    assert not_back(replace(SEEN, riak=unread), TWO) is None
 
 
 DOWN = ServiceWait(service="riak_kv", up=False, last="riak_kv is not up: []")

@@ -27,7 +27,9 @@ def at_rest(view: ClusterView) -> RiakView | None:
 def _well(riak: RiakView, name: NodeName, members: frozenset[NodeName]) -> SignsOfLife:
     found = riak.signs.get(name, SignsOfLife()).stats
     stats = (
-        NodeStats(node=name, kv_vnodes=0, connected=members, members=members, ring_size=0, ownership={})
+        NodeStats(
+            node=name, kv_vnodes=1, connected=members, members=members, ring_size=1, ownership={name: 1}
+        )
         if isinstance(found, Unknown)
         else replace(found, connected=members, kv_vnodes=found.ownership.get(name, 0))
     )
