@@ -18,6 +18,7 @@ from orchestrator.model.riak import (
     ClusterMember,
     ClusterStatus,
     Membership,
+    NodeStats,
     OwnershipChange,
     PartitionCount,
     PendingPartition,
@@ -26,6 +27,7 @@ from orchestrator.model.riak import (
     Ring,
     RingReady,
     RingStatus,
+    SignsOfLife,
     Transfers,
 )
 from orchestrator.view.words import hold_sentence
@@ -53,11 +55,20 @@ def status_of(node: NodeName, availability: Availability = Availability.UP) -> C
     )
 
 
+def told(node: NodeName) -> SignsOfLife:
+    members = frozenset(NODES)
+    stats = NodeStats(
+        node=node, kv_vnodes=8, connected=members, members=members, ring_size=64, ownership={node: 8}
+    )
+    return SignsOfLife(ping=True, stats=stats)
+
+
 HEALTHY = RiakView(
     members=tuple(member(node) for node in NODES),
     cluster=ClusterStatus(ring_ready=True, members=tuple(status_of(node) for node in NODES)),
     ring_ready=RingReady(agreed=True, nodes=NODES),
     ring_status=RingStatus(claimant=ONE, claimant_up=True, ring_ready=True),
+    signs={node: told(node) for node in NODES},
     transfers={ONE: Transfers(), TWO: Transfers()},
     ring=RING,
     n_vals=frozenset({3}),
@@ -117,6 +128,8 @@ ALONE: dict[str, list[tuple[str, RiakView, str]]] = {
             FIVE,
         ),
         ("unreachable", with_ring_status(unreachable=(FIVE,)), FIVE),
+        ("/stats unread", replace(HEALTHY, signs={**HEALTHY.signs, FIVE: SignsOfLife(stats=WHY)}), FIVE),
+        ("/stats not asked", replace(HEALTHY, signs={n: told(n) for n in NODES if n != FIVE}), FIVE),
     ],
     "no_transfers": [
         ("currently down", with_transfers(down=(FIVE,)), f"transfers by {TWO}"),
@@ -185,6 +198,7 @@ def test_two_nodes_that_share_a_list_are_too_many_and_two_that_do_not_are_not() 
         cluster=ClusterStatus(ring_ready=True, members=tuple(status_of(node) for node in sixteen)),
         ring_ready=RingReady(agreed=True, nodes=sixteen),
         ring_status=HEALTHY.ring_status,
+        signs={node: told(node) for node in sixteen},
         transfers=HEALTHY.transfers,
         ring=claimed(16, 64),
         n_vals=frozenset({3}),

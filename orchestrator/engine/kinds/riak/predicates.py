@@ -22,7 +22,7 @@ from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
 from orchestrator.engine.kinds.riak.quorum import Breach, breaches, quorum_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
-from orchestrator.model.riak import Availability, ClusterStatus, Membership, RiakView, Transfers
+from orchestrator.model.riak import Availability, ClusterStatus, Membership, RiakView, SignsOfLife, Transfers
 
 ASKED_AT_LEAST: Final = 2
 """Nodes that must call the transfers clean: what one node cannot reach it cannot tell of."""
@@ -96,7 +96,10 @@ def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding
 
 
 def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """Every member answers, by `cluster status`; `member-status` does not tell."""
+    """Every member answers, by `cluster status`, and tells its `/stats`; `member-status` does not tell.
+
+    After the stop all of them are asked for `/stats`, and without one the node would never count as back.
+    """
     cluster, members = view.cluster, _members(view)
     if isinstance(cluster, Unknown):
         yield "members", cluster.reason
@@ -105,6 +108,8 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
         if member.availability is not Availability.UP or member.membership is Membership.DOWN:
             said = f"{member.membership.value}, {member.availability.value}"
             yield member.node, f"cluster status has it as {said}"
+        elif isinstance(stats := view.signs.get(member.node, SignsOfLife()).stats, Unknown):
+            yield member.node, f"its /stats cannot be read, which tell when a node is back: {stats.reason}"
     listed = frozenset(member.node for member in cluster.members)
     if isinstance(members, Unknown):
         yield "members", members.reason
