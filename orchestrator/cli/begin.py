@@ -112,9 +112,8 @@ def start_of(
     zones = sorted({zone for node in view.nodes if (zone := node.zone(attribute)) is not None})
     if policy.selection.zone is not None and policy.selection.zone not in zones:
         of = f"node attribute {attribute!r}" if attribute else "no node attribute: set `zone_attribute`"
-        raise UsageError(
-            f"no node is in zone {policy.selection.zone}; the zones are {', '.join(zones) or 'none'} ({of})"
-        )
+        there = f"the zones are {', '.join(zones)}" if zones else "no node has a zone"
+        raise UsageError(f"no node is in zone {policy.selection.zone}; {there} ({of})")
     nodes = selected(view, policy.selection, attribute)
     if not nodes and not _some_but_not_due(view, policy):
         raise UsageError(f"the selection leaves no node to restart; the cluster has {names}")

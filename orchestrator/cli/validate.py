@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated
@@ -21,7 +21,8 @@ from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
 from orchestrator.model.gate import Gate
 from orchestrator.model.observation import Look
-from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.model.riak import RiakView
 
 
 def register(app: typer.Typer) -> None:
@@ -88,13 +89,9 @@ def _checks(world: World, around: Surroundings, files: str, *, reboot: bool) -> 
     for point, part in parts.items():
         if part is NOT_READ:
             continue  # this kind of cluster has no such part
-        good = not isinstance(part, Unknown)
-        yield Check(
-            subject="cluster",
-            point=point,
-            good=good,
-            message=part.reason if isinstance(part, Unknown) else "readable",
-        )
+        yield _readable("cluster", point, part)
+    if view.riak is not None:
+        yield from ring_checks(view.riak)
     addresses = {node.name: node.address for node in view.nodes}
     for warning in world.file.overrides_without_node(world.members(view)):
         around.warn(warning)
@@ -113,6 +110,31 @@ def _checks(world: World, around: Surroundings, files: str, *, reboot: bool) -> 
                 )
     finally:
         connections.close()
+
+
+def ring_checks(riak: RiakView) -> Iterator[Check]:
+    """What the rules need of Riak's own, and each node's `/stats`: without one a run holds at once."""
+    parts: Mapping[str, Reading[object]] = {
+        "members": riak.members,
+        "status": riak.cluster,
+        "ringready": riak.ring_ready,
+        "ring-status": riak.ring_status,
+        "ring": riak.ring,
+        "n_val": riak.n_vals,
+        "transfers": riak.transfers,
+    }
+    for point, part in parts.items():
+        yield _readable("ring", point, part)
+    for node, signs in riak.signs.items():
+        yield _readable(node, "/stats", signs.stats)
+    for node, why in riak.untold.items():
+        yield Check(subject=node, point="process", good=False, message=why)
+
+
+def _readable(subject: str, point: str, part: Reading[object]) -> Check:
+    if isinstance(part, Unknown):
+        return Check(subject=subject, point=point, good=False, message=part.reason)
+    return Check(subject=subject, point=point, good=True, message="readable")
 
 
 def _gates(world: World, gates: Sequence[Gate]) -> Iterator[Check]:

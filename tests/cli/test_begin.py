@@ -14,7 +14,7 @@ from orchestrator.engine.merging.rules import OWN_RULES
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
-from orchestrator.model.policy import Awareness, Kind, Policy, Strategy
+from orchestrator.model.policy import Awareness, Kind, Policy, Selection, Strategy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
@@ -102,6 +102,14 @@ def test_the_zones_of_riak_are_locations_and_without_one_they_are_refused() -> N
     placed = replace(view.nodes[0], attributes={LOCATION: "rack1"})
     require_zones(replace(view, nodes=(placed, *view.nodes[1:])), SettingsView(), wanted, "ring.yml")
     require_zones(view, SettingsView(), replace(wanted, strategy=Strategy.NODE), "ring.yml")
+
+
+def test_a_zone_that_is_not_there_is_refused_with_those_that_are() -> None:
+    wanted = policy(selection=Selection(zone="d"))
+    with pytest.raises(UsageError, match=r"no node is in zone d; the zones are a, b, c \(node attribute"):
+        _started(AWARE, wanted)
+    with pytest.raises(UsageError, match=r"no node is in zone d; no node has a zone \(no node attribute"):
+        _started(SettingsView(), wanted)
 
 
 def test_a_predicate_of_merging_can_be_switched_off_on_elasticsearch() -> None:

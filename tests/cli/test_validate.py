@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.cli.main import run
+from orchestrator.cli.validate import Check, ring_checks
 from orchestrator.errors import ExitCode
+from orchestrator.model.observation import Look
+from orchestrator.model.reading import Unknown
+from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
+from tests.fakes.scripted_http import reply
+from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
 
 HEAD = "applies_to: elasticsearch\nsettings: {vm.swappiness: 1}\n"
 
@@ -39,3 +45,21 @@ def test_without_one_it_speaks_of_none(console: Console, capsys: pytest.CaptureF
     with SmallCluster() as server:
         assert run(["validate", "--cluster", server.write_file(console.folder)]) == ExitCode.DONE
     assert "and its playbook are sound" in capsys.readouterr().out
+
+
+def test_riak_s_own_readings_and_each_node_s_stats_are_checked() -> None:
+    """A member whose `/stats` no endpoint leads to would hold the run before its first stop."""
+    with staged() as stage:
+        assert {check.good for check in checks_of(stage)} == {True}
+        stage.ports[DEV2].on("/stats", reply(b"<html>"))
+        for node in NAMES:
+            stage.runner.instead[node, "admin ringready"] = CommandOutput(exit=None, stdout="")
+        bad = [check for check in checks_of(stage) if not check.good]
+    assert [(check.subject, check.point) for check in bad] == [("ring", "ringready"), (DEV2, "/stats")]
+
+
+def checks_of(stage: Staged) -> list[Check]:
+    view = stage.cluster.observe(set(Look)).cluster
+    assert not isinstance(view, Unknown), view
+    assert view.riak is not None
+    return list(ring_checks(view.riak))
