@@ -98,13 +98,13 @@ class Node:
         return alone(self.riaks.name, self.riaks.ring_size), set()
 
     def keep(self) -> None:
-        """Write down what outlives the process."""
+        """Write down what outlives the process; one at a time, for a clock and commands both change it."""
         with self.lock:
             ring = to_json(self.machine.report(self.now(), Faults({})))["ring"]
             kept = json.dumps({"ring": ring, "hints": sorted(self.machine.hints)})
-        new = self.own.state / "ring.new"
-        new.write_text(kept, encoding="utf-8")
-        new.replace(self.own.state / "ring.json")
+            new = self.own.state / "ring.new"
+            new.write_text(kept, encoding="utf-8")
+            new.replace(self.own.state / "ring.json")
 
     def tick(self) -> None:
         """Ask the peers and live on."""

@@ -13,10 +13,13 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.doubles.riak_double.daemon import Node
+from tests.doubles.riak_double.settings import read_own, read_riaks
 from tests.riak_nodes import LAUNCHER, PYTHON, RiakNode, riak_nodes
 from tests.riak_transcripts import STATS
 
@@ -299,3 +302,16 @@ def test_nodes_end_with_the_with_and_when_their_parent_is_killed(tmp_path: Path)
         assert b"riak-double-node" in node.read_bytes()
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: not node.exists(), "it outlives the process that made it")
+
+
+def test_a_clock_and_commands_that_write_at_once_do_not_end_the_node(tmp_path: Path) -> None:
+    """What outlives a node is written by whichever thread changed it."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "riak.conf").write_text("nodename = dev1@127.0.0.1\n")
+    (tmp_path / "double.conf").write_text(f"etc = {tmp_path / 'etc'}\nstate = {tmp_path}\n")
+    own = read_own({"RIAK_DOUBLE_HOME": str(tmp_path)})
+    node = Node(own, read_riaks(own))
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        for written in [pool.submit(node.keep) for _ in range(400)]:
+            written.result()
+    assert json.loads((tmp_path / "ring.json").read_text())["ring"]["members"] == {"dev1@127.0.0.1": "valid"}
