@@ -470,13 +470,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     Defect(
         name="does not compare incarnations",
         says="a node that is there counts as restarted",
-        swaps=(
-            Swap(
-                owner=Situation,
-                name="reborn",
-                by=lambda _: lambda self, node: self.member(node.name) is not None,
-            ),
-        ),
+        swaps=(planted_riak.WHOEVER_IS_THERE,),
     ),
     Defect(
         name="forgets the baseline",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from orchestrator.engine import decide, down, evolve, gates, settle
@@ -23,6 +24,14 @@ from tests.simulation import play
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.planting import Defect, Swap, always
 from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
+
+_on_rings = partial(Defect, seed=FIRST, first=FIRST)
+"""One that is looked for in runs on Riak; `seed` where another run than the first of them shows it."""
+
+WHOEVER_IS_THERE = Swap(
+    owner=Situation, name="reborn", by=lambda _: lambda self, node: self.member(node.name) is not None
+)
+"""A node that is there counts as restarted."""
 
 # Where chance makes no run that shows it, or seldom ---------------------------------------------------------
 
@@ -115,100 +124,74 @@ RIAK: Final[tuple[Defect, ...]] = (
         swaps=(_without("no_transfers"),),
         scenario=fallbacks_that_wait_at_the_start,
     ),
-    Defect(
+    _on_rings(
         name="takes no active transfer for clean",
         says="`No transfers active` is all that is asked",
-        seed=FIRST,
-        first=FIRST,
         swaps=(Swap(owner=Transfers, name="clean", by=lambda _: property(lambda said: not said.active)),),
     ),
-    Defect(
+    _on_rings(
         name="does not wait for handoff",
         says="a node is recovered, and the run done, while its hints are on their way",
-        seed=FIRST,
-        first=FIRST,
         swaps=(_of_riak(unsettled=always(None)),),
     ),
-    Defect(
+    _on_rings(
         name="takes a process for a node that is back",
         says="a node is back before its vnodes run",
-        seed=FIRST,
-        first=FIRST,
         swaps=(_of_riak(unsettled=always(None), not_back=always(None)), _without("no_transfers")),
     ),
-    Defect(
+    _on_rings(
         name="stops while partitions change owners",
         says="a join or a plan under way bars nothing",
         seed=FIRST + 8,
-        first=FIRST,
         swaps=(_without("no_pending_ownership_change", "ring_ready"),),
     ),
-    Defect(
+    _on_rings(
         name="takes the quorum of a preference list",
         says="nodes go together, or alone, that leave a list without its quorum",
         seed=FIRST + 12,
-        first=FIRST,
         swaps=(_without("preference_lists_keep_quorum"),),
     ),
-    Defect(
+    _on_rings(
         name="goes on with a member down",
         says="a member that is down bars nothing",
         seed=FIRST + 6,
-        first=FIRST,
         swaps=(_without(*_ABOUT_ABSENCE),),
     ),
-    Defect(
+    _on_rings(
         name="goes on after a second node is gone",
         says="another node's death changes nothing",
         seed=FIRST + 6,
-        first=FIRST,
         swaps=(
             Swap(owner=decide, name="_second_failure", by=always(None)),
             _without(*_ABOUT_ABSENCE),
         ),
     ),
-    Defect(
+    _on_rings(
         name="does not compare the lives of Riak's nodes",
         says="a node that is there counts as restarted",
-        seed=FIRST,
-        first=FIRST,
-        swaps=(
-            Swap(
-                owner=Situation,
-                name="reborn",
-                by=lambda _: lambda self, node: self.member(node.name) is not None,
-            ),
-        ),
+        swaps=(WHOEVER_IS_THERE,),
     ),
-    Defect(
+    _on_rings(
         name="starts before the stop is seen",
         says="a node is started though nothing says that it is down",
-        seed=FIRST,
-        first=FIRST,
         swaps=(Swap(owner=down, name="_stopping", by=_starting_at_once),),
     ),
-    Defect(
+    _on_rings(
         name="leaves transfer limits raised",
         says="limits count as put back, and nothing was written",
-        seed=FIRST,
-        first=FIRST,
         swaps=(
             Swap(owner=settle, name="put_back", by=_not_putting_back),
             Swap(owner=gates, name="put_back", by=_not_putting_back),
         ),
     ),
-    Defect(
+    _on_rings(
         name="puts the default limit back",
         says="limits go back to 2, not to what was found",
-        seed=FIRST,
-        first=FIRST,
         swaps=(Swap(owner=evolve, name="_setting_changed", by=_finding_the_default),),
     ),
-    Defect(
+    _on_rings(
         name="takes a forgotten limit for somebody's change",
         says="a restarted node keeps the limit of its files",
-        seed=FIRST,
-        first=FIRST,
         swaps=(Swap(owner=settle, name="_says_nothing", by=always(answer=False)),),
     ),
     Defect(
@@ -217,18 +200,16 @@ RIAK: Final[tuple[Defect, ...]] = (
         swaps=(Swap(owner=settle, name="_goes", by=always(answer=False)),),
         scenario=a_node_that_still_goes_down,
     ),
-    Defect(
+    _on_rings(
         name="takes over without what was restarted",
         says="limits that nodes forgot by the dead run are taken for somebody's",
         seed=FIRST + 64,
-        first=FIRST,
         swaps=(Swap(owner=run, name="from_record", by=_forgetting_restarts),),
     ),
-    Defect(
+    _on_rings(
         name="takes over a ring without its limits",
         says="a takeover leaves the dead run's limits",
         seed=FIRST + 10,
-        first=FIRST,
         swaps=(
             Swap(
                 owner=run,
