@@ -17,7 +17,6 @@ from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.gates import secrets_in, secrets_of
 from orchestrator.config.playbook import Playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_playbook
-from orchestrator.engine.estimate import node_times
 from orchestrator.engine.evolve import replay
 from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.waves import undated
@@ -31,12 +30,10 @@ from orchestrator.model.reading import NOT_READ, Reading, Seconds
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.identity import host_name, operator_name
+from orchestrator.runtime.runs import past_times
 from orchestrator.runtime.store import StateMissing, StateStore, open_store
 from orchestrator.view.merges import half_done
 from orchestrator.view.units import stamp_seconds
-
-_PAST_RUNS = 10
-"""Older runs tell of other data and other machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +79,28 @@ class Fresh:
         if self.not_due:
             seen = Observation(at=self.around.clock.now(), cluster=self.view)
             return self._with_merges(empty_plan(self.started, seen))
+        return self._with_merges(self.plan_of(self.observe()))
+
+    def plan_of(self, seen: Observation) -> Plan:
+        """The plan of a restart alone, made of this observation."""
+        describe = Executor(self.world.cluster, self.world.hosts(self.started.addresses)).describe
+        return make_plan(self.started, seen, describe=describe, times=self._times())
+
+    def observe(self, but: Look | None = Look.RECOVERIES) -> Observation:
+        """All that a plan looks at.
+
+        Args:
+            but: what is not read; a plan has no use for what recovers.
+        """
         hosts = self.world.hosts(self.started.addresses)
         at, profile = self.around.clock.now(), self.started.policy.tune
-        read = self.world.cluster.observe(EVERYTHING - {Look.RECOVERIES})
-        seen = Observation(
+        read = self.world.cluster.observe(EVERYTHING - {but})
+        return Observation(
             at=at,
             cluster=read.cluster,
             settings=read.settings,
             health=read.health,
+            recoveries=read.recoveries,
             activity=read.activity,
             disks=read.disks,
             hosts=hosts.observe(self.started.nodes, rights=True),
@@ -97,8 +108,6 @@ class Fresh:
             bulk=self.loaded.bulk if self.loaded else NOT_READ,
             gates=self.world.gates(self.started.policy.gates).observe(),
         )
-        describe = Executor(self.world.cluster, hosts).describe
-        return self._with_merges(make_plan(self.started, seen, describe=describe, times=self._times()))
 
     def _with_merges(self, plan: Plan) -> Plan:
         merge = self.started.policy.merge
@@ -380,12 +389,3 @@ def _with_data_paths(around: Surroundings, world: World, started: RunStarted) ->
         around.warn(f"where the nodes keep their data is not known ({why}): name it in `hosts.data`")
     known = {name: world.data_paths[name] for name in started.nodes if name in world.data_paths}
     return replace(started, data_paths=known)
-
-
-def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds, ...]]:
-    """Seconds from stop to recovered in past runs, by node, oldest first."""
-    times: dict[NodeName, tuple[Seconds, ...]] = {}
-    for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
-        for node, seconds in node_times(store.replay(entry.run)).items():
-            times[node] = (*times.get(node, ()), seconds)
-    return times

@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.errors import NotInThisVersion
 
-COMMANDS: Final = ("rehearse", "report")
+COMMANDS: Final = ("report",)
 
 
 def register(app: typer.Typer) -> None:

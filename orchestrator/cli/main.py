@@ -23,6 +23,7 @@ from orchestrator.cli import (
     look,
     plans,
     recover,
+    rehearse,
     requests,
     restart,
     tune,
@@ -68,7 +69,20 @@ def _program(
     del show_version  # the callback has answered
 
 
-for module in (restart, bulk, plans, recover, requests, look, validate, tune, diagnose, demo, later):
+for module in (
+    restart,
+    bulk,
+    plans,
+    recover,
+    requests,
+    look,
+    validate,
+    rehearse,
+    tune,
+    diagnose,
+    demo,
+    later,
+):
     module.register(app)
 
 

@@ -27,6 +27,7 @@ from orchestrator.model.action import Action, action_name
 from orchestrator.model.event import SCHEMA_VERSION, Event, Record
 from orchestrator.model.gate import Gate
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import Observation
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant
 from orchestrator.model.tuning import Change
@@ -161,6 +162,20 @@ def decode_policy(data: Mapping[str, object]) -> Policy:
         JournalError: a field is missing or wrong.
     """
     return cast("Policy", _read(Policy, data, "policy", holder="the saved plan"))
+
+
+def encode_observation(seen: Observation) -> dict[str, object]:
+    """An observation, whole."""
+    return _plain_fields(seen)
+
+
+def decode_observation(data: Mapping[str, object], *, holder: str) -> Observation:
+    """An observation as `encode_observation` wrote it.
+
+    Raises:
+        JournalError: a field is missing or wrong; `holder` is what it stood in.
+    """
+    return cast("Observation", _read(Observation, data, "observation", holder=holder))
 
 
 def check_schema(found: object, *, where: str) -> None:

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
 
+from orchestrator.engine.estimate import node_times
 from orchestrator.errors import UsageError
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.reading import Instant
+from orchestrator.model.reading import Instant, Seconds
 from orchestrator.runtime.identity import provably_gone
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 
@@ -26,6 +28,8 @@ class Wanted(Enum):
 
 _OWING: Final = frozenset({None, Outcome.NOT_RESTORED})
 """Killed, under way, or given up: something may still have to be put back."""
+_PAST_RUNS: Final = 10
+"""Older runs tell of other data and other machines."""
 
 
 def find_run(
@@ -159,3 +163,12 @@ def _lines(entries: Sequence[RunEntry]) -> str:
 
 def _when(at: Instant) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds, ...]]:
+    """Seconds from stop to recovered in past runs, by node, oldest first."""
+    times: dict[NodeName, tuple[Seconds, ...]] = {}
+    for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
+        for node, seconds in node_times(store.replay(entry.run)).items():
+            times[node] = (*times.get(node, ()), seconds)
+    return times

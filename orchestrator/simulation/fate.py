@@ -44,6 +44,7 @@ class Fate:
             it has done so already.
         clock_ahead: of the program's clock before the world's, from its next process on.
         happened: how often each kind of mishap came about, and each fate of a verb.
+        befell: the same, one by one.
     """
 
     def __init__(self, world: World, *, plan: Sequence[Mishap] = (), trips: Sequence[Trip] = ()) -> None:
@@ -66,6 +67,7 @@ class Fate:
         self.stood: Seconds = 0.0
         self.clock_ahead: Seconds = 0.0
         self.happened: Counter[str] = Counter()
+        self.befell: list[tuple[Instant, What | Trip]] = []
         for mishap in plan:
             if mishap.verb is None:
                 world.agenda.after(mishap.after, lambda what=mishap.what: self.befall(what))  # type: ignore[misc]  # a default binds the loop's value
@@ -86,6 +88,7 @@ class Fate:
                     met = met or trip
         if met is not None:
             self.happened[f"verb {met.how.value}"] += 1
+            self.befell.append((self._world.agenda.now, met))
         return met
 
     def stood_still(self) -> Seconds:
@@ -107,6 +110,7 @@ class Fate:
         world = self._world
         world.story.append((world.agenda.now, f"mishap: {what}"))
         self.happened[type(what).__name__] += 1
+        self.befell.append((world.agenda.now, what))
         match what:
             case (
                 mishaps.NodeDies()

@@ -24,9 +24,18 @@ class SimulatedGates:
 
     def observe(self) -> Mapping[str, Reading[GateView]]:
         """Ask all of them at once; one that does not answer costs its limit."""
+        read = self.states()
+        for gate in self.world.gates.values():
+            gate.asked += 1
+        if read:
+            silent = any(isinstance(view, Unknown) for view in read.values())
+            self.world.agenda.advance(_TIMEOUT_SECONDS if silent else _READ_SECONDS)
+        return read
+
+    def states(self) -> Mapping[str, Reading[GateView]]:
+        """What they would say now."""
         read: dict[str, Reading[GateView]] = {}
         for name, gate in self.world.gates.items():
-            gate.asked += 1
             match gate.state:
                 case GateState.OPEN:
                     read[name] = GateView(open=True, evidence="12 messages, at most 100 allowed")
@@ -34,9 +43,6 @@ class SimulatedGates:
                     read[name] = GateView(open=False, evidence="640 messages, at most 100 allowed")
                 case GateState.UNREADABLE:
                     read[name] = Unknown(reason="no answer within 10 s")
-        if read:
-            silent = any(isinstance(view, Unknown) for view in read.values())
-            self.world.agenda.advance(_TIMEOUT_SECONDS if silent else _READ_SECONDS)
         return read
 
     def close(self) -> None:

@@ -267,7 +267,7 @@ class RiakWorld(World):
         known = {each.partition for each in self._fallbacks_of(node.name)}
         others = [number for number, owner in enumerate(self.ring.owners) if owner != node.name]
         for number in [number for number in others if number not in known][: vnodes.own_fallbacks]:
-            self._fall_back(number, node.name)
+            self.fall_back(number, node.name)
         each = self.climb_seconds / max(1, len(vnodes.owned))
         for count in range(1, vnodes.most + 1):
             self.agenda.after(each * count, lambda: self._vnode_runs(node, life))
@@ -280,7 +280,7 @@ class RiakWorld(World):
         if self.serves(node.name):
             self.changed(f"{node.name} runs all its vnodes")
             for each in self._fallbacks_of(node.name):
-                self._idle(each)
+                self.idle(each)
 
     def _take_over(self, node: SimNode, life: int) -> None:
         """Keys that are written while a node is away: the next nodes on the ring take them for it."""
@@ -296,14 +296,15 @@ class RiakWorld(World):
             up = [name for name in around if name in self.up]
             taker = next((name for name in up if name not in listed), up[0] if up else None)
             if taker is not None:
-                self._fall_back(number, taker)
+                self.fall_back(number, taker)
 
-    def _fall_back(self, partition: int, on: NodeName) -> None:
+    def fall_back(self, partition: int, on: NodeName) -> None:
+        """A node has from now on what belongs to a partition of another one."""
         owner = self.ring.owners[partition]
         self.fallbacks.append(SimFallback(partition=partition, holder=on, owner=owner, since=self.agenda.now))
         self.changed(f"{on} has a fallback for partition {partition} of {owner}")
 
-    def _idle(self, fallback: SimFallback) -> None:
+    def idle(self, fallback: SimFallback) -> None:
         """Both sides are back: from now on its idle time counts, as far as it has not passed by then."""
         if not (self.serves(fallback.holder) and self.serves(fallback.owner)):
             return

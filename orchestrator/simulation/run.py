@@ -36,6 +36,7 @@ class Simulation:
         trips: verbs that go wrong.
         run: its id.
         fate: what goes on to happen to a world that had a run before; instead of `plan` and `trips`.
+        operator: who runs it, and on which host.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Simulation:
         trips: Sequence[Trip] = (),
         run: str = "run-1",
         fate: Fate | None = None,
+        operator: tuple[str, str] = ("ann", "bastion"),
     ) -> None:
         self.world = world
         self.seams = Seams()
@@ -59,12 +61,20 @@ class Simulation:
         )
         self.journal = MemoryJournal(run=run, world=world, fate=self.fate, seams=self.seams)
         self.lease = SimulatedLease(world=world, fate=self.fate)
-        self.run = run
+        self.run, (self.operator, self.host) = run, operator
+
+    @property
+    def _holder(self) -> str:
+        return f"{self.operator}@{self.host}"
 
     def begin(self, policy: Policy, *, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunState:
         """Journal the beginning of a run over the nodes that the policy selects, in planned waves if any."""
-        started = self._start_of(policy, planned)
-        return self.journalled(started, LeaseTaken(epoch=self.lease.record.epoch, holder="ann@bastion"))
+        return self.begin_as(self._start_of(policy, planned))
+
+    def begin_as(self, started: RunStarted) -> RunState:
+        """Journal the beginning of this very run, as it would begin on the cluster that this one is like."""
+        self._note_what_is(started.policy)
+        return self.journalled(started, LeaseTaken(epoch=self.lease.record.epoch, holder=self._holder))
 
     def take_over(self, policy: Policy) -> RunState | None:
         """Journal a run that only puts back what the record in the cluster tells of; None = nothing."""
@@ -89,14 +99,18 @@ class Simulation:
         if state.outcome is not Outcome.NOT_RESTORED:
             self.lease.record = RunState(run=self.run).lease_record(self.lease.record)
 
-    def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...]) -> RunStarted:
-        view = views.cluster(self.world)
+    def _note_what_is(self, policy: Policy) -> None:
+        """What the run finds is no fault of it."""
         self.world.unassigned_before = self.world.unassigned()
         self.world.away_before = {node.name for node in self.world.nodes.values() if not node.joined}
         for gate in policy.gates:
             self.world.gates.setdefault(gate.name, SimGate())
-        nodes = selected(view, policy.selection, policy.zone_attribute)
         self.world.forced.policy = policy.merge
+
+    def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...]) -> RunStarted:
+        view = views.cluster(self.world)
+        self._note_what_is(policy)
+        nodes = selected(view, policy.selection, policy.zone_attribute)
         return RunStarted(
             cluster=self.world.name,
             cluster_uuid=self.world.uuid,
@@ -104,8 +118,8 @@ class Simulation:
             distribution=view.distribution,
             policy=policy,
             nodes=tuple(node.name for node in nodes),
-            operator="ann",
-            host="bastion",
+            operator=self.operator,
+            host=self.host,
             addresses={node.name: node.address for node in nodes},
             planned=planned,
             indices=bulk.targets(self.world, policy.merge) if policy.merge else (),
@@ -113,18 +127,20 @@ class Simulation:
 
     def resume(self, *, retry_failed: bool = False, skip: Sequence[NodeName] = ()) -> RunState:
         """A new process takes the run up."""
-        event = RunResumed(operator="ann", host="bastion", retry_failed=retry_failed, skip=tuple(skip))
-        return self._taken_up(event)
+        who, where = self.operator, self.host
+        return self._taken_up(
+            RunResumed(operator=who, host=where, retry_failed=retry_failed, skip=tuple(skip))
+        )
 
     def restore(self) -> RunState:
         """A new process only puts things back."""
-        return self._taken_up(RestoreBegun(operator="ann", host="bastion"))
+        return self._taken_up(RestoreBegun(operator=self.operator, host=self.host))
 
     def _taken_up(self, event: Event) -> RunState:
         self.fate.request, self.fate.lease_holder = Request.NONE, None
         self.clock.ahead = self.fate.clock_ahead
         epoch = self.lease.record.epoch
-        return self.journalled(event, LeaseTaken(epoch=epoch, holder="ann@bastion", takeover=False))
+        return self.journalled(event, LeaseTaken(epoch=epoch, holder=self._holder, takeover=False))
 
     def journalled(self, *events: Event) -> RunState:
         """Commit these events as a process would; the state that they lead to."""

@@ -82,7 +82,7 @@ def cluster(world: World) -> ClusterView:
     made_of = (
         world.version,
         world.master,
-        tuple([_member(node) for node in world.nodes.values() if node.joined]),
+        tuple([_member(node, world.zone_attribute) for node in world.nodes.values() if node.joined]),
         tuple([_index(index) for index in world.indices.values()]),
         tuple([_copy(copy) for _, shard in shards_of(world) for copy in shard.copies]),
         frozenset(world.voters),
@@ -94,7 +94,7 @@ def cluster(world: World) -> ClusterView:
             name=world.name,
             uuid=world.uuid,
             version=min(node.version for node in world.nodes.values()),
-            distribution="elasticsearch",
+            distribution=world.distribution,
             state_version=world.version,
             master=master,
             nodes=nodes,
@@ -107,7 +107,7 @@ def cluster(world: World) -> ClusterView:
     return world.shown[1]
 
 
-def _member(node: SimNode) -> Node:
+def _member(node: SimNode, zone_attribute: str) -> Node:
     made_of = _OF_NODE(node)
     if node.shown is None or node.shown[0] != made_of:
         life = node.member_life
@@ -118,7 +118,7 @@ def _member(node: SimNode) -> Node:
             roles=node.roles,
             version=node.version,
             address=f"{node.machine}.example",
-            attributes={"zone": node.zone} if node.zone else {},
+            attributes={zone_attribute: node.zone} if node.zone else {},
         )
         node.shown = (made_of, member)
     return node.shown[1]

@@ -50,6 +50,7 @@ class World:
     Attributes:
         one_machine: what is down at once must be of one machine.
         may_lose_master: its operator accepts that a stop takes the majority of the voters.
+        zone_attribute: the node attribute that names the zones.
         program_since: when the program's process began, or its machine last woke up.
         queues_starts: a start behind a stop under way waits for its end, as systemd has it; without a manager
             it finds the node still there, and is lost.
@@ -59,6 +60,7 @@ class World:
         self.agenda = Agenda()
         self.random = Random(seed)  # noqa: S311  (a simulation: repeatable, and secret to nobody)
         self.name, self.uuid = name, f"{name}-uuid"
+        self.distribution, self.zone_attribute = "elasticsearch", "zone"
         self.allowed_down = allowed_down
         self.one_machine = self.may_lose_master = False
         self.queues_starts = True

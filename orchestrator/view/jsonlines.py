@@ -48,13 +48,16 @@ class JsonReporter:
         stream: standard output.
         now: the run's clock.
         encode: how the journal writes an event, so that both carry the same names.
+        pace: says which waits are worth a line.
     """
 
-    def __init__(self, stream: TextIO, now: Callable[[], Instant], encode: Encode) -> None:
+    def __init__(
+        self, stream: TextIO, now: Callable[[], Instant], encode: Encode, *, pace: Pace | None = None
+    ) -> None:
         self._out = Outlet(stream)
         self._now = now
         self._encode = encode
-        self._pace = Pace()
+        self._pace = pace or Pace()
         self._events: list[Event] = []
 
     def events(self, records: Sequence[Record]) -> None:

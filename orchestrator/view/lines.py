@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from orchestrator.engine.decision import Decision
@@ -40,15 +41,23 @@ class LineReporter:
         stream: where to, usually standard output.
         now: the run's clock.
         kind: of the cluster, which has words of its own.
+        simulated: the run is a rehearsal, which nobody takes up.
+        pace: says which waits are worth a line.
     """
 
     def __init__(
-        self, stream: TextIO, now: Callable[[], Instant], *, kind: Kind = Kind.ELASTICSEARCH
+        self,
+        stream: TextIO,
+        now: Callable[[], Instant],
+        *,
+        kind: Kind = Kind.ELASTICSEARCH,
+        simulated: bool = False,
+        pace: Pace | None = None,
     ) -> None:
         self._out = Outlet(stream)
-        self._kind = kind
+        self._kind, self._simulated = kind, simulated
         self._now = now
-        self._pace = Pace()
+        self._pace = pace or Pace()
         self._events: list[Event] = []
 
     def events(self, records: Sequence[Record]) -> None:
@@ -68,5 +77,6 @@ class LineReporter:
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
         """Write the end."""
-        for line in summary_lines(summary(state, outcome, self._events, self._now())):
+        end = replace(summary(state, outcome, self._events, self._now()), simulated=self._simulated)
+        for line in summary_lines(end):
             self._out.line(line)

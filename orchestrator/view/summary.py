@@ -54,6 +54,7 @@ class Summary:
         recovered: figures of the nodes that this process saw recover.
         by_operations: whether this server's copies recover by operations.
         kind: of the cluster, which has words of its own.
+        simulated: no run of that name is anywhere to be taken up.
     """
 
     run: str
@@ -75,6 +76,7 @@ class Summary:
     recovered: tuple[NodeRecovered, ...] = ()
     by_operations: bool = False
     kind: Kind = Kind.ELASTICSEARCH
+    simulated: bool = False
 
 
 def exit_code_of(outcome: Outcome) -> ExitCode:
@@ -258,11 +260,12 @@ def summary_lines(end: Summary) -> list[str]:
     lines += [f"  NOT PUT BACK: {item}" for item in end.left]
     if end.message and not (end.holds and end.message.startswith("held by ")):  # the holds have said it
         lines.append(f"  {end.message}")
+    run, there = ("RUN", "a real run would be taken up by: ") if end.simulated else (end.run, "")
     if end.left:
-        lines.append(f"  repair: orchestrate restore {end.run}")
+        lines.append(f"  {there or 'repair: '}orchestrate restore {run}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
         retry = " --retry-failed" if end.failed else ""
-        lines.append(f"  go on: orchestrate resume {end.run}{retry}")
+        lines.append(f"  {there or 'go on: '}orchestrate resume {run}{retry}")
     return lines
 
 

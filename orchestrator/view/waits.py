@@ -184,12 +184,16 @@ def limit(state: RunState) -> Instant | None:
 
 
 class Pace:
-    """Says when a wait is worth a line: when it changed in kind, else at most every `SIGN_OF_LIFE`.
+    """Says when a wait is worth a line: when it changed in kind, else as a sign of life.
 
     Numbers in what is awaited are evidence: "28 of 30 nodes" after "27 of 30" is the same wait.
+
+    Args:
+        every: seconds between two signs of life.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, every: Seconds = SIGN_OF_LIFE) -> None:
+        self._every = every
         self._shown: tuple[object, ...] | None = None
         self._at: Instant = 0.0
 
@@ -201,7 +205,7 @@ class Pace:
             re.sub(r"\d+", "#", wait.awaited),
             tuple((hold.predicate, hold.subject) for hold in wait.holds),
         )
-        if shown == self._shown and now - self._at < SIGN_OF_LIFE:
+        if shown == self._shown and now - self._at < self._every:
             return False
         self._shown, self._at = shown, now
         return True

@@ -37,6 +37,7 @@ COMMANDS = (
     "status",
     "history",
     "validate",
+    "rehearse",
     "tune",
     "diagnose",
     "demo",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.evolve import evolve
@@ -14,14 +14,13 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RunStarted
-from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
-from orchestrator.simulation import bulk, views
+from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
@@ -169,24 +168,9 @@ def plan_of(world: World, wanted: Policy, *, out_of_reach: Collection[str] = ())
     simulation = Simulation(world)
     simulation.begin(wanted)
     started = next(r.event for r in simulation.journal.records if isinstance(r.event, RunStarted))
-    read = views.readings(world)
-    seen = Observation(
-        at=world.agenda.now,
-        cluster=read.cluster,
-        settings=read.settings,
-        health=read.health,
-        activity=read.activity,
-        disks=read.disks,
-        hosts={
-            name: Unknown(reason=f"host of {name}: no route to it")
-            if name in out_of_reach
-            else views.host(node, rights=True)
-            for name, node in world.nodes.items()
-        },
-        tuning=simulation.hosts.tuning(world.nodes, wanted.tune) if wanted.tune else {},
-        bulk=bulk.bulk(world, [index.index_uuid for index in started.indices]),
-        gates=simulation.gates.observe(),
-    )
+    seen = glance(world, started)
+    away = {name: Unknown(reason=f"host of {name}: no route to it") for name in out_of_reach}
+    seen = replace(seen, hosts={**seen.hosts, **away})
     return make_plan(started, seen, describe=action_name, times={})
 
 

@@ -1,0 +1,203 @@
+"""Drives the real loop over a simulated cluster that begins as a real one was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Final
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.evolve import evolve
+from orchestrator.engine.invariant import Step
+from orchestrator.engine.invariants import broken
+from orchestrator.engine.plan import make_plan
+from orchestrator.engine.state import RunState
+from orchestrator.errors import SafetyViolation
+from orchestrator.model.action import action_name
+from orchestrator.model.event import Record, RunStarted
+from orchestrator.model.observation import Observation
+from orchestrator.model.phase import Outcome
+from orchestrator.model.plan import Plan
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.ports import Reporter
+from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.loop import Loop, Ports
+from orchestrator.simulation.aftermath import Aftermath, aftermath, settings
+from orchestrator.simulation.glance import glance
+from orchestrator.simulation.mirror import mirrored
+from orchestrator.simulation.mishaps import Crash
+from orchestrator.simulation.nights import night
+from orchestrator.simulation.run import Simulation
+
+_MOST_TURNS: Final = 500_000
+"""Decisions; a run of a hundred nodes takes some twenty thousand."""
+_TAKEN_UP_AFTER: Final[Seconds] = 60.0
+"""From a kill to `orchestrate resume`: somebody has to see it first."""
+
+
+class Rehearsal:
+    """One rehearsal.
+
+    Args:
+        started: how the run would begin.
+        seen: what a plan looks at, read of the real cluster.
+        seed: of what goes wrong; 0 = nothing.
+
+    Raises:
+        UsageError: a part of the cluster could not be read.
+    """
+
+    def __init__(self, started: RunStarted, seen: Observation, seed: int) -> None:
+        self._started = started
+        self._world = mirrored(started, seen, seed=seed)
+        self._night = night(seed, self._world, started.nodes)
+        self._before, self._began = settings(self._world), self._world.agenda.now
+        self._simulation = Simulation(
+            self._world,
+            plan=self._night.plan,
+            trips=self._night.trips,
+            run=f"rehearsal-{seed}",
+            operator=(started.operator, started.host),
+        )
+        lease, owner = self._simulation.lease, f"{started.operator}@{started.host}"
+        lease.record = replace(lease.record, run=self._simulation.run, owner=owner)
+        self._killed: list[tuple[Instant, str]] = []
+        self._told = 0
+
+    def now(self) -> Instant:
+        """The simulated now, as the program's clock has it."""
+        return self._simulation.clock.now()
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self._simulation.run
+
+    @property
+    def simulated(self) -> Seconds:
+        """How much of the cluster's time has passed."""
+        return self._world.agenda.now - self._began
+
+    @property
+    def kills(self) -> int:
+        """How often the program was killed so far."""
+        return len(self._killed)
+
+    @property
+    def mishaps(self) -> tuple[str, ...]:
+        """What has gone wrong so far."""
+        return tuple(words for _, words in self._mishaps())
+
+    def plan(self) -> Plan:
+        """The plan for the simulated cluster: held against the real one's it tells what is not in it."""
+        return make_plan(self._started, glance(self._world, self._started), describe=action_name, times={})
+
+    def news(self) -> Sequence[tuple[Instant, str]]:
+        """What has gone wrong since this was asked last."""
+        told = sorted((*self._mishaps(), *self._killed), key=itemgetter(0))
+        new, self._told = told[self._told :], len(told)
+        return new
+
+    def _mishaps(self) -> list[tuple[Instant, str]]:
+        words = self._night.words
+        return [(at, words[what]) for at, what in self._simulation.fate.befell if what in words]
+
+    def play(self, reporter: Reporter) -> RunState:
+        """From the beginning to the end, over every kill; the state in which it ended.
+
+        Raises:
+            SafetyViolation: the program broke a rule of its own, by the ground truth or by its journal.
+        """
+        simulation, kills = self._simulation, list(self._night.kills)
+        follower = _Follower(simulation, reporter)
+        state = simulation.begin_as(self._started)
+        while True:
+            seams = simulation.seams
+            seams.crash_at = len(seams.passed) + kills.pop(0) if kills else None
+            try:
+                state = self._attempt(state, follower)
+                break
+            except Crash as kill:
+                seams.crash_at = None
+                follower.follow()
+                self._killed.append((self.now(), f"the program is killed {kill}; a minute later: resume"))
+                self._world.agenda.advance(_TAKEN_UP_AFTER)
+                state = simulation.resume()
+        if self._world.violations:
+            raise _defect(self._world.violations)
+        return state
+
+    def aftermath(self) -> Aftermath:
+        """What the run has left."""
+        return aftermath(self._world, self._before)
+
+    def _attempt(self, state: RunState, follower: _Follower) -> RunState:
+        simulation = self._simulation
+        follower.follow()
+        ports = Ports(
+            cluster=simulation.cluster,
+            hosts=simulation.hosts,
+            lease=simulation.lease,
+            journal=simulation.journal,
+            clock=simulation.clock,
+            listener=simulation.listener,
+            reporter=follower,
+            gates=simulation.gates,
+        )
+        asked = lambda: (simulation.fate.request, "another terminal")  # noqa: E731
+        # One thread and one order: the same seed is the same night.
+        return Loop(state, ports, asked=asked, workers=1, reads=Order.CLUSTER_FIRST).run()
+
+
+def _defect(wrong: Sequence[str]) -> SafetyViolation:
+    return SafetyViolation(f"the rehearsal broke a rule of the program's own: {'; '.join(wrong)}")
+
+
+class _Follower:
+    """Tells a reporter what the journal holds, all and once, and holds each step against the invariants.
+
+    A process that is killed right after a commit has told nobody of it; here somebody has to know.
+    """
+
+    def __init__(self, simulation: Simulation, reporter: Reporter) -> None:
+        self._simulation, self._reporter = simulation, reporter
+        self._followed, self._read, self._turns = RunState(run=simulation.run), 0, 0
+
+    def follow(self) -> None:
+        """Take up what was committed since.
+
+        Raises:
+            SafetyViolation: a step is none that a run may take.
+        """
+        new = self._simulation.journal.records[self._read :]
+        self._read += len(new)
+        for record in new:
+            before, self._followed = self._followed, evolve(self._followed, record)
+            wrong = broken(Step(before=before, record=record, after=self._followed))
+            if wrong:
+                raise _defect(wrong)
+        if new:
+            self._reporter.events(new)
+
+    def events(self, records: Sequence[Record]) -> None:
+        """These were committed."""
+        del records  # the journal has them
+        self.follow()
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """A decision was made.
+
+        Raises:
+            SafetyViolation: the run turns and turns.
+        """
+        self.follow()
+        self._turns += 1
+        if self._turns > _MOST_TURNS:
+            raise SafetyViolation(f"the rehearsal comes to no end: {self._turns} decisions, in {state.phase}")
+        self._reporter.waiting(state, decision)
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """The run has ended."""
+        self.follow()
+        self._reporter.finished(state, outcome)

@@ -1,0 +1,36 @@
+"""All that a plan looks at, read of a simulated cluster without letting its time go on."""
+
+from __future__ import annotations
+
+from orchestrator.model.event import RunStarted
+from orchestrator.model.observation import Observation
+from orchestrator.model.reading import Unknown
+from orchestrator.simulation import bulk, tuning, views
+from orchestrator.simulation.gates import SimulatedGates
+from orchestrator.simulation.world import World
+
+
+def glance(world: World, started: RunStarted) -> Observation:
+    """The observation of which the plan of that run would be made."""
+    now, profile = world.agenda.now, started.policy.tune
+    silent = {name for name, node in world.nodes.items() if now < node.unreachable_until}
+    read = views.readings(world)
+    return Observation(
+        at=now,
+        cluster=read.cluster,
+        settings=read.settings,
+        health=read.health,
+        activity=read.activity,
+        disks=read.disks,
+        hosts={
+            name: Unknown(reason=f"host of {name}: no route to it")
+            if name in silent
+            else views.host(node, rights=True)
+            for name, node in world.nodes.items()
+        },
+        tuning=tuning.read([node for node in world.nodes.values() if node.name not in silent], profile)
+        if profile
+        else {},
+        bulk=bulk.bulk(world, [index.index_uuid for index in started.indices]),
+        gates=SimulatedGates(world=world).states(),
+    )

@@ -1,0 +1,73 @@
+"""A simulated cluster that begins as a real one was read: what a rehearsal is played on.
+
+Members, settings, disks, gates and what is known of the hosts are taken over. What the simulation does not
+know of (a pinned index, a reindex) is not in it: whoever rehearses compares what holds there with what holds
+here.
+"""
+
+from __future__ import annotations
+
+from orchestrator.model.event import RunStarted
+from orchestrator.model.observation import HostView, Observation
+from orchestrator.model.policy import Kind, Policy, Strategy
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.tuning import HostTuning, Verdict
+from orchestrator.simulation.mirror_elasticsearch import mirrored_elasticsearch
+from orchestrator.simulation.mirror_riak import mirrored_riak
+from orchestrator.simulation.parts import GateState, SimGate, SimNode
+from orchestrator.simulation.required import require
+from orchestrator.simulation.tuning import UNREADABLE
+from orchestrator.simulation.world import World
+
+
+def mirrored(started: RunStarted, seen: Observation, *, seed: int) -> World:
+    """The cluster of this reading.
+
+    Args:
+        started: how the run on it would begin.
+        seen: all that a plan looks at.
+        seed: of what is left to chance in the simulation.
+
+    Raises:
+        UsageError: a part of it could not be read; what is unknown cannot be rehearsed.
+    """
+    policy, view = started.policy, require(seen.cluster, "the cluster")
+    of_kind = mirrored_riak if policy.kind is Kind.RIAK else mirrored_elasticsearch
+    world = of_kind(view, seen, policy, seed)
+    world.uuid = view.uuid
+    world.one_machine = policy.strategy is Strategy.NODE
+    for name, node in world.nodes.items():
+        if name in seen.hosts:
+            _host(node, seen.hosts[name])
+        if name in seen.tuning:
+            _kernel(node, seen.tuning[name])
+    _gates(world, seen, policy)
+    return world
+
+
+def _host(node: SimNode, read: Reading[HostView]) -> None:
+    """A host that did not answer does not answer here either."""
+    if isinstance(read, Unknown):
+        node.unreachable_until = float("inf")
+        return
+    node.service, node.machine = read.service, read.machine_id or node.machine
+
+
+def _kernel(node: SimNode, read: Reading[HostTuning]) -> None:
+    if isinstance(read, Unknown):
+        return
+    for state in read.states:
+        if state.verdict is Verdict.DRIFT:
+            node.kernel[state.tunable] = state.running or UNREADABLE
+        elif state.verdict is Verdict.UNKNOWN:
+            node.kernel[state.tunable] = UNREADABLE
+
+
+def _gates(world: World, seen: Observation, policy: Policy) -> None:
+    for gate in policy.gates:
+        said = seen.gate(gate.name)
+        if isinstance(said, Unknown):
+            state = GateState.UNREADABLE
+        else:
+            state = GateState.OPEN if said.open else GateState.CLOSED
+        world.gates[gate.name] = SimGate(state=state)

@@ -1,0 +1,128 @@
+"""A simulated cluster of Elasticsearch or OpenSearch that begins as a real one was read.
+
+What nothing tells is taken as it costs most: every open index is written to. Sizes of shards are those of the
+recoveries that the cluster still lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+from orchestrator.model.cluster import CopyState, Index, Node, ShardCopy, ShardId
+from orchestrator.model.observation import Activity, ClusterView, Observation, SettingsView
+from orchestrator.model.policy import Policy, ZeroReplicas
+from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.simulation import allocation
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimShard
+from orchestrator.simulation.required import require
+from orchestrator.simulation.world import World
+
+_SIZE: Final = 1 << 30
+"""Bytes of a shard of which no recovery tells: as many as make a copy take seconds, not none."""
+_OTHERS_WORK: Final[Seconds] = 600.0
+"""For so long goes on what is under way there: snapshots and merges end, and nothing tells when."""
+
+
+def mirrored_elasticsearch(view: ClusterView, seen: Observation, policy: Policy, seed: int) -> World:
+    """The cluster of Elasticsearch or OpenSearch of this reading.
+
+    Raises:
+        UsageError: the settings, the disks or what runs there could not be read.
+    """
+    world = World(seed=seed, name=view.name, allowed_down=policy.max_unavailable or len(view.nodes))
+    world.agenda.now = seen.at
+    world.distribution, world.version = view.distribution, view.state_version
+    world.zone_attribute = policy.zone_attribute or world.zone_attribute
+    world.may_lose_master = policy.accept_master_outage
+    _settings(world, require(seen.settings, "the settings"))
+    for node in view.nodes:
+        _node(world, node, policy.zone_attribute)
+    world.master = view.master
+    if view.voters is not None:
+        world.voters = {node.name for node in view.nodes if node.node_id in view.voters}
+    world.excluded_by_others = {name for name in world.nodes if name in view.voting_exclusions}
+    world.exclusions = sorted(world.excluded_by_others)
+    sizes = _sizes(seen)
+    for index in view.indices:
+        _index(world, index, view, sizes)
+    if policy.zero_replicas is ZeroReplicas.ACCEPT:
+        world.exempt_indices = {
+            index.name
+            for index in view.indices
+            if index.replicas == 0
+            and any(fnmatchcase(index.name, glob) for glob in policy.zero_replicas_accepted)
+        }
+    for name, disk in require(seen.disks, "the disks").items():
+        world.disks[name] = disk.used_share
+    _work(world, require(seen.activity, "what runs in the cluster"))
+    allocation.reroute(world)
+    return world
+
+
+def _settings(world: World, settings: SettingsView) -> None:
+    world.persistent, world.transient = dict(settings.persistent), dict(settings.transient)
+    world.files |= settings.files
+
+
+def _node(world: World, node: Node, zone_attribute: str | None) -> None:
+    made = world.add_node(node.name, roles=node.roles, zone=node.zone(zone_attribute))
+    made.node_id, made.version, made.machine = node.node_id, node.version, node.address
+
+
+def _sizes(seen: Observation) -> Mapping[tuple[str, int], int]:
+    """Bytes of the shards, by index uuid and number, as far as recoveries tell."""
+    told = () if isinstance(seen.recoveries, Unknown) else seen.recoveries
+    return {(each.shard.index_uuid, each.shard.number): each.bytes_total for each in told if each.bytes_total}
+
+
+def _index(world: World, index: Index, view: ClusterView, sizes: Mapping[tuple[str, int], int]) -> None:
+    """One index with its copies where they are."""
+    made = SimIndex(
+        name=index.name,
+        uuid=f"{index.name}-uuid",
+        replicas=index.replicas,
+        written=index.open,
+        closed=not index.open,
+        auto_expand=index.auto_expand,
+        allocation_enable=index.allocation_enable,
+        searchable_snapshot=index.searchable_snapshot,
+    )
+    for shard, copies in view.shards.items():
+        if shard.index_uuid != index.uuid:
+            continue
+        one = SimShard(
+            id=ShardId(index=index.name, index_uuid=made.uuid, number=shard.number),
+            size=sizes.get((shard.index_uuid, shard.number), _SIZE),
+        )
+        for copy in copies:
+            _copy(world, one, copy)
+        told = (index.in_sync or {}).get(shard.number)
+        one.in_sync |= told if told is not None else set(one.on_disk.values())
+        made.shards.append(one)
+    world.indices[made.uuid] = made
+
+
+def _copy(world: World, shard: SimShard, copy: ShardCopy) -> None:
+    """A copy on its way begins anew: how far it has come is its cluster's own business."""
+    made = SimCopy(shard=shard.id, primary=copy.primary, failed_attempts=copy.failed_attempts)
+    if copy.started and copy.node is not None:
+        made.node, made.state = copy.node, CopyState.STARTED
+        made.allocation_id = copy.allocation_id or world.next_id()
+        shard.on_disk[copy.node] = made.allocation_id
+    else:
+        made.reason = copy.unassigned_reason or "REPLICA_ADDED"
+    shard.copies.append(made)
+
+
+def _work(world: World, activity: Activity) -> None:
+    world.snapshots, world.merges = activity.snapshots, set(activity.merges)
+
+    def done() -> None:
+        world.snapshots = tuple(each for each in world.snapshots if each not in activity.snapshots)
+        world.merges -= activity.merges
+        world.changed("what others had begun is done")
+
+    if activity.snapshots or activity.merges:
+        world.agenda.after(_OTHERS_WORK, done)

@@ -1,0 +1,89 @@
+"""A simulated Riak cluster that begins as a real one was read: its ring, members, limits and hand-offs.
+
+A limit that stands in a node's memory is taken for that of its files too: `/stats` and the commands tell no
+other. What waits to be handed off is so many partitions of others on that node, whichever they are.
+"""
+
+from __future__ import annotations
+
+from orchestrator.engine.kinds.riak.settings import limit_key
+from orchestrator.errors import UsageError
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import ClusterView, Observation, ServiceState
+from orchestrator.model.policy import Policy, Strategy
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import HASH_SPACE, Membership, RiakView, Transfers
+from orchestrator.simulation.required import require
+from orchestrator.simulation.riak import RiakWorld, SimMove
+
+
+def mirrored_riak(view: ClusterView, seen: Observation, policy: Policy, seed: int) -> RiakWorld:
+    """The Riak cluster of this reading.
+
+    Raises:
+        UsageError: the limits, the ring, the members or the transfers could not be read.
+    """
+    settings = require(seen.settings, "the transfer limits")
+    riak = view.riak
+    if riak is None:
+        raise UsageError("cannot be rehearsed: this is no reading of a Riak cluster")
+    ring, n_vals = require(riak.ring, "the ring"), require(riak.n_vals, "the n_val of bucket types")
+    world = RiakWorld(ring, n_vals=n_vals, seed=seed, name=view.name)
+    world.agenda.now = seen.at
+    up = {node.name: node for node in view.nodes}
+    for member in require(riak.members, "the members"):
+        if member.node not in world.vnodes:
+            world.add_member(member.node)
+        if member.membership is Membership.JOINING:
+            world.joining.add(member.node)
+        world.nodes[member.node].zone = member.location
+        if member.node in up:
+            world.nodes[member.node].version = up[member.node].version
+        else:
+            _is_down(world, member.node)
+    world.master = view.master or world.master
+    for name in up:
+        limit = settings.transient.get(limit_key(name))
+        if isinstance(limit, str) and limit.isdecimal():
+            world.configure(name, configured=int(limit), limit=int(limit))
+    locations = [node.zone for node in world.nodes.values()]
+    largest = max(locations.count(each) for each in locations)
+    by_location = policy.strategy is Strategy.ZONE
+    world.allowed_down = min(policy.max_unavailable or largest, largest) if by_location else 1
+    _hand_offs(world, riak)
+    _moves(world, riak)
+    return world
+
+
+def _is_down(world: RiakWorld, name: NodeName) -> None:
+    node = world.nodes[name]
+    node.process, node.member_life, node.service = False, None, ServiceState.STOPPED
+    world.vnodes[name].running = 0
+
+
+def _hand_offs(world: RiakWorld, riak: RiakView) -> None:
+    """What waits to be handed off, by the node that says most of it."""
+    told = require(riak.transfers, "the transfers")
+    read = [each for each in told.values() if isinstance(each, Transfers)]
+    if not read:
+        require(next(iter(told.values()), Unknown(reason="no node was asked")), "the transfers")
+    waiting: dict[NodeName, int] = {}
+    for each in read:
+        for line in each.waiting:
+            waiting[line.node] = max(waiting.get(line.node, 0), line.partitions)
+    for name, partitions in waiting.items():
+        others = [number for number, owner in enumerate(world.ring.owners) if owner != name]
+        for number in others[:partitions]:
+            world.fall_back(number, name)
+    for fallback in world.fallbacks:
+        world.idle(fallback)
+
+
+def _moves(world: RiakWorld, riak: RiakView) -> None:
+    """Partitions that are to change their owner; nothing tells when, so they wait as they are."""
+    for change in require(riak.ring_status, "the ring's status").pending:
+        to = next((name for name in world.vnodes if name == change.next_owner), None)
+        for partition in change.partitions if to is not None else ():
+            number = partition.index // (HASH_SPACE // world.ring.size)
+            if to is not None and number < world.ring.size:
+                world.moves.append(SimMove(partition=number, to=to, since=world.agenda.now))

@@ -1,0 +1,240 @@
+"""What goes wrong in a rehearsal: some troubles, drawn from a seed, each with the words for people.
+
+A few at a time, of those that operators tell of: hosts that are cut off, starts that fail, a second node that
+dies, somebody else at work, the program killed. What is drawn at a verb of the program happens there, so that
+it meets the run and not the quiet before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.kinds.riak.settings import limit_key
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import Level
+from orchestrator.simulation import mishaps, riak_mishaps
+from orchestrator.simulation.mishaps import How, Mishap, Trip, What
+from orchestrator.simulation.riak import RiakWorld
+from orchestrator.simulation.world import World
+
+QUIET: Final = 0
+"""The seed of a night in which nothing goes wrong."""
+_NEVER_SUCCEEDS: Final = 99
+_SEAMS_A_NODE: Final = 25
+"""Commits and verbs of a node's restart, about: kills are drawn from among so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """One thing that goes wrong.
+
+    Attributes:
+        words: what happens, for people.
+        happens: it, and when.
+    """
+
+    words: str
+    happens: Mishap | Trip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """All that goes wrong in one rehearsal.
+
+    Attributes:
+        kills: after so many commits and verbs the program is killed, counted anew each time.
+    """
+
+    troubles: tuple[Trouble, ...] = ()
+    kills: tuple[int, ...] = ()
+
+    @property
+    def plan(self) -> tuple[Mishap, ...]:
+        """What happens to the cluster and its machines."""
+        return tuple(each.happens for each in self.troubles if isinstance(each.happens, Mishap))
+
+    @property
+    def trips(self) -> tuple[Trip, ...]:
+        """Verbs that go wrong."""
+        return tuple(each.happens for each in self.troubles if isinstance(each.happens, Trip))
+
+    @property
+    def words(self) -> Mapping[What | Trip, str]:
+        """What is said of each when it happens."""
+        return {
+            each.happens.what if isinstance(each.happens, Mishap) else each.happens: each.words
+            for each in self.troubles
+        }
+
+
+def night(seed: int, world: World, nodes: Sequence[NodeName]) -> Night:
+    """The night of a seed.
+
+    Args:
+        seed: the same one draws the same troubles for the same cluster.
+        world: the cluster as it is before the run.
+        nodes: those that are to be restarted; there is one at least.
+    """
+    if seed == QUIET:
+        return Night()
+    dice = Random(f"night {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    drawn: dict[What | Trip, Trouble] = {}
+    for _ in range(dice.choice((1, 1, 2, 2, 3))):
+        node = dice.choice(nodes)
+        others = [name for name in world.nodes if name != node]
+        other = dice.choice(others or [node])
+        own = _of_riak(world, node, other) if isinstance(world, RiakWorld) else _of_shards(world, dice, node)
+        one = dice.choice((*_of_machines(node, other), *own))
+        drawn[one.happens.what if isinstance(one.happens, Mishap) else one.happens] = one
+    most = _SEAMS_A_NODE * len(nodes)
+    return Night(
+        troubles=tuple(drawn.values()),
+        kills=tuple(dice.randint(2, most) for _ in range(dice.choice((0, 0, 1, 1, 2)))),
+    )
+
+
+def _at(verb: str, node: NodeName, what: What, words: str, *, after: float = 1.0) -> Trouble:
+    return Trouble(words=words, happens=Mishap(what=what, verb=verb, target=node, after=after))
+
+
+def _from_the_start(what: What, words: str) -> Trouble:
+    return Trouble(words=words, happens=Mishap(what=what))
+
+
+def _of_machines(node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
+    """What befalls nodes of any kind, and the program."""
+    return (
+        _from_the_start(mishaps.StartsFail(node=node, times=1), f"the next start of {node} will fail"),
+        _from_the_start(
+            mishaps.StartsFail(node=node, times=_NEVER_SUCCEEDS), f"no start of {node} will succeed"
+        ),
+        _from_the_start(mishaps.StopHangs(node=node), f"a stop of {node} will never end"),
+        _from_the_start(
+            mishaps.RisesByItself(node=node), f"something will start {node} again right after its stop"
+        ),
+        Trouble(
+            words=f"the connection to {node} is lost as it is stopped, and the stop goes on",
+            happens=Trip(verb="stop", how=How.UNACKNOWLEDGED, target=node),
+        ),
+        Trouble(
+            words=f"the connection to {node} is lost before its start is begun",
+            happens=Trip(verb="start", how=How.LOST, target=node),
+        ),
+        _at(
+            "stop",
+            node,
+            mishaps.HostCutOff(node=node, seconds=90.0),
+            f"the host of {node} cannot be reached for 90 s",
+        ),
+        _at(
+            "stop",
+            node,
+            mishaps.NodeDies(node=other, back_after=300.0),
+            f"{other} dies, and somebody starts it after 5 min",
+        ),
+        _at("start", node, mishaps.Unreadable(seconds=60.0), "the cluster answers no read for 60 s"),
+        _at(
+            "start",
+            node,
+            mishaps.LeaseUnrefreshed(seconds=200.0),
+            "no refresh of the run's lease arrives for 200 s",
+        ),
+        _at(
+            "start",
+            node,
+            mishaps.ProgramStandsStill(seconds=70.0),
+            "the machine of the program is suspended for 70 s",
+        ),
+    )
+
+
+def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...]:
+    """What befalls indices and settings of Elasticsearch and OpenSearch."""
+    replicated = sorted(index.name for index in world.indices.values() if index.replicas and not index.closed)
+    failing = dice.choice(replicated) if replicated else None
+    return (
+        _at(
+            "start",
+            node,
+            mishaps.SnapshotBegun(name="repository/nightly", seconds=600.0),
+            "snapshot repository/nightly begins; it takes 10 min",
+        ),
+        _at(
+            "stop",
+            node,
+            mishaps.IndexMade(name="made-meanwhile", on=node),
+            f"an index is made whose primary lands on {node} while it is being stopped",
+            after=0.0,
+        ),
+        _at(
+            "start",
+            node,
+            mishaps.SettingMeddled(key=ALLOCATION, value="none"),
+            "somebody else sets allocation to none",
+            after=30.0,
+        ),
+        Trouble(
+            words="the answer to a change of allocation is lost; it takes effect",
+            happens=Trip(verb="set_allocation", how=How.UNACKNOWLEDGED, first=2),
+        ),
+        *(
+            ()
+            if failing is None
+            else (
+                _at(
+                    "start",
+                    node,
+                    mishaps.AllocationsFail(index=failing, times=5),
+                    f"five allocations of copies of {failing} will fail",
+                    after=0.0,
+                ),
+            )
+        ),
+    )
+
+
+def _of_riak(world: RiakWorld, node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
+    """What befalls a ring."""
+    half = len(world.vnodes[node].owned) // 2
+    return (
+        _at(
+            "start",
+            node,
+            riak_mishaps.HandoffStalls(seconds=900.0),
+            "no hand-off moves for 15 min",
+            after=10.0,
+        ),
+        _from_the_start(
+            riak_mishaps.VnodesHalt(node=node, most=half),
+            f"from its next start on {node} will run {half} vnodes and no more",
+        ),
+        _from_the_start(
+            riak_mishaps.ServiceNeverUp(node=node),
+            f"from its next start on no peer will see riak_kv on {node}",
+        ),
+        _at(
+            "start",
+            node,
+            riak_mishaps.OwnershipMoves(to=other, partitions=2, seconds=200.0),
+            f"somebody commits a plan by which {other} gets two partitions more",
+            after=40.0,
+        ),
+        _at(
+            "start",
+            node,
+            riak_mishaps.MemberJoins(node=NodeName("riak@newcomer"), seconds=300.0),
+            "a new node, riak@newcomer, begins to join",
+            after=40.0,
+        ),
+        _at(
+            "start",
+            node,
+            mishaps.SettingMeddled(key=limit_key(other), value="5", level=Level.TRANSIENT),
+            f"somebody else sets the transfer limit of {other} to 5",
+            after=20.0,
+        ),
+    )

@@ -1,0 +1,108 @@
+"""What a rehearsal shows beside the run: what goes wrong when it does, and what is left in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.model.event import Record
+from orchestrator.model.phase import Outcome
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.ports import Reporter
+from orchestrator.view.units import counted, duration, listed
+
+News = Callable[[], Sequence[tuple[Instant, str]]]
+"""What has gone wrong since it was asked last: when, and in words."""
+
+
+class Narrator:
+    """A `Reporter` that tells what goes wrong in between what another one tells of the run.
+
+    Args:
+        run: tells of the run.
+        news: what went wrong since.
+        tell: writes one of them.
+        end: called before the run's own end is told.
+    """
+
+    def __init__(
+        self,
+        run: Reporter,
+        news: News,
+        tell: Callable[[Instant, str], None],
+        end: Callable[[], None],
+    ) -> None:
+        self._run, self._news, self._tell, self._end = run, news, tell, end
+
+    def catch_up(self) -> None:
+        """Tell what has gone wrong by now."""
+        for at, words in self._news():
+            self._tell(at, words)
+
+    def events(self, records: Sequence[Record]) -> None:
+        """These were committed."""
+        self.catch_up()
+        self._run.events(records)
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """A decision was made."""
+        self.catch_up()
+        self._run.waiting(state, decision)
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """The run has ended."""
+        self.catch_up()
+        self._end()
+        self._run.finished(state, outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """A rehearsal at its end.
+
+    Attributes:
+        seed: the same one gives the same night on the same cluster.
+        mishaps: what went wrong, in its order.
+        kills: times that the program was killed and taken up again.
+        simulated: seconds of the simulated cluster's time; `took`, of ours.
+        not_as_found: settings that are not as before the run.
+        down: nodes that do not run.
+    """
+
+    seed: int
+    mishaps: tuple[str, ...]
+    kills: int
+    simulated: Seconds
+    took: Seconds
+    not_as_found: tuple[str, ...]
+    down: tuple[str, ...]
+
+
+def rehearsed_object(end: Rehearsed) -> dict[str, object]:
+    """It as a line of `--output json`."""
+    return {
+        "event": "rehearsed",
+        "seed": end.seed,
+        "mishaps": list(end.mishaps),
+        "kills": end.kills,
+        "simulated_seconds": round(end.simulated, 3),
+        "seconds": round(end.took, 3),
+        "settings_not_as_found": list(end.not_as_found),
+        "nodes_down": list(end.down),
+    }
+
+
+def rehearsed_lines(end: Rehearsed) -> list[str]:
+    """It for people."""
+    times = counted(len(end.mishaps), "thing")
+    killed = f", and the program was killed {counted(end.kills, 'time')}" if end.kills else ""
+    wrong = f"{times} went wrong{killed}" if end.mishaps or end.kills else "nothing went wrong"
+    took = f"{duration(end.simulated)} of a simulated cluster in {duration(end.took)}"
+    return [
+        f"rehearsed, seed {end.seed}: {took}; {wrong}",
+        f"  settings: {'as found' if not end.not_as_found else 'NOT as found'}",
+        *(f"    {each}" for each in end.not_as_found),
+        f"  nodes down: {listed(end.down) if end.down else 'none'}",
+    ]

@@ -1,0 +1,248 @@
+"""`orchestrate rehearse`: what it prints, what it asks of the real cluster, and snapshots."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import snapshot as snapshots
+from orchestrator.cli.main import run
+from orchestrator.errors import ExitCode
+from tests.cli.console import Console
+from tests.cli.small_cluster import NODES, SmallCluster
+from tests.simulation.chance import chance, world_of
+from tests.simulation.chance_riak import FIRST, chance_riak
+from tests.simulation.chance_riak import world_of as riak_world_of
+from tests.simulation.ringed import riak_policy, ringed
+from tests.simulation.test_mirror import read
+
+Edit = Callable[[dict[str, Any]], object]
+_FAILS, _KILLED = 2, 2
+"""A seed by which a node of the small cluster fails, and one by which the program is killed."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[SmallCluster]:
+    with SmallCluster() as server:
+        yield server
+
+
+@pytest.fixture
+def saved(console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A snapshot that is right."""
+    path = console.folder / "lab.snapshot"
+    file = cluster.write_file(console.folder)
+    assert run(["rehearse", "--cluster", file, "--seed", "0", "--save", str(path)]) == ExitCode.DONE
+    capsys.readouterr()
+    return path
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_quiet_night_ends_well_and_the_real_cluster_is_only_read(
+    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = cluster.write_file(console.folder)
+    assert run(["rehearse", "--cluster", file, "--seed", "0"]) == ExitCode.DONE
+    said = capsys.readouterr()
+    assert "nothing went wrong" in said.out
+    assert "settings: as found" in said.out
+    assert "nodes down: none" in said.out
+    assert "MISHAP" not in said.out
+    assert "3 of 3 nodes restarted" in said.out
+    assert said.err == "rehearsing a restart of 3 nodes on a simulation of lab, seed 0\n"
+    assert {asked.method for asked in cluster.asked} == {"GET"}
+    assert cluster.templates == {}, "no lease is taken"
+    assert not console.state.exists(), "no journal is written"
+
+
+def test_a_night_that_goes_wrong_exits_as_the_run_would(
+    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = cluster.write_file(console.folder)
+    assert run(["rehearse", "--cluster", file, "--seed", str(_FAILS)]) == ExitCode.FAILED
+    said = capsys.readouterr().out
+    assert re.search(r"Z MISHAP: a stop of es\d will never end", said)
+    assert "a real run would be taken up by: orchestrate restore RUN" in said
+    assert "orchestrate restore rehearsal" not in said, "nobody can take up a rehearsal"
+
+
+def test_json_is_one_object_a_line_with_the_summary_last(
+    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = cluster.write_file(console.folder)
+    code = run(["rehearse", "--cluster", file, "--seed", str(_KILLED), "--output", "json"])
+    lines = objects(capsys.readouterr().out)
+    assert {line["run"] for line in lines} == {f"rehearsal-{_KILLED}"}
+    *events, told, last = lines
+    assert (last["event"], last["exit_code"]) == ("summary", code)
+    assert told["event"] == "rehearsed"
+    assert told["seed"] == _KILLED
+    assert told["kills"] == sum(each["event"] == "run_resumed" for each in events) > 0
+    assert told["settings_not_as_found"] == []
+    assert set(told["nodes_down"]) <= set(last["failed"])
+    mishaps = [each["what"] for each in events if each["event"] == "mishap"]
+    assert len(mishaps) == len(told["mishaps"]) + told["kills"]
+    assert set(told["mishaps"]) < set(mishaps)
+    times = [each["ts"] for each in lines]
+    assert times == sorted(times)
+
+
+def test_flags_choose_what_is_rehearsed(
+    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = cluster.write_file(console.folder)
+    code = run(["rehearse", "--cluster", file, "--seed", "0", "--only", "es2", "--output", "json"])
+    assert code == ExitCode.DONE
+    assert objects(capsys.readouterr().out)[-1]["restarted"] == ["es2"]
+
+
+def test_a_snapshot_is_the_same_night_without_the_cluster(
+    console: Console, cluster: SmallCluster, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del console
+    cluster.asked.clear()
+    code = run(["rehearse", "--snapshot", str(saved), "--seed", str(_FAILS), "--output", "json"])
+    once = objects(capsys.readouterr().out)
+    assert run(["rehearse", "--snapshot", str(saved), "--seed", str(_FAILS), "--output", "json"]) == code
+    again = objects(capsys.readouterr().out)
+    assert cluster.asked == []
+    for line in (once[-2], again[-2]):
+        del line["seconds"]
+    assert once == again
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("seed", [*range(12), *range(FIRST, FIRST + 12)])
+def test_what_is_saved_is_what_is_read(tmp_path: Path, seed: int) -> None:
+    if seed < FIRST:
+        drawn = chance(seed)
+        started, seen = read(world_of(drawn), drawn.wanted)
+    else:
+        on_riak = chance_riak(seed)
+        started, seen = read(riak_world_of(on_riak), on_riak.wanted)
+    path = tmp_path / "one.snapshot"
+    snapshots.save(path, started, seen)
+    assert snapshots.load(path) == (started, seen)
+
+
+def test_a_ring_is_rehearsed_from_a_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ring.snapshot"
+    snapshots.save(path, *read(ringed(), riak_policy()))
+    assert run(["rehearse", "--snapshot", str(path), "--seed", "0"]) == ExitCode.DONE
+    said = capsys.readouterr().out
+    assert "5 of 5 nodes restarted" in said
+    assert "settings: as found" in said
+
+
+def test_what_holds_and_is_not_simulated_is_told(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = json.loads(saved.read_text())
+    content["seen"]["cluster"]["shutdowns"] = [content["seen"]["cluster"]["nodes"][0]["node_id"]]
+    saved.write_text(json.dumps(content))
+    assert run(["rehearse", "--snapshot", str(saved), "--seed", "0"]) == ExitCode.DONE
+    warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert len(warned) == 1
+    assert "would be held now" in warned[0]
+    assert "no_other_maintenance" in warned[0]
+
+
+def _without(*names: str) -> Edit:
+    def edit(content: dict[str, Any]) -> None:
+        for name in names[:-1]:
+            content = content[name]
+        del content[names[-1]]
+
+    return edit
+
+
+def _with(value: object, *names: str) -> Edit:
+    def edit(content: dict[str, Any]) -> None:
+        for name in names[:-1]:
+            content = content[name]
+        content[names[-1]] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        pytest.param(_with("plan", "event"), "is no snapshot; make one", id="another file"),
+        pytest.param(_without("schema"), "no schema version", id="no schema"),
+        pytest.param(_with(10**6, "schema"), "later version", id="a later version's"),
+        pytest.param(_without("seen"), "seen: is missing", id="nothing seen"),
+        pytest.param(_with([], "started"), "started: is missing", id="no beginning"),
+        pytest.param(_with({"event": "flushed"}, "started"), "does not know", id="no event"),
+        pytest.param(_without("seen", "cluster", "copies"), "copies", id="no copies"),
+        pytest.param(_with("soon", "seen", "at"), "at: ", id="no time"),
+        pytest.param(
+            _with({"reason": "503"}, "seen", "settings"), "the settings could not be read: 503", id="unread"
+        ),
+    ],
+)
+def test_a_damaged_snapshot_is_refused_in_one_message(
+    saved: Path, capsys: pytest.CaptureFixture[str], edit: Edit, says: str
+) -> None:
+    content = json.loads(saved.read_text())
+    edit(content)
+    saved.write_text(json.dumps(content))
+    assert run(["rehearse", "--snapshot", str(saved)]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert says in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "name either a cluster"),
+        (["--cluster", "prod", "--snapshot", "x"], "name either a cluster"),
+        (["--snapshot", "nowhere.snapshot"], "nowhere.snapshot"),
+        (["--snapshot", "x", "--only", "es1"], "flags included"),
+        (["--snapshot", "x", "--save", "y"], "flags included"),
+        (["--snapshot", "x", "--playbook", "y"], "flags included"),
+        (["--cluster", "prod", "--seed", "-1"], "--seed"),
+        (["--cluster", "prod", "--seed", "many"], "--seed"),
+    ],
+)
+def test_wrong_flags_are_told(
+    console: Console, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    del console
+    assert run(["rehearse", *arguments]) == ExitCode.USAGE
+    assert says in capsys.readouterr().err
+
+
+def test_a_snapshot_that_cannot_be_saved_is_told_before_the_play(
+    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = cluster.write_file(console.folder)
+    assert (
+        run(["rehearse", "--cluster", file, "--save", str(console.folder / "no" / "where")]) == ExitCode.USAGE
+    )
+    said = capsys.readouterr()
+    assert "the snapshot cannot be saved: No such file or directory" in said.err
+    assert said.out == ""
+
+
+def test_a_selection_of_which_nothing_is_due_is_no_rehearsal(
+    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.started = 4_000_000_000_000
+    file = cluster.write_file(console.folder)
+    assert run(["rehearse", "--cluster", file, "--started-before", "2020-01-01T00:00Z"]) == ExitCode.DONE
+    assert "nothing is due" in capsys.readouterr().err
+
+
+def test_every_node_of_the_cluster_is_rehearsed(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rehearse", "--snapshot", str(saved), "--seed", "0", "--output", "json"]) == ExitCode.DONE
+    assert sorted(objects(capsys.readouterr().out)[-1]["restarted"]) == sorted(NODES)

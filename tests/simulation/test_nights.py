@@ -1,0 +1,181 @@
+"""Rehearsals: a run on the mirror of a cluster, through nights in which things go wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from orchestrator.cli.rehearsing import Rehearsal
+from orchestrator.engine.decision import Decision
+from orchestrator.engine.state import RunState
+from orchestrator.errors import SafetyViolation
+from orchestrator.model.event import Event, Record, RunResumed
+from orchestrator.model.phase import Outcome
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Unknown
+from orchestrator.simulation import judge, mishaps, riak_mishaps
+from orchestrator.simulation.mishaps import Trip
+from orchestrator.simulation.nights import QUIET, Night, night
+from orchestrator.simulation.world import World
+from tests.simulation.play import cluster, policy
+from tests.simulation.ringed import by_location, located, riak_policy, ringed
+from tests.simulation.test_mirror import read
+
+NIGHTS = range(1, 121)
+
+
+@dataclass(slots=True)
+class Told:
+    """A reporter that keeps what it is told."""
+
+    records: list[Record] = field(default_factory=list)
+    outcome: Outcome | None = None
+
+    def events(self, records: Sequence[Record]) -> None:
+        self.records += records
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """Nothing is kept of waits."""
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        assert state.outcome is outcome
+        self.outcome = outcome
+
+    @property
+    def names(self) -> list[str]:
+        return [record.event.event for record in self.records]
+
+
+def rehearse(world: World, wanted: Policy, seed: int) -> tuple[Rehearsal, Told]:
+    rehearsal, told = Rehearsal(*read(world, wanted), seed), Told()
+    rehearsal.play(told)
+    return rehearsal, told
+
+
+def clusters() -> Iterator[tuple[World, Policy]]:
+    """One of each kind, by node and by zone."""
+    yield cluster(), policy()
+    yield ringed(), riak_policy()
+    eight = located(*[tuple(list(ringed(8).nodes)[first : first + 2]) for first in (0, 4)])
+    yield eight, by_location()
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_no_night_breaks_a_rule_or_leaves_a_setting(which: int) -> None:
+    outcomes: Counter[Outcome | None] = Counter()
+    for seed in NIGHTS:
+        world, wanted = list(clusters())[which]
+        rehearsal, told = rehearse(world, wanted, seed)
+        left = rehearsal.aftermath()
+        outcomes[told.outcome] += 1
+        assert left.wrong == (), seed
+        if told.outcome is not Outcome.NOT_RESTORED:
+            assert left.not_as_found == (), seed
+        if told.outcome is Outcome.DONE:
+            assert left.down == (), seed
+        assert told.names.count("run_resumed") == rehearsal.kills
+        sequences = [record.sequence for record in told.records]
+        assert sequences == list(range(1, len(sequences) + 1)), "each record is told once"
+    assert outcomes[Outcome.DONE] > len(NIGHTS) // 4, outcomes
+    assert outcomes[Outcome.FAILED], outcomes
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_in_a_quiet_night_all_goes_well(which: int) -> None:
+    rehearsal, told = rehearse(*list(clusters())[which], QUIET)
+    assert told.outcome is Outcome.DONE
+    assert (rehearsal.mishaps, rehearsal.kills) == ((), 0)
+    assert rehearsal.simulated > 0.0
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_the_same_seed_is_the_same_night(which: int) -> None:
+    def lived(seed: int) -> tuple[list[tuple[float, Event]], tuple[str, ...]]:
+        rehearsal, told = rehearse(*list(clusters())[which], seed)
+        return [(record.at, record.event) for record in told.records], rehearsal.mishaps
+
+    assert lived(3) == lived(3)
+    assert lived(3) != lived(4)
+
+
+_ANYWHERE = {
+    mishaps.StartsFail,
+    mishaps.StopHangs,
+    mishaps.RisesByItself,
+    mishaps.HostCutOff,
+    mishaps.NodeDies,
+    mishaps.Unreadable,
+    mishaps.LeaseUnrefreshed,
+    mishaps.ProgramStandsStill,
+    mishaps.SettingMeddled,
+    Trip,
+}
+_OF_SHARDS = {mishaps.SnapshotBegun, mishaps.IndexMade, mishaps.AllocationsFail}
+_OF_RINGS = {
+    riak_mishaps.HandoffStalls,
+    riak_mishaps.VnodesHalt,
+    riak_mishaps.ServiceNeverUp,
+    riak_mishaps.OwnershipMoves,
+    riak_mishaps.MemberJoins,
+}
+
+
+@pytest.mark.parametrize(("which", "own"), [(0, _OF_SHARDS), (1, _OF_RINGS)])
+def test_every_trouble_comes_about_in_some_night(which: int, own: set[type]) -> None:
+    befell: set[type] = set()
+    for seed in NIGHTS:
+        world, wanted = list(clusters())[which]
+        started, seen = read(world, wanted)
+        tonight = night(seed, world, started.nodes)
+        rehearsal = Rehearsal(started, seen, seed)
+        rehearsal.play(Told())
+        said = {words: what for what, words in tonight.words.items()}
+        befell |= {type(said[words]) for words in rehearsal.mishaps}
+    assert befell == _ANYWHERE | own
+
+
+def test_a_killed_program_is_taken_up_and_told_of() -> None:
+    for seed in NIGHTS:
+        rehearsal, told = rehearse(cluster(), policy(), seed)
+        if rehearsal.kills:
+            break
+    assert any(isinstance(record.event, RunResumed) for record in told.records)
+    said = [words for _, words in rehearsal.news()]
+    assert sum(words.startswith("the program is killed") for words in said) == rehearsal.kills
+    assert rehearsal.news() == [], "each is told once"
+
+
+def test_what_the_program_does_wrong_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blames(world: World, *_others: object) -> None:
+        world.violated("es1 is stopped, says this test")
+
+    monkeypatch.setattr(judge, "stop", blames)
+    with pytest.raises(SafetyViolation, match="es1 is stopped, says this test"):
+        rehearse(cluster(), policy(), QUIET)
+
+
+def test_a_night_without_troubles_has_none() -> None:
+    assert night(QUIET, cluster(), ()) == Night()
+    assert (Night().plan, Night().trips, Night().words) == ((), (), {})
+
+
+def test_kills_are_spread_over_the_run() -> None:
+    world = cluster()
+    kills = [kill for seed in range(1, 200) for kill in night(seed, world, tuple(world.nodes)).kills]
+    assert min(kills) < 10
+    assert max(kills) > 50
+
+
+def test_a_host_that_does_not_answer_holds_a_rehearsal_too() -> None:
+    started, seen = read(cluster(), policy())
+    away = replace(seen, hosts=dict(list(seen.hosts.items())[1:]))
+    assert Rehearsal(started, seen, QUIET).plan().holds == ()
+    silent = next(name for name in seen.hosts if name not in away.hosts)
+    unreached = replace(seen, hosts={**away.hosts, silent: Unknown(reason="no route")})
+    rehearsal, told = Rehearsal(started, unreached, QUIET), Told()
+    assert [hold.predicate for hold in rehearsal.plan().holds] == ["selected_hosts_ready"]
+    rehearsal.play(told)
+    assert told.outcome is Outcome.HELD
