@@ -140,7 +140,9 @@ _EVENTS: Final = """\
 The journal of a run is a list of these; everything that the program knows of a run comes from it.
 `--output json` writes one object a line: `ts` (RFC 3339, UTC), `run`, `event`, `sequence`, and the fields
 below. Two lines are no journal events: `waiting` (what is awaited, since when, for how long at most) and
-`summary`, the last one. A reader passes over fields that it does not know.
+`summary`, the last one. A [rehearsal](../how-to/rehearse.md) has two more: `mishap` (`what` went wrong) and,
+before the summary, `rehearsed` (`seed`, `mishaps`, `kills`, `simulated_seconds`, `seconds`,
+`settings_not_as_found`, `nodes_down`). A reader passes over fields that it does not know.
 """
 _SETTINGS: Final = """\
 Every change is journalled with what was found before it is made, and put back exactly so: each level apart,
