@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from orchestrator.engine import decide, down, evolve, gates, settle
+from orchestrator.engine import decide, down, evolve, gates, resumption, settle
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.kinds import kind
 from orchestrator.engine.move import Move
@@ -23,7 +23,7 @@ from orchestrator.simulation.mishaps import Mishap, NodeDies
 from tests.simulation import play
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.planting import Defect, Swap, always
-from tests.simulation.ringed import FOUR, TWO, riak_policy, ringed
+from tests.simulation.ringed import ABOUT_ABSENCE, FOUR, TWO, riak_policy, ringed
 
 _on_rings = partial(Defect, seed=FIRST, first=FIRST)
 """One that is looked for in runs on Riak; `seed` where another run than the first of them shows it."""
@@ -56,6 +56,25 @@ def fallbacks_that_wait_at_the_start() -> str | None:
     world.agenda.advance(35.0)
     play.run(world, wanted=riak_policy())
     return next(iter(world.violations), None)
+
+
+def a_node_that_starts_when_the_run_is_killed() -> str | None:
+    """Two of them away at once, when the next process knows nothing of the first."""
+
+    def begun() -> tuple[run.Simulation, RunState]:
+        world = ringed()
+        world.nodes[TWO].start_seconds = 40.0
+        simulation = run.Simulation(world)
+        return simulation, simulation.begin(riak_policy())
+
+    simulation, state = begun()
+    play.play(simulation, state)
+    asked = simulation.seams.passed.index(f"after start of {TWO}")
+    simulation, state = begun()
+    simulation.seams.crash_at = 1 + asked
+    play.killed(simulation, state)
+    play.play(simulation, simulation.resume())
+    return next(iter(simulation.world.violations), None)
 
 
 def _without(*names: str) -> Swap:
@@ -100,22 +119,24 @@ def _starting_at_once(_: Any) -> Any:
     return move
 
 
+def _forgetting_what_starts(in_doubt: Any) -> Any:
+    def forgets(state: RunState, at: float) -> RunState:
+        state = in_doubt(state, at)
+        nodes = {
+            name: replace(node, phase=NodePhase.RECOVERED) if node.phase is NodePhase.STARTING else node
+            for name, node in state.nodes.items()
+        }
+        return replace(state, nodes=nodes)
+
+    return forgets
+
+
 def _forgetting_restarts(from_record: Any) -> Any:
     def forgets(record: LeaseRecord, started: Any) -> Any:
         return from_record(replace(record, restarted=()), started)
 
     return forgets
 
-
-_ABOUT_ABSENCE: Final = (
-    "all_members_up",
-    "ring_ready",
-    "no_transfers",
-    "expected_nodes_present",
-    "budget_not_exceeded",
-    "preference_lists_keep_quorum",
-)
-"""Each of them knows of a member that is away."""
 
 RIAK: Final[tuple[Defect, ...]] = (
     Defect(
@@ -155,7 +176,7 @@ RIAK: Final[tuple[Defect, ...]] = (
         name="goes on with a member down",
         says="a member that is down bars nothing",
         seed=FIRST + 6,
-        swaps=(_without(*_ABOUT_ABSENCE),),
+        swaps=(_without(*ABOUT_ABSENCE),),
     ),
     _on_rings(
         name="goes on after a second node is gone",
@@ -163,7 +184,7 @@ RIAK: Final[tuple[Defect, ...]] = (
         seed=FIRST + 6,
         swaps=(
             Swap(owner=decide, name="_second_failure", by=always(None)),
-            _without(*_ABOUT_ABSENCE),
+            _without(*ABOUT_ABSENCE),
         ),
     ),
     _on_rings(
@@ -175,6 +196,15 @@ RIAK: Final[tuple[Defect, ...]] = (
         name="starts before the stop is seen",
         says="a node is started though nothing says that it is down",
         swaps=(Swap(owner=down, name="_stopping", by=_starting_at_once),),
+    ),
+    Defect(
+        name="resumes without what was starting",
+        says="a node that was told to start when the run was killed counts as done",
+        swaps=(
+            Swap(owner=resumption, name="_in_doubt", by=_forgetting_what_starts),
+            _without(*ABOUT_ABSENCE),
+        ),
+        scenario=a_node_that_starts_when_the_run_is_killed,
     ),
     _on_rings(
         name="leaves transfer limits raised",

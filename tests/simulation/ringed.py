@@ -13,6 +13,16 @@ ONE, TWO, THREE, FOUR, FIVE = names(5)
 RAISED: Final = 8
 """The transfer limit of a run."""
 
+ABOUT_ABSENCE: Final = (
+    "all_members_up",
+    "ring_ready",
+    "no_transfers",
+    "expected_nodes_present",
+    "budget_not_exceeded",
+    "preference_lists_keep_quorum",
+)
+"""Rules each of which knows of a member that is away."""
+
 _ALONE: Final = RecoveryLimits(
     node_initial_primaries_recoveries=None,
     node_concurrent_recoveries=None,
