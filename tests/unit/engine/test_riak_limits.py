@@ -86,6 +86,19 @@ def test_what_is_no_number_is_left(said: str) -> None:
     assert _wanted(_state(), {TWO: said}) == {}
 
 
+def test_what_is_no_limit_of_a_node_is_left() -> None:
+    others = SettingsView(transient={"handoff_concurrency": "2", limit_key(TWO): ("2", "3")})
+    assert limit_changes(_state(), others, riak_policy()) == ()
+
+
+def test_a_restarted_node_of_which_nothing_is_owed_any_more_is_raised_from_what_it_shows() -> None:
+    """As when a run was put back by `restore`, and is taken up again afterwards."""
+    restarted = _state(phase=NodePhase.RECOVERED, stopped_at=AT)
+    assert restarted.forgetful == {TWO}
+    assert not restarted.debts
+    assert _wanted(restarted, {TWO: 2}) == {TWO: ("2", "8")}
+
+
 def test_found_of_a_restarted_node_stays_what_was_found_first() -> None:
     restarted = _owing(_state(phase=NodePhase.REJOINED, stopped_at=AT), TWO, 4, 8)
     assert _wanted(restarted, {TWO: 2}) == {TWO: ("4", "8")}

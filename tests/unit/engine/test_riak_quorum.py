@@ -81,6 +81,8 @@ def test_on_a_spaced_ring_two_nodes_may_go_unless_they_share_a_list() -> None:
         shared = any({one, other} <= set(owners) for owners in lists_of(found, 3))
         assert bool(breaches(found, [3], {one, other})) is shared
         assert (other in together(found, [3], one)) is shared
+    assert names(1)[0] not in together(found, [3], names(1)[0])
+    assert together(found, [2, 3], names(1)[0]) == together(found, [3], names(1)[0])
 
 
 def test_three_nodes_on_sixteen_partitions_wrap_badly_and_that_is_told() -> None:
@@ -117,6 +119,16 @@ def test_each_set_of_nodes_that_breaks_a_list_is_told_for_itself() -> None:
     found = ring([0, 1, 2, 3, 0, 0, 4, 5])
     told = {each.nodes for each in breaches(found, [3], {names(6)[0], names(6)[1]})}
     assert told == {names(1), names(2)}
+
+
+def test_the_worst_list_is_told_and_of_equal_ones_the_first() -> None:
+    """An operator looks at it: two partitions of a list are another matter than all three."""
+    first, second = names(2)
+    (breach,) = breaches(ring([2, 0, 0, 3, 4, 0, 0, 0, 5, 0, 0, 0, 6, 7]), [3], {first})
+    assert (breach.down, breach.first, breach.lists) == (3, 5, 9)
+    assert breach.owners == (first, first, first)
+    (pair,) = breaches(ring([2, 3, 0, 1, 4, 5, 0, 1, 6, 7]), [3], {first, second})
+    assert (pair.down, pair.first, pair.lists) == (2, 1, 4)
 
 
 def test_a_list_is_no_longer_than_the_ring() -> None:

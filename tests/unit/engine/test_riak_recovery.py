@@ -132,6 +132,27 @@ def test_as_many_vnodes_as_partitions_are_enough_and_fallbacks_may_run_beside() 
     assert not_back(_with(_counting(TWO, kv_vnodes=owned + 7)), TWO) is None
 
 
+def _owning_nothing(name: NodeName) -> Change:
+    """By the ring of the cluster, and by its own."""
+    cluster = RIAK.cluster
+    assert not isinstance(cluster, Unknown)
+    members = tuple(replace(each, ring_share=0.0) if each.node == name else each for each in cluster.members)
+    without = _counting(name, ownership={ONE: 64}, kv_vnodes=0)
+    return lambda riak: without(replace(riak, cluster=replace(cluster, members=members)))
+
+
+def test_a_node_that_owns_nothing_is_back_without_a_vnode() -> None:
+    """Such as one that has left its partitions to others, or has not been given any yet."""
+    assert not_back(_with(_owning_nothing(TWO)), TWO) is None
+
+
+def test_a_member_list_that_was_not_read_is_not_asked_who_owns_what() -> None:
+    assert not_back(_with(lambda riak: replace(riak, cluster=SILENT)), TWO) is None
+    alone = _counting(TWO, kv_vnodes=12)
+    short = not_back(_with(lambda riak: alone(replace(riak, cluster=SILENT))), TWO)
+    assert short == "12 of its 13 vnodes run"
+
+
 def test_what_its_peers_lack_is_not_held_against_it() -> None:
     assert not_back(_with(_counting(FIVE, kv_vnodes=3)), TWO) is None
     assert not_back(_with(_signs(FIVE, ping=False, service=DOWN)), TWO) is None
