@@ -155,7 +155,11 @@ class LeasePort(Protocol):
         ...
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch; `Refused` when somebody else was first."""
+        """Create that epoch; `Refused` when somebody else was first.
+
+        Raises:
+            JournalError: it stands in a state that takes no record, and will take none in a minute either.
+        """
         ...
 
     def write(self, record: LeaseRecord) -> ActionResult:

@@ -18,12 +18,14 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Seconds
+from orchestrator.ports import LeasePort
 from orchestrator.runtime.identity import current_process, new_run_id
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.signals import LastWords, Signals, last_words
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.runtime.taking import Claim, Place, Taken, Watcher
+from orchestrator.runtime.unwritten_lease import UnwrittenLease
 
 
 def begin(
@@ -147,11 +149,12 @@ def hold(
         LeaseError: a live run holds it; its subclasses tell of no connection and of an interruption.
         JournalError: something is to be put back, and the state cannot be written.
     """
+    state = None if written else UnwrittenLease(store.lease(started.cluster_uuid))
     while True:
         code = settle_others(world, store, run, started, around) if written else ExitCode.DONE
         if code is not ExitCode.DONE:
             return code
-        lease = lease_of(world, store, run, started, around, places=places)
+        lease = lease_of(world, store, run, started, around, places=places, state=state)
         taken = acquire(lease, around)
         left = taken.previous if taken.takeover else None
         if left is None or owes_nothing(left):
@@ -214,6 +217,7 @@ def lease_of(
     around: Surroundings,
     *,
     places: Places | None = None,
+    state: LeasePort | None = None,
 ) -> Lease:
     """The lease of a run: in the state database, and in the cluster unless the playbook says otherwise.
 
@@ -224,11 +228,13 @@ def lease_of(
         started: tells the cluster and the policy.
         around: the process.
         places: other ones than the playbook says: for a repair of what one of them needs.
+        state: the lease in the state database, where it is not taken as usual.
     """
     wanted = places or (Places.BOTH if started.policy.lease is LeasePlace.CLUSTER else Places.STATE)
     found: list[Place] = []
     if wanted is not Places.CLUSTER:
-        found.append(Place(name=f"the state ({store.where})", port=store.lease(started.cluster_uuid)))
+        port = state or store.lease(started.cluster_uuid)
+        found.append(Place(name=f"the state ({store.where})", port=port))
     if wanted is not Places.STATE:
         found.append(Place(name="the cluster", port=world.lease))
     who = Claim(

@@ -24,6 +24,7 @@ from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import LeaseTaken, Record, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.phase import NodePhase
+from orchestrator.model.policy import LeasePlace
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
@@ -172,11 +173,17 @@ def _from_state(
 def _unwritten(
     entry: RunEntry, file: ClusterFile | None, store: StateStore, around: Surroundings
 ) -> ExitCode:
-    """The same for a state file that can be read and not written: the lease stands in the cluster alone."""
+    """The same for a state file that can be read and not written.
+
+    The lease is taken in the cluster; where none stands there (on Riak, by the playbook), in memory over what
+    the state says.
+    """
     started, records, past = _past(store, entry)
     world = World(file or around.cluster(started.cluster_file), around)
     try:
-        held = hold(entry.run, world, store, started, around, places=Places.CLUSTER, written=False)
+        in_cluster = started.policy.lease is LeasePlace.CLUSTER
+        places = Places.CLUSTER if in_cluster else Places.STATE
+        held = hold(entry.run, world, store, started, around, places=places, written=False)
         if isinstance(held, ExitCode):
             return held
         lease, taken = held

@@ -146,13 +146,18 @@ def writing(engine: Engine) -> Iterator[Connection]:
             yield connection
 
 
+class StateUnwritable(JournalError):  # noqa: N818  (names what is so, not a class of errors)
+    """Nothing can be written there for now, and nothing of what was tried is: no matter of trying again."""
+
+
 @contextmanager
 def telling(where: str, doing: str) -> Iterator[None]:
     """Turn a failure of the database into a `JournalError` that says what, where and what to do."""
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
-        raise JournalError(f"{where}: {doing} failed: {explain(error)}") from error
+        kind = StateUnwritable if _code(error) in _UNWRITABLE else JournalError
+        raise kind(f"{where}: {doing} failed: {explain(error)}") from error
 
 
 def place_of(engine: Engine) -> str:
@@ -185,18 +190,33 @@ _WORDS: Final = {
 }
 
 
+_UNWRITABLE: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY})
+"""Errors after which the transaction is certainly rolled back, and the next one would fare no better."""
+
+
 def explain(error: Exception) -> str:
     """The cause in a person's words, and what to do."""
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    code = getattr(cause, "sqlite_errorcode", None)
-    if isinstance(code, int):
-        # The low byte is the error, the rest its particular kind (https://www.sqlite.org/rescode.html).
-        words = _WORDS.get(code & 0xFF)
-        if words:
-            return f"{words} ({cause})"
+    cause = _cause(error)
+    words = _WORDS.get(_code(error))
+    if words:
+        return f"{words} ({cause})"
     if isinstance(cause, OSError) and cause.strerror:
         return f"{cause.strerror} ({cause.filename})" if cause.filename else cause.strerror
     return f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+
+
+def _cause(error: Exception) -> BaseException:
+    """What the driver said."""
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def _code(error: Exception) -> int:
+    """SQLite's error; 0 when it is none of SQLite's.
+
+    The low byte is the error, the rest its particular kind (https://www.sqlite.org/rescode.html).
+    """
+    code = getattr(_cause(error), "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else 0
 
 
 def _other_engine(url: URL) -> Engine:

@@ -12,7 +12,7 @@ from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runtime import codec, tables
-from orchestrator.runtime.database import place_of, telling, writing
+from orchestrator.runtime.database import StateUnwritable, place_of, telling, writing
 
 
 class SqlLease:
@@ -43,7 +43,11 @@ class SqlLease:
             return Unknown(reason=str(error))
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch; `Refused` when somebody else was first."""
+        """Create that epoch; `Refused` when somebody else was first.
+
+        Raises:
+            StateUnwritable: the disk is full, or this account may only read: no watcher should wait for it.
+        """
         try:
             with telling(self._where, "taking the lease"):
                 try:
@@ -54,6 +58,8 @@ class SqlLease:
                         connection.execute(insert(tables.leases).values(self._row(record)))
                 except IntegrityError:
                     return Refused(reason=f"epoch {record.epoch} of the lease stands already")
+        except StateUnwritable:
+            raise
         except JournalError as error:
             return InDoubt(reason=str(error))
         return Done()

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -112,25 +113,63 @@ def test_a_kill_between_the_takeover_and_the_first_record_forgets_nothing(
     assert cluster.templates == {}
 
 
+@pytest.mark.parametrize("place", LeasePlace)
+@pytest.mark.parametrize("why", ["it may only be read", "no space is left on its disk"])
 def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
+    console: Console, cluster: SmallCluster, store: StateStore, place: LeasePlace, why: str
+) -> None:
+    _ended(store, cluster.write_file(console.folder), place)
+    if place is LeasePlace.CLUSTER:
+        cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(_theirs())))
+    else:
+        store.lease("uuid").create(_theirs())
+    done = _restored_on_a_full_disk(console) if "space" in why else _restored_read_only(console)
+    assert done.returncode == ExitCode.DONE, done.stderr
+    assert "going on without writing to it" in done.stderr
+    assert why in done.stderr
+    assert done.stderr.count(f"run {THEIRS} of ben@here left something behind") == 1
+    assert cluster.templates == {}
+    assert _repairs(store) == []
+
+
+def test_a_holder_that_lives_is_seen_where_nothing_can_be_written_down(
     console: Console, cluster: SmallCluster, store: StateStore
 ) -> None:
-    _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
-    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(_theirs())))
+    _ended(store, cluster.write_file(console.folder), LeasePlace.STATE)
+    store.lease("uuid").create(replace(_theirs(), process=str(current_process())))
+    done = _restored_read_only(console)
+    assert done.returncode == ExitCode.LEASED, done.stderr
+    assert f"another run holds the lease on lab: run {THEIRS} of ben@here" in done.stderr
+
+
+def _restored_read_only(console: Console) -> subprocess.CompletedProcess[str]:
+    """`restore` of our run by an account that may read the state and not write it."""
     console.state.chmod(0o444)
-    done = subprocess.run(  # noqa: S603  (the program under test)
-        [*HEEDING_MODES, str(SCRIPT), "restore", OURS],
-        env={**console.variables(), "ORCHESTRATE_STATE": f"sqlite:///{console.state}"},
+    return _restored(console, console.state, *HEEDING_MODES)
+
+
+def _restored_on_a_full_disk(console: Console) -> subprocess.CompletedProcess[str]:
+    """The same with the state on a file system without a byte left, that nobody but the program sees."""
+    folder = console.folder / "small"
+    folder.mkdir()
+    script = (
+        f"mount -t tmpfs -o size=1m none {folder} && cp {console.state} {folder}/state.db && "
+        f'{{ cat /dev/zero > {folder}/fill 2> /dev/null; [ -s {folder}/fill ]; }} && exec "$@"'
+    )
+    return _restored(
+        console, folder / "state.db", "unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh"
+    )
+
+
+def _restored(console: Console, state: Path, *before: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603  (the program under test)
+        [*before, str(SCRIPT), "restore", OURS],
+        env={**console.variables(), "ORCHESTRATE_STATE": f"sqlite:///{state}"},
         capture_output=True,
         text=True,
         check=False,
         timeout=LIMIT_SECONDS,
     )
-    assert done.returncode == ExitCode.DONE, done.stderr
-    assert "going on without writing to it" in done.stderr
-    assert f"run {THEIRS} of ben@here left something behind" in done.stderr
-    assert cluster.templates == {}
-    assert _repairs(store) == []
 
 
 @pytest.mark.parametrize("place", LeasePlace)

@@ -16,8 +16,10 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from orchestrator.errors import JournalError, UsageError
+from orchestrator.model.action import Done
 from orchestrator.model.event import SCHEMA_VERSION, GoodReading, Hold
-from orchestrator.runtime.database import Access, explain, place_of, state_url, usable
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.runtime.database import Access, StateUnwritable, explain, place_of, state_url, usable
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
@@ -243,6 +245,21 @@ def test_a_full_database_writes_nothing_and_goes_on_when_there_is_room(
     with store._engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count=1000000")
     assert [record.sequence for record in journal.append((GoodReading(count=2), BIG), 3.0)] == [2, 3]
+
+
+def test_a_lease_is_not_waited_for_on_a_full_disk(store: StateStore, entry: Entry) -> None:
+    """A watcher would try again for a minute what takes no record then either; and nothing is in doubt."""
+    record = LeaseRecord(epoch=1, run=RUN, owner="ann@here", process="b/1/2/3", started="x" * 100_000)
+    lease = store.lease("uuid")
+    with store._engine.connect() as connection:
+        pages = connection.execute(text("PRAGMA page_count")).scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 5}")
+    with pytest.raises(StateUnwritable, match="taking the lease failed: no space is left on its disk"):
+        lease.create(record)
+    assert lease.read() is None
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+    assert lease.create(record) == Done()
 
 
 def test_a_limit_on_file_size_looks_like_a_full_disk(store: StateStore, entry: Entry, tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""The lease of a state that can be read and not written: taken in memory, over what stands there.
+
+For a repair alone. What it puts back is the same whoever does it, and nobody can begin a run by a state that
+takes no record; a live holder is still seen, since it is read for as long as any watcher reads.
+"""
+
+from __future__ import annotations
+
+from orchestrator.model.action import ActionResult, Done, Refused
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.ports import LeasePort
+
+
+class UnwrittenLease:
+    """A `LeasePort` over another one that is only read.
+
+    Args:
+        there: what stands in the state.
+    """
+
+    def __init__(self, there: LeasePort) -> None:
+        self._there = there
+        self._ours: LeaseRecord | None = None
+        self._removed = 0
+
+    def read(self) -> Reading[LeaseRecord | None]:
+        """Ours, unless a later one stands there; what was removed stands there still, and is gone here."""
+        found = self._there.read()
+        if isinstance(found, Unknown):
+            return found
+        mine = self._ours.epoch - 1 if self._ours else self._removed
+        return found if found is not None and found.epoch > mine else self._ours
+
+    def create(self, record: LeaseRecord) -> ActionResult:
+        """Keep it; `Refused` when that epoch stands there."""
+        return self.write(record)
+
+    def write(self, record: LeaseRecord) -> ActionResult:
+        """Keep it; `Refused` when one as late stands there: somebody could write after all."""
+        found = self._there.read()
+        if not isinstance(found, Unknown) and found is not None and found.epoch >= record.epoch:
+            return Refused(reason=f"epoch {found.epoch} of the lease stands: it was taken over")
+        self._ours = record
+        return Done()
+
+    def remove(self, epoch: int) -> ActionResult:
+        """Let it go; the next run that can write looks through what stands there once more."""
+        self._ours, self._removed = None, max(epoch, self._removed)
+        return Done()
