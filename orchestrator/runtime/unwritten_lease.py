@@ -22,29 +22,36 @@ class UnwrittenLease:
     def __init__(self, there: LeasePort) -> None:
         self._there = there
         self._ours: LeaseRecord | None = None
-        self._removed = 0
+        self._known = 0  # records up to this epoch stand there, and were taken over here
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """Ours, unless a later one stands there; what was removed stands there still, and is gone here."""
+        """Ours, unless a later one stands there; what was taken over stands there still, and is gone here."""
         found = self._there.read()
-        if isinstance(found, Unknown):
-            return found
-        mine = self._ours.epoch - 1 if self._ours else self._removed
-        return found if found is not None and found.epoch > mine else self._ours
+        return found if isinstance(found, Unknown) or self._is_news(found) else self._ours
 
     def create(self, record: LeaseRecord) -> ActionResult:
         """Keep it; `Refused` when that epoch stands there."""
-        return self.write(record)
+        found = self._there.read()
+        if isinstance(found, LeaseRecord):
+            if self._is_news(found) and found.epoch >= record.epoch:
+                return Refused(reason=f"epoch {found.epoch} of the lease stands already")
+            self._known = max(found.epoch, self._known)
+        self._ours = record
+        return Done()
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Keep it; `Refused` when one as late stands there: somebody could write after all."""
+        """Keep it; `Refused` when another one came to stand there: somebody could write after all."""
         found = self._there.read()
-        if not isinstance(found, Unknown) and found is not None and found.epoch >= record.epoch:
+        if isinstance(found, LeaseRecord) and self._is_news(found):
             return Refused(reason=f"epoch {found.epoch} of the lease stands: it was taken over")
         self._ours = record
         return Done()
 
     def remove(self, epoch: int) -> ActionResult:
         """Let it go; the next run that can write looks through what stands there once more."""
-        self._ours, self._removed = None, max(epoch, self._removed)
+        del epoch
+        self._ours = None
         return Done()
+
+    def _is_news(self, found: LeaseRecord | None) -> bool:
+        return found is not None and found.epoch > self._known

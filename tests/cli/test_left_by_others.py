@@ -127,7 +127,7 @@ def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
     assert done.returncode == ExitCode.DONE, done.stderr
     assert "going on without writing to it" in done.stderr
     assert why in done.stderr
-    assert done.stderr.count(f"run {THEIRS} of ben@here left something behind") == 1
+    assert f"run {THEIRS} of ben@here left something behind" in done.stderr
     assert cluster.templates == {}
     assert _repairs(store) == []
 

@@ -247,7 +247,7 @@ def test_a_full_database_writes_nothing_and_goes_on_when_there_is_room(
     assert [record.sequence for record in journal.append((GoodReading(count=2), BIG), 3.0)] == [2, 3]
 
 
-def test_a_lease_is_not_waited_for_on_a_full_disk(store: StateStore, entry: Entry) -> None:
+def test_a_lease_is_not_waited_for_on_a_full_disk(store: StateStore) -> None:
     """A watcher would try again for a minute what takes no record then either; and nothing is in doubt."""
     record = LeaseRecord(epoch=1, run=RUN, owner="ann@here", process="b/1/2/3", started="x" * 100_000)
     lease = store.lease("uuid")

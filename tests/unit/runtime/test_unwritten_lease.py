@@ -47,6 +47,10 @@ def test_what_was_taken_over_is_not_there_any_more_once_it_is_removed() -> None:
     lease.create(OURS)
     assert lease.remove(OURS.epoch) == Done()
     assert lease.read() is None
+    first = replace(OURS, epoch=1)
+    assert lease.create(first) == Done(), "for who reads nothing the first epoch is the next one"
+    assert lease.write(replace(first, heartbeat=1)) == Done()
+    assert lease.read() == replace(first, heartbeat=1)
 
 
 def test_an_epoch_that_stands_there_is_not_taken() -> None:
