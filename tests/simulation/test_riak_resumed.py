@@ -16,7 +16,7 @@ from orchestrator.simulation.mishaps import How, Trip
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import killed, lives, play, run
-from tests.simulation.ringed import ABOUT_ABSENCE, TWO, riak_policy, ringed
+from tests.simulation.ringed import ABOUT_ABSENCE, FOUR, TWO, riak_policy, ringed
 
 SLOW = 40.0
 """So long the node takes to come up, in seconds: a run that forgot it would be at the next one by then."""
@@ -94,6 +94,58 @@ def test_a_resumed_run_goes_past_no_node_that_was_starting(
     sent = [event.action for event in _until_recovered(simulation) if isinstance(event, ActionSent)]
     assert not any(isinstance(action, StopNode) for action in sent), "another one, or the same once more"
     assert _starts(simulation) == 1
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_node_that_was_starting_cannot_be_skipped(point: str) -> None:
+    """`--skip` is for those that are to come and those that failed; this one is ours to bring up."""
+    simulation = _killed(point, ())
+    state = simulation.resume(skip=[TWO])
+    assert (state.phase, state.nodes[TWO].phase) == (Phase.DOWN, NodePhase.STARTING)
+    state = play(simulation, state)
+    assert state.outcome is Outcome.DONE, state.message
+    assert lives(simulation.world) == dict.fromkeys(simulation.world.nodes, 2)
+
+
+def test_a_node_that_was_down_already_cannot_be_skipped_either() -> None:
+    simulation, state = _begun(())
+    simulation.seams.crash_at = 1 + _points(()).index(f"after stop of {TWO}")
+    assert killed(simulation, state)
+    simulation.seams.crash_at = None
+    state = play(simulation, simulation.resume(skip=[TWO, FOUR]))
+    assert state.outcome is Outcome.DONE, state.message
+    assert {name: node.phase for name, node in state.nodes.items() if node.phase is NodePhase.SKIPPED} == {
+        FOUR: NodePhase.SKIPPED
+    }
+    assert lives(simulation.world) == {**dict.fromkeys(simulation.world.nodes, 2), FOUR: 1}
+
+
+def _failed() -> Simulation:
+    world = _world()
+    world.nodes[TWO].starts_that_fail = 9
+    simulation, state = run(world, wanted=riak_policy())
+    assert state.nodes[TWO].phase is NodePhase.FAILED
+    world.nodes[TWO].starts_that_fail = 0
+    return simulation
+
+
+def test_a_node_that_failed_is_left_alone_and_nobody_goes_past_it_until_it_is_asked_for() -> None:
+    simulation = _failed()
+    tried = len(simulation.hosts.sent)
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.FAILED
+    assert "resume with --retry-failed" in state.message
+    assert len(simulation.hosts.sent) == tried
+    assert state.nodes[TWO].phase is NodePhase.FAILED
+
+
+def test_restore_owes_a_node_that_failed_one_more_start() -> None:
+    simulation = _failed()
+    tried = _starts(simulation)
+    state = play(simulation, simulation.restore())
+    assert state.outcome is Outcome.RESTORED, state.message
+    assert _starts(simulation) == tried + 1
+    assert lives(simulation.world) == {**dict.fromkeys(simulation.world.nodes, 1), TWO: 2}
 
 
 def test_a_node_that_died_after_its_start_is_started_again() -> None:
