@@ -204,7 +204,7 @@ def ring_of(owned: Mapping[NodeName, Collection[int]], stats: NodeStats) -> Read
         for node, indices in owned.items():
             for index in indices:
                 number, off = divmod(index, step)
-                if off or number >= stats.ring_size or number in owners:
+                if off or not 0 <= number < stats.ring_size or number in owners:
                     raise Malformed(
                         f"{index} is no partition of a ring of {stats.ring_size}, or has two owners"
                     )
