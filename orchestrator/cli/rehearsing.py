@@ -121,7 +121,9 @@ class Rehearsal:
             except Crash as kill:
                 seams.crash_at = None
                 follower.follow()
-                self._killed.append((self.now(), f"the program is killed {kill}; a minute later: resume"))
+                self._killed.append(
+                    (self.now(), f"the program is killed {_where(kill)}; a minute later: resume")
+                )
                 self._world.agenda.advance(_TAKEN_UP_AFTER)
                 state = simulation.resume()
         if self._world.violations:
@@ -148,6 +150,12 @@ class Rehearsal:
         asked = lambda: (simulation.fate.request, "another terminal")  # noqa: E731
         # One thread and one order: the same seed is the same night.
         return Loop(state, ports, asked=asked, workers=1, reads=Order.CLUSTER_FIRST).run()
+
+
+def _where(kill: Crash) -> str:
+    """The point at which it was: `after the commit of phase_entered, action_sent`, each name once."""
+    when, commit, names = str(kill).partition(" of ")
+    return when + commit + ", ".join(dict.fromkeys(names.split(", ")))
 
 
 def _defect(wrong: Sequence[str]) -> SafetyViolation:

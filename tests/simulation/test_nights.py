@@ -148,6 +148,21 @@ def test_a_killed_program_is_taken_up_and_told_of() -> None:
     assert rehearsal.news() == [], "each is told once"
 
 
+def test_where_it_was_killed_names_each_event_once() -> None:
+    told = {words for seed in NIGHTS[:40] for words in _kills(seed)}
+    assert any(" the commit of " in words for words in told)
+    assert any(" the commit of " not in words for words in told)
+    for words in told:
+        assert words.endswith("; a minute later: resume")
+        names = words.partition(" of ")[2].partition(";")[0].split(", ")
+        assert len(names) == len(set(names)), words
+
+
+def _kills(seed: int) -> list[str]:
+    rehearsal, _ = rehearse(cluster(), policy(), seed)
+    return [words for _, words in rehearsal.news() if words.startswith("the program is killed")]
+
+
 def test_what_the_program_does_wrong_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     def blames(world: World, *_others: object) -> None:
         world.violated("es1 is stopped, says this test")
