@@ -120,6 +120,7 @@ def test_a_machine_that_does_not_say_who_answers_has_no_life(
     lives, untold = _lives(stage)
     assert lives[DEV2] is None
     assert list(untold) == [DEV2]
+    assert "answers: correct" not in untold[DEV2], "nobody said that it is another one"
     del stage.runner.instead[DEV2, "admin show transfer_limit"]
     assert _lives(stage) == ({name: f"{BOOT} {100 + at} 1000" for at, name in enumerate(NAMES)}, {})
 

@@ -1,0 +1,151 @@
+"""First contact: which endpoint is which node, where the others are, and which version they speak."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import NodeStats
+from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable
+from orchestrator.stores.riak.output import CommandOutput
+from tests.doubles.riak_double.stats import stats
+from tests.fakes.scripted_http import reply
+from tests.unit.stores.riak_cluster import DEV1, DEV2, DEV3, NAMES, Staged, staged
+
+NOT_KNOWN = CommandOutput(exit=1, stdout="Usage: riak { start | stop | version }\n")
+
+
+@pytest.fixture
+def stage() -> Iterator[Staged]:
+    with staged() as each:
+        yield each
+
+
+def _contacts(stage: Staged, *nodes: NodeName, at: str = "127.0.0.1") -> Contacts:
+    """Of these nodes the file names the endpoints; all machines are said to be there."""
+    endpoints = [f"{stage.ports[node].url}/" for node in nodes]
+    reach = Reach(endpoints=endpoints, runner=stage.runner, address=lambda _: at, riak=("/usr/sbin/riak",))
+    return Contacts(reach)
+
+
+def _told(contacts: Contacts) -> Contact:
+    found = contacts.find()
+    assert isinstance(found, Contact), found
+    return found
+
+
+def _why(found: object) -> str:
+    assert isinstance(found, Unknown), found
+    return found.reason
+
+
+def _hits(stage: Staged, node: NodeName) -> int:
+    return len(stage.ports[node].asked)
+
+
+def test_each_endpoint_is_asked_once_and_members_are_those_of_all_answers(stage: Staged) -> None:
+    contacts = _contacts(stage, DEV1, DEV3)
+    assert _told(contacts) is _told(contacts)
+    assert _told(contacts).members == NAMES
+    assert _told(contacts).version == "3.2.1"
+    assert (_hits(stage, DEV1), _hits(stage, DEV3)) == (1, 1)
+
+
+def test_an_endpoint_that_is_a_node_is_where_it_is_asked(stage: Staged) -> None:
+    contacts = _contacts(stage, DEV1, DEV3, at="127.0.0.9")
+    _told(contacts)
+    for node in (DEV1, DEV3):
+        found = contacts.stats(node)
+        assert isinstance(found, NodeStats), found
+        assert found.node == node
+
+
+@pytest.mark.parametrize(("at", "host"), [("127.0.0.9", "127.0.0.9"), ("::1", "[::1]")])
+def test_a_member_without_an_endpoint_has_the_port_of_the_first_one_on_its_machine(
+    stage: Staged, at: str, host: str
+) -> None:
+    contacts = _contacts(stage, DEV1, DEV3, at=at)
+    _told(contacts)
+    assert _why(contacts.http(DEV2).ping()).startswith(f"http://{host}:{stage.ports[DEV1].port}/ping: ")
+    assert _hits(stage, DEV1) == 1, "nothing that is known is asked again"
+
+
+def test_another_node_that_answers_where_one_is_looked_for_is_not_taken_for_it(stage: Staged) -> None:
+    contacts = _contacts(stage, DEV1)
+    _told(contacts)
+    assert _why(contacts.stats(DEV2)) == (
+        f"where {DEV2} is looked for, {DEV1} answers /stats: name both under `endpoints`"
+    )
+
+
+def test_a_node_of_the_same_machine_that_was_down_is_found_when_it_is_up(stage: Staged) -> None:
+    stage.world.stop(DEV2)
+    contacts = _contacts(stage, DEV1, DEV2)
+    _told(contacts)
+    stage.world.start(DEV2)
+    found = contacts.stats(DEV2)
+    assert isinstance(found, NodeStats), found
+    assert found.node == DEV2
+
+
+@pytest.mark.parametrize("version", ["1.3.2", "0.14", "4", "riak"])
+def test_a_version_that_cannot_be_read_is_no_cluster(stage: Staged, version: str) -> None:
+    stage.runner.instead[DEV1, "versions"] = CommandOutput(exit=0, stdout=f"* {version}\tpermanent\n")
+    why = _why(_contacts(stage, DEV1).find())
+    assert why == f"{DEV1} is a Riak {version}, which this program cannot read"
+
+
+def test_the_version_is_asked_by_the_word_of_each_release(stage: Staged) -> None:
+    stage.runner.instead[DEV1, "versions"] = NOT_KNOWN
+    stage.runner.instead[DEV1, "version"] = CommandOutput(exit=0, stdout="2.9.10\n")
+    contact = _told(_contacts(stage, DEV1))
+    assert contact.version == "2.9.10"
+    assert contact.admin.commands.admin == ("/usr/sbin/riak-admin",)
+    assert not contact.admin.dialect.returns_term
+
+
+def test_where_one_node_does_not_tell_its_version_the_next_one_does(stage: Staged) -> None:
+    stage.runner.instead[DEV1, "versions"] = stage.runner.instead[DEV1, "version"] = NOT_KNOWN
+    assert _told(_contacts(stage, DEV1, DEV2)).version == "3.2.1"
+    why = _why(_contacts(stage, DEV1).find())
+    assert why.startswith(f"which version it is: asked on {DEV1}: riak versions: ")
+    assert "; riak version: " in why
+    stage.runner.instead[DEV1, "versions"] = Unknown(reason="no route to host")
+    assert _why(_contacts(stage, DEV1).find()) == "which version it is: no route to host"
+
+
+def test_what_was_not_found_is_looked_for_again(stage: Staged) -> None:
+    stage.world.stop(DEV1)
+    contacts = _contacts(stage, DEV1)
+    assert _why(contacts.find()).startswith(f"{stage.ports[DEV1].url}/stats: ")
+    stage.world.start(DEV1)
+    assert _told(contacts).version == "3.2.1"
+
+
+def test_endpoints_say_what_is_wrong_with_each(stage: Staged) -> None:
+    stage.world.stop(DEV2)
+    first, second = (f"{stage.ports[node].url}/" for node in (DEV1, DEV2))
+    found = _contacts(stage, DEV1, DEV2).endpoints()
+    assert (list(found), found[first]) == ([first, second], None)
+    assert (found[second] or "").startswith(f"{stage.ports[DEV2].url}/stats: ")
+
+
+def test_of_three_endpoints_each_must_call_the_others_members(stage: Staged) -> None:
+    page = {**stats(stage.world.view(DEV3)), "ring_members": [DEV1, DEV3]}
+    owners = {"ring_ownership": f"[{{'{DEV1}',8}},{{'{DEV3}',8}}]"}
+    answer = reply(json.dumps({**page, **owners}).encode(), headers={"Connection": "close"})
+    stage.ports[DEV3].on("/stats", answer)
+    assert _told(_contacts(stage, DEV1, DEV3)).members == NAMES, "each calls the other one so"
+    assert _why(_contacts(stage, DEV1, DEV2, DEV3).find()) == (
+        f"{DEV3} does not call {DEV2} a member, and `endpoints` names both: they are not of one cluster"
+    )
+
+
+def test_those_that_go_down_are_asked_last() -> None:
+    assert usable(NAMES, ()) == NAMES
+    assert usable((DEV3, DEV2, DEV1), {DEV1}) == (DEV2, DEV3, DEV1)
+    assert usable(NAMES, {DEV1, DEV2}) == (DEV3, DEV1, DEV2)
