@@ -10,6 +10,7 @@ import pytest
 from orchestrator.engine.kinds.kind import RIAK
 from orchestrator.engine.kinds.predicates import Question, holds
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES, ring_of
+from orchestrator.engine.kinds.riak.predicates import predicates
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.gate import GateView
 from orchestrator.model.observation import ClusterView, LeaseView, Observation, ServiceState
@@ -179,6 +180,50 @@ def test_the_rules_stand_in_the_order_in_which_they_are_asked() -> None:
         "cluster_is_the_one_named",
         "lease_is_held",
     ]
+
+
+def test_what_does_not_pass_with_time_and_what_a_smaller_wave_helps() -> None:
+    """Nobody waits for what only an operator can mend; a wave that is too large becomes smaller."""
+    assert [rule.name for rule in PREDICATES if not rule.passes_with_time] == [
+        "cluster_is_the_one_named",
+        "settings_are_writable",
+        "preference_lists_keep_quorum",
+        "selected_hosts_ready",
+    ]
+    assert [rule.name for rule in PREDICATES if rule.of_the_set] == [
+        "preference_lists_keep_quorum",
+        "one_zone_at_a_time",
+        "budget_not_exceeded",
+    ]
+
+
+def _lives(asked: Question) -> list[tuple[str, str]]:
+    (rule,) = (rule for rule in PREDICATES if rule.name == "lives_are_told")
+    return list(rule.check(asked))
+
+
+def test_a_life_that_is_not_told_says_why() -> None:
+    nameless = _nameless(_question())
+    subject = f"node {TWO}"
+    why = "its process cannot be told: "
+    assert _lives(nameless) == [(subject, f"{why}neither `riak pid` nor /proc on its host say")]
+    asked = _riak(nameless, untold={TWO: "its machine is another one's"})
+    assert _lives(asked) == [(subject, f"{why}its machine is another one's")]
+    assert _lives(_viewing(nameless, riak=None)) == _lives(nameless)
+
+
+def test_of_a_node_that_is_no_member_other_rules_speak() -> None:
+    strange = replace(_question(), wave=Wave(number=1, nodes=(NodeName("riak9@10.0.0.9"),)))
+    assert _lives(strange) == []
+    assert "all_members_up" in _refusing(strange)
+
+
+def test_a_cluster_that_was_not_read_is_refused_by_every_rule_of_the_ring_with_its_reason() -> None:
+    asked = _seeing(_question(), cluster=GONE)
+    assert ring_of(asked) is GONE
+    of_the_ring = {rule.name for rule in predicates(ring_of)}
+    said = {rule.name: list(rule.check(asked)) for rule in PREDICATES if rule.name in of_the_ring}
+    assert said == {name: [("cluster", GONE.reason)] for name in of_the_ring}
 
 
 def test_only_the_lives_of_the_wave_have_to_be_told() -> None:

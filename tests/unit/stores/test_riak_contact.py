@@ -122,6 +122,7 @@ def test_what_was_not_found_is_looked_for_again(stage: Staged) -> None:
     stage.world.stop(DEV1)
     contacts = _contacts(stage, DEV1)
     assert _why(contacts.find()).startswith(f"{stage.ports[DEV1].url}/stats: ")
+    assert _why(contacts.stats(DEV1)).startswith("http://127.0.0.1:")
     stage.world.start(DEV1)
     assert _told(contacts).version == "3.2.1"
 
