@@ -76,6 +76,15 @@ def test_a_member_of_whom_anything_is_odd_makes_the_status_unknown(was: str, now
     assert isinstance(parse_cluster_status(out(text), V30), Unknown)
 
 
+def test_a_location_that_nobody_has_set_is_none() -> None:
+    """Nodes without one are in no zone, and not in one together."""
+    wider = LOCATED.replace("--------+\n", "---------+\n").replace("|location|", "|location |")
+    wider = wider.replace("| rack a |", "| rack a  |").replace("| rack b |", "|undefined|")
+    status = parse_cluster_status(out(wider), V30)
+    assert not isinstance(status, Unknown), status
+    assert [each.location for each in status.members] == ["rack a", None]
+
+
 def test_shares_that_are_to_be_must_add_up_in_the_status_too() -> None:
     halves = LOCATED.replace("|  --   |", "| 50.0  |")
     found = parse_cluster_status(out(halves), V30)
