@@ -102,6 +102,11 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read our output has gone (`| head -1`); there is nobody to tell.
         _fall_silent()
         return _NOBODY_READS
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _fall_silent()  # typer makes 1 of a closed pipe, which is the code of a defect here
+        return _NOBODY_READS
     except Exception as error:  # noqa: BLE001  (the last resort: a defect is reported as one, with its trace)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and _output_is_full():
             _fall_silent()
@@ -125,7 +130,10 @@ def _usage(error: typer.TyperException) -> str:
 def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
     sys.stderr.write(shown(f"orchestrate: {message}", sys.stderr) + "\n")
     if wants_json(arguments):
-        sys.stdout.write(json_line(refusal_object(message, code), at=time(), run=None) + "\n")
+        try:
+            sys.stdout.write(json_line(refusal_object(message, code), at=time(), run=None) + "\n")
+        except BrokenPipeError:
+            _fall_silent()
     return int(code)
 
 
