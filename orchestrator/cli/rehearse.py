@@ -25,6 +25,7 @@ from orchestrator.ports import Reporter
 from orchestrator.runtime.codec import encode_event
 from orchestrator.view.jsonlines import JsonReporter, json_line
 from orchestrator.view.lines import LineReporter
+from orchestrator.view.outlet import Outlet
 from orchestrator.view.rehearsal import Narrator, Rehearsed, rehearsed_lines, rehearsed_object
 from orchestrator.view.units import counted, stamp_seconds, visible
 from orchestrator.view.waits import Pace
@@ -99,7 +100,10 @@ def _play(
     for hold in _not_simulated(rehearsal, started, seen):
         around.warn(f"the run would be held now, and the simulation does not know it: {hold_sentence(hold)}")
     began = around.clock.now()
-    text = around.output is opt.Output.TEXT
+    text, out = around.output is opt.Output.TEXT, Outlet(around.out)
+
+    def say_json(payload: dict[str, object], at: Instant) -> None:
+        out.line(json_line(payload, at=at, run=rehearsal.run))
 
     def end() -> None:
         left = rehearsal.aftermath()
@@ -111,17 +115,19 @@ def _play(
             took=around.clock.now() - began,
             not_as_found=left.not_as_found,
             down=left.down,
+            against_rules=rehearsal.against_rules,
         )
         if text:
-            around.say("\n".join(rehearsed_lines(told)))
+            for line in rehearsed_lines(told):
+                out.line(line)
         else:
-            _say_json(around, rehearsed_object(told), rehearsal)
+            say_json(rehearsed_object(told), rehearsal.now())
 
     def tell(at: Instant, words: str) -> None:
         if text:
-            around.say(f"{stamp_seconds(at)} MISHAP: {words}")
+            out.line(f"{stamp_seconds(at)} MISHAP: {words}")
         else:
-            _say_json(around, {"event": "mishap", "what": words}, rehearsal, at=at)
+            say_json({"event": "mishap", "what": words}, at)
 
     try:
         state = rehearsal.play(Narrator(_reporter(rehearsal, started, around), rehearsal.news, tell, end))
@@ -130,13 +136,6 @@ def _play(
             f"{defect}; a defect of the program: please report it with seed {seed} and a snapshot (--save)"
         ) from defect
     return exit_code(state)
-
-
-def _say_json(
-    around: Surroundings, payload: dict[str, object], rehearsal: Rehearsal, *, at: Instant | None = None
-) -> None:
-    moment = rehearsal.now() if at is None else at
-    around.out.write(json_line(payload, at=moment, run=rehearsal.run) + "\n")
 
 
 def _reporter(rehearsal: Rehearsal, started: RunStarted, around: Surroundings) -> Reporter:

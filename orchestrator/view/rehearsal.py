@@ -69,6 +69,7 @@ class Rehearsed:
         simulated: seconds of the simulated cluster's time; `took`, of ours.
         not_as_found: settings that are not as before the run.
         down: nodes that do not run.
+        against_rules: what the run did against the program's rules, of which some are switched off.
     """
 
     seed: int
@@ -78,6 +79,7 @@ class Rehearsed:
     took: Seconds
     not_as_found: tuple[str, ...]
     down: tuple[str, ...]
+    against_rules: tuple[str, ...] = ()
 
 
 def rehearsed_object(end: Rehearsed) -> dict[str, object]:
@@ -91,6 +93,7 @@ def rehearsed_object(end: Rehearsed) -> dict[str, object]:
         "seconds": round(end.took, 3),
         "settings_not_as_found": list(end.not_as_found),
         "nodes_down": list(end.down),
+        "against_rules": list(end.against_rules),
     }
 
 
@@ -100,9 +103,12 @@ def rehearsed_lines(end: Rehearsed) -> list[str]:
     killed = f", and the program was killed {counted(end.kills, 'time')}" if end.kills else ""
     wrong = f"{times} went wrong{killed}" if end.mishaps or end.kills else "nothing went wrong"
     took = f"{duration(end.simulated)} of a simulated cluster in {duration(end.took)}"
+    against = "  against the rules, of which some are switched off (--disable-predicate):"
     return [
         f"rehearsed, seed {end.seed}: {took}; {wrong}",
         f"  settings: {'as found' if not end.not_as_found else 'NOT as found'}",
         *(f"    {each}" for each in end.not_as_found),
         f"  nodes down: {listed(end.down) if end.down else 'none'}",
+        *([against] if end.against_rules else ()),
+        *(f"    {each}" for each in end.against_rules),
     ]
