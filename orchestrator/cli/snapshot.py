@@ -47,7 +47,8 @@ def load(path: Path) -> tuple[RunStarted, Observation]:
         started = decode_event(_part(content, "started"))
         seen = decode_observation(_part(content, "seen"), holder="the snapshot")
     except JournalError as error:
-        raise ConfigError(str(error), file=str(path)) from error
+        # Events are read as those of a journal are, and here is none.
+        raise ConfigError(str(error).replace("the journal", "the snapshot"), file=str(path)) from error
     if not isinstance(started, RunStarted):
         raise ConfigError("is no snapshot: its run begins with another event", file=str(path))
     return started, seen

@@ -307,7 +307,9 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 def _policy(data: object) -> object:
     """A policy within an event: read field by field like it, for its gates have tags of their own."""
-    return _read(Policy, data, "policy") if isinstance(data, Mapping) else data
+    if not isinstance(data, Mapping):
+        raise JournalError("the journal is damaged: policy: is no object")
+    return _read(Policy, data, "policy")
 
 
 def _by_name(enum: type[IntEnum]) -> Any:

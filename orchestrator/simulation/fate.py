@@ -191,7 +191,7 @@ def _befall_machine(world: World, what: OfMachine) -> None:
                 world.agenda.after(back, lambda: machines.start(world, node))
         case mishaps.HostCutOff(seconds=seconds):
             for each in machines.of_one(world, node):
-                each.unreachable_until = now + seconds
+                each.unreachable_until = max(each.unreachable_until, now + seconds)
         case mishaps.HostHangs(seconds=seconds, does=does):
             for each in machines.of_one(world, node):
                 each.hangs_until, each.hangs_and_does = now + seconds, does

@@ -7,11 +7,14 @@ here.
 
 from __future__ import annotations
 
+from orchestrator.engine.machines import machines_of
+from orchestrator.engine.state import RunState
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import HostView, Observation
 from orchestrator.model.policy import Kind, Policy, Strategy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, Verdict
+from orchestrator.simulation.coherence import require_coherent
 from orchestrator.simulation.mirror_elasticsearch import mirrored_elasticsearch
 from orchestrator.simulation.mirror_riak import mirrored_riak
 from orchestrator.simulation.parts import GateState, SimGate, SimNode
@@ -29,13 +32,15 @@ def mirrored(started: RunStarted, seen: Observation, *, seed: int) -> World:
         seed: of what is left to chance in the simulation.
 
     Raises:
-        UsageError: a part of it could not be read; what is unknown cannot be rehearsed.
+        UsageError: a part of it could not be read, or the parts do not fit together.
     """
     policy, view = started.policy, require(seen.cluster, "the cluster")
+    require_coherent(started, view, seen.at)
     of_kind = mirrored_riak if policy.kind is Kind.RIAK else mirrored_elasticsearch
     world = of_kind(view, seen, policy, seed)
     world.uuid = view.uuid
     world.one_machine = policy.strategy is Strategy.NODE
+    _machines(world, seen)
     for name, node in world.nodes.items():
         if name in seen.hosts:
             _host(node, seen.hosts[name])
@@ -45,12 +50,19 @@ def mirrored(started: RunStarted, seen: Observation, *, seed: int) -> World:
     return world
 
 
+def _machines(world: World, seen: Observation) -> None:
+    """Nodes share a machine here if the run would take them to: clones of one image share its id alone."""
+    for shared in machines_of(RunState(run=""), seen).among(world.nodes):
+        for name in shared:
+            world.nodes[name].machine = shared[0]
+
+
 def _host(node: SimNode, read: Reading[HostView]) -> None:
     """A host that did not answer does not answer here either."""
     if isinstance(read, Unknown):
         node.unreachable_until = float("inf")
         return
-    node.service, node.machine = read.service, read.machine_id or node.machine
+    node.service = read.service
 
 
 def _kernel(node: SimNode, read: Reading[HostTuning]) -> None:

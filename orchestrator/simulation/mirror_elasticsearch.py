@@ -47,8 +47,9 @@ def mirrored_elasticsearch(view: ClusterView, seen: Observation, policy: Policy,
     sizes = _sizes(seen)
     for index in view.indices:
         _index(world, index, view, sizes)
+    world.exempt_indices |= policy.accept_red  # the copies of these hold no stop, red or not
     if policy.zero_replicas is ZeroReplicas.ACCEPT:
-        world.exempt_indices = {
+        world.exempt_indices |= {
             index.name
             for index in view.indices
             if index.replicas == 0
@@ -68,7 +69,7 @@ def _settings(world: World, settings: SettingsView) -> None:
 
 def _node(world: World, node: Node, zone_attribute: str | None) -> None:
     made = world.add_node(node.name, roles=node.roles, zone=node.zone(zone_attribute))
-    made.node_id, made.version, made.machine = node.node_id, node.version, node.address
+    made.node_id, made.version = node.node_id, node.version
 
 
 def _sizes(seen: Observation) -> Mapping[tuple[str, int], int]:

@@ -166,7 +166,7 @@ def _of_shards(world: World, dice: Random, node: NodeName) -> tuple[Trouble, ...
         _at(
             "stop",
             node,
-            mishaps.IndexMade(name="made-meanwhile", on=node),
+            mishaps.IndexMade(name=f"made-on-{node.lower()}", on=node),
             f"an index is made whose primary lands on {node} while it is being stopped",
             after=0.0,
         ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -199,6 +201,144 @@ def test_a_damaged_snapshot_is_refused_in_one_message(
     assert says in said.err
     assert said.err.count("\n") == 1
     assert said.out == ""
+
+
+def _shards(*copies: dict[str, Any]) -> Edit:
+    """An index of one shard with these copies, on a cluster that has none."""
+    shard = {"index": "logs", "index_uuid": "u", "number": 0}
+    whole = [{"shard": shard, "state": "STARTED", "primary": False, "node": "es1", **copy} for copy in copies]
+
+    def edit(content: dict[str, Any]) -> None:
+        content["seen"]["cluster"]["indices"] = [{"name": "logs", "uuid": "u"}]
+        content["seen"]["cluster"]["copies"] = whole
+
+    return edit
+
+
+def _twice(*names: str) -> Edit:
+    def edit(content: dict[str, Any]) -> None:
+        for name in names:
+            content = content[name]
+        assert isinstance(content, list)
+        content.append(content[0])
+
+    return edit
+
+
+_CLUSTER = ("seen", "cluster")
+_GONE = {"shard": {"index": "gone", "index_uuid": "u", "number": 0}, "state": "UNASSIGNED", "primary": True}
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        pytest.param(_with([], "started", "nodes"), "restarts no node", id="nobody"),
+        pytest.param(_with(["es9"], "started", "nodes"), "restarts es9, no member", id="a stranger"),
+        pytest.param(_twice("started", "nodes"), "names es2 twice", id="one twice"),
+        pytest.param(_with("soon", "started", "policy"), "the snapshot is damaged: policy", id="no policy"),
+        pytest.param(_with("riak", "started", "policy", "kind"), "another kind", id="another kind"),
+        pytest.param(
+            _with(-1.0, "started", "policy", "deadlines", "stop"), "a deadline is below", id="no deadline"
+        ),
+        pytest.param(
+            _with(10**9, "started", "policy", "settle_consecutive"),
+            "1000000000 good",
+            id="no end of readings",
+        ),
+        pytest.param(
+            _with(
+                [{"index": "logs", "index_uuid": "u", "segments": 9, "bytes": 1, "due": True}],
+                "started",
+                "indices",
+            ),
+            "merges indices",
+            id="merges",
+        ),
+        pytest.param(_with(1e300, "seen", "at"), "which is no time", id="a time that stands still"),
+        pytest.param(_with([], *_CLUSTER, "nodes"), "no member", id="no nodes"),
+        pytest.param(_twice(*_CLUSTER, "nodes"), "lists es1 twice", id="a node twice"),
+        pytest.param(_with("es9", *_CLUSTER, "master"), "the master is es9", id="a master that is none"),
+        pytest.param(_shards({"primary": True, "node": "es9"}), "[logs][0] is on es9, no member", id="where"),
+        pytest.param(_shards({}, {"node": "es2"}), "[logs][0] has 0 primaries", id="no primary"),
+        pytest.param(_shards({"primary": True}, {}), "on es1 twice", id="two copies on a node"),
+        pytest.param(_with([_GONE], *_CLUSTER, "copies"), "[gone][0], and no such index", id="of nothing"),
+    ],
+)
+def test_a_snapshot_whose_parts_do_not_fit_together_is_refused_in_one_line(
+    saved: Path, capsys: pytest.CaptureFixture[str], edit: Edit, says: str
+) -> None:
+    content = json.loads(saved.read_text())
+    edit(content)
+    saved.write_text(json.dumps(content))
+    assert run(["rehearse", "--snapshot", str(saved)]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert says in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+_RIAK = (*_CLUSTER, "riak")
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        pytest.param(_with([], *_RIAK, "ring", "owners"), "the ring has no partition", id="no ring"),
+        pytest.param(_with(["riak@x"], *_RIAK, "ring", "owners"), "belong to riak@x, no member", id="owner"),
+        pytest.param(_twice(*_RIAK, "members"), "twice", id="a member twice"),
+        pytest.param(_with([], *_RIAK, "n_vals"), "no n_val is in use", id="no n_val"),
+        pytest.param(_with([], *_RIAK, "members"), "no member of the cluster", id="no members"),
+    ],
+)
+def test_nor_is_a_ring_whose_parts_do_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], edit: Edit, says: str
+) -> None:
+    path = tmp_path / "ring.snapshot"
+    snapshots.save(path, *read(ringed(), riak_policy()))
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+    assert run(["rehearse", "--snapshot", str(path)]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert says in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_what_a_rule_that_is_switched_off_lets_through_is_told_and_no_defect(
+    console: Console, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = cluster.write_file(console.folder)
+    off = ("--disable-predicate", "no_running_snapshot")
+    for seed in range(1, 40):
+        code = run(["rehearse", "--cluster", file, "--seed", str(seed), *off, "--output", "json"])
+        told, last = objects(capsys.readouterr().out)[-2:]
+        assert (last["event"], last["exit_code"]) == ("summary", code)
+        assert code != ExitCode.DEFECT
+        if told["against_rules"]:
+            break
+    assert "is stopped while snapshot repository/nightly runs" in told["against_rules"][0]
+    assert run(["rehearse", "--cluster", file, "--seed", str(seed), *off]) == code
+    said = capsys.readouterr().out
+    assert "against the rules, of which some are switched off (--disable-predicate):\n" in said
+    assert "is stopped while snapshot repository/nightly runs" in said
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_reader_that_goes_away_ends_no_rehearsal(console: Console, saved: Path, output: str) -> None:
+    """Its exit code is the run's: 1 would be the word for a defect."""
+    del console
+    words = ("rehearse", "--snapshot", str(saved), "--seed", str(_FAILS), "--output", output)
+    program = [sys.executable, "-c", "from orchestrator.cli.main import main; main()", *words]
+    with subprocess.Popen(  # noqa: S603  (the program under test)
+        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == ExitCode.FAILED
+    assert said == f"rehearsing a restart of 3 nodes on a simulation of lab, seed {_FAILS}\n"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from orchestrator.errors import UsageError
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.gate import CommandGate, GateView
-from orchestrator.model.observation import ClusterView, Level, Observation
+from orchestrator.model.observation import ClusterView, HostView, Level, Observation
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import RiakView
@@ -193,6 +193,31 @@ def test_nor_can_a_ring_that_is(part: str) -> None:
     riak = replace(_riak(ringed()), **{part: Unknown(reason="cut off")})
     with pytest.raises(UsageError, match=r"cannot be rehearsed: .* could not be read: cut off"):
         mirrored(started, replace(seen, cluster=replace(seen.cluster, riak=riak)), seed=0)
+
+
+def test_an_index_that_may_be_red_is_exempt_as_it_is_for_the_run() -> None:
+    started, seen = read(cluster(), policy(accept_red=frozenset({"logs"})))
+    assert mirrored(started, seen, seed=0).exempt_indices == {"logs"}
+
+
+def test_clones_of_one_image_are_machines_of_their_own_and_nodes_of_one_address_are_not() -> None:
+    started, seen = read(cluster(), policy())
+    assert isinstance(seen.cluster, ClusterView)
+    first, second, third, *_ = (node.name for node in seen.cluster.nodes)
+    hosts = {
+        name: replace(host, machine_id="image") if isinstance(host, HostView) else host
+        for name, host in seen.hosts.items()
+    }
+    made = mirrored(started, replace(seen, hosts=hosts), seed=0)
+    assert len({node.machine for node in made.nodes.values()}) == len(made.nodes)
+    del hosts[third]  # it is not of the run, and was not asked
+    address = seen.cluster.members[second].address
+    nodes = tuple(
+        replace(node, address=address) if node.name == third else node for node in seen.cluster.nodes
+    )
+    view = replace(seen.cluster, nodes=nodes)
+    made = mirrored(started, replace(seen, cluster=view, hosts=hosts), seed=0)
+    assert made.nodes[second].machine == made.nodes[third].machine != made.nodes[first].machine
 
 
 def test_the_aftermath_tells_what_is_not_as_found_and_leaves_out_what_others_set() -> None:
