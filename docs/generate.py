@@ -142,7 +142,7 @@ The journal of a run is a list of these; everything that the program knows of a 
 below. Two lines are no journal events: `waiting` (what is awaited, since when, for how long at most) and
 `summary`, the last one. A [rehearsal](../how-to/rehearse.md) has two more: `mishap` (`what` went wrong) and,
 before the summary, `rehearsed` (`seed`, `mishaps`, `kills`, `simulated_seconds`, `seconds`,
-`settings_not_as_found`, `nodes_down`). A reader passes over fields that it does not know.
+`settings_not_as_found`, `nodes_down`, `against_rules`). A reader passes over fields that it does not know.
 """
 _SETTINGS: Final = """\
 Every change is journalled with what was found before it is made, and put back exactly so: each level apart,
