@@ -6,12 +6,12 @@ recoveries that the cluster still lists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from orchestrator.model.cluster import CopyState, Index, Node, ShardCopy, ShardId
-from orchestrator.model.observation import Activity, ClusterView, Observation, SettingsView
+from orchestrator.model.cluster import CopyState, Index, Node, Role, ShardCopy, ShardId
+from orchestrator.model.observation import Activity, ClusterView, Observation, ServiceState, SettingsView
 from orchestrator.model.policy import Policy, ZeroReplicas
 from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.simulation import allocation
@@ -39,9 +39,9 @@ def mirrored_elasticsearch(view: ClusterView, seen: Observation, policy: Policy,
     _settings(world, require(seen.settings, "the settings"))
     for node in view.nodes:
         _node(world, node, policy.zone_attribute)
-    world.master = view.master
     if view.voters is not None:
-        world.voters = {node.name for node in view.nodes if node.node_id in view.voters}
+        _voters(world, view.voters)
+    world.master = view.master
     world.excluded_by_others = {name for name in world.nodes if name in view.voting_exclusions}
     world.exclusions = sorted(world.excluded_by_others)
     sizes = _sizes(seen)
@@ -70,6 +70,15 @@ def _settings(world: World, settings: SettingsView) -> None:
 def _node(world: World, node: Node, zone_attribute: str | None) -> None:
     made = world.add_node(node.name, roles=node.roles, zone=node.zone(zone_attribute))
     made.node_id, made.version = node.node_id, node.version
+
+
+def _voters(world: World, ids: Collection[str]) -> None:
+    """The voting configuration. One of it that is away has no name in the reading: its id stands for it."""
+    for away in sorted({*ids} - {node.node_id for node in world.nodes.values()}):
+        node = world.add_node(away, roles=frozenset({Role.MASTER}))
+        node.node_id, node.service = away, ServiceState.STOPPED
+        node.process, node.member_life = False, None
+    world.voters = {node.name for node in world.nodes.values() if node.node_id in ids}
 
 
 def _sizes(seen: Observation) -> Mapping[tuple[str, int], int]:

@@ -85,7 +85,7 @@ def night(seed: int, world: World, nodes: Sequence[NodeName]) -> Night:
     drawn: dict[What | Trip, Trouble] = {}
     for _ in range(dice.choice((1, 1, 2, 2, 3))):
         node = dice.choice(nodes)
-        others = [name for name in world.nodes if name != node]
+        others = [name for name, each in world.nodes.items() if name != node and each.process]
         other = dice.choice(others or [node])
         own = _of_riak(world, node, other) if isinstance(world, RiakWorld) else _of_shards(world, dice, node)
         one = dice.choice((*_of_machines(node, other), *own))

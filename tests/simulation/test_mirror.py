@@ -200,6 +200,19 @@ def test_an_index_that_may_be_red_is_exempt_as_it_is_for_the_run() -> None:
     assert mirrored(started, seen, seed=0).exempt_indices == {"logs"}
 
 
+def test_a_voter_that_is_away_counts_as_it_does_for_the_run() -> None:
+    started, seen = read(cluster(), policy())
+    assert isinstance(seen.cluster, ClusterView)
+    assert seen.cluster.voters is not None
+    voters = {*seen.cluster.voters} | {"away-1", "away-2"}
+    view = replace(seen.cluster, voters=frozenset(voters))
+    made = mirrored(started, replace(seen, cluster=view), seed=0)
+    shown = glance(made, started).cluster
+    assert isinstance(shown, ClusterView)
+    assert (shown.voters, len(shown.nodes)) == (voters, len(view.nodes))
+    assert {name for name, node in made.nodes.items() if not node.process} == {"away-1", "away-2"}
+
+
 def test_clones_of_one_image_are_machines_of_their_own_and_nodes_of_one_address_are_not() -> None:
     started, seen = read(cluster(), policy())
     assert isinstance(seen.cluster, ClusterView)
