@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from orchestrator.cli import rehearsing
 from orchestrator.cli.rehearsing import Rehearsal
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.event import Event, Record, RunResumed
 from orchestrator.model.phase import Outcome
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import DisabledPredicate, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.simulation import judge, mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import Trip
@@ -169,6 +170,24 @@ def test_what_the_program_does_wrong_is_a_defect(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(judge, "stop", blames)
     with pytest.raises(SafetyViolation, match="es1 is stopped, says this test"):
+        rehearse(cluster(), policy(), QUIET)
+
+
+def test_a_step_that_no_run_may_take_is_one_too_unless_a_rule_is_switched_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rehearsing, "broken", lambda _step: ("no such step, says this test",))
+    with pytest.raises(SafetyViolation, match="no such step, says this test"):
+        rehearse(cluster(), policy(), QUIET)
+    off = (DisabledPredicate(name="no_running_snapshot"),)
+    rehearsal, told = rehearse(cluster(), policy(disabled_predicates=off), QUIET)
+    assert told.outcome is Outcome.DONE
+    assert set(rehearsal.against_rules) == {"no such step, says this test"}
+
+
+def test_a_run_that_turns_and_turns_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsing, "_MOST_TURNS", 3)
+    with pytest.raises(SafetyViolation, match="comes to no end: 4 decisions"):
         rehearse(cluster(), policy(), QUIET)
 
 
