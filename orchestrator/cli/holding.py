@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from enum import Enum
 
 from orchestrator.cli.drive import Attempt, drive, exit_code
 from orchestrator.cli.surroundings import Surroundings
@@ -66,14 +65,6 @@ def _tell_of(left: LeaseRecord, around: Surroundings) -> None:
     around.warn(f"run {left.debtor}{whose} left something behind: putting that back first")
 
 
-class Places(Enum):
-    """Where a lease is taken."""
-
-    BOTH = "both"
-    STATE = "state"
-    CLUSTER = "cluster"
-
-
 class Claimed:
     """A new run with its lease.
 
@@ -126,7 +117,7 @@ def hold(
     started: RunStarted,
     around: Surroundings,
     *,
-    places: Places | None = None,
+    in_cluster: bool = True,
     written: bool = True,
 ) -> tuple[Lease, Taken] | ExitCode:
     """Take the lease for a run that is there; the exit code instead when another's leftovers stay.
@@ -142,8 +133,10 @@ def hold(
         store: the state database.
         started: how that run began.
         around: the process.
-        places: where the lease is taken, where that is not what the playbook says.
-        written: False where the state can be read and not written: then a repair keeps no journal.
+        in_cluster: False takes it in the state alone, whatever the playbook says: for a repair of what the
+            cluster's lease needs.
+        written: False where the state can be read and not written: then its lease is held in memory, and a
+            repair keeps no journal.
 
     Raises:
         LeaseError: a live run holds it; its subclasses tell of no connection and of an interruption.
@@ -154,7 +147,7 @@ def hold(
         code = settle_others(world, store, run, started, around) if written else ExitCode.DONE
         if code is not ExitCode.DONE:
             return code
-        lease = lease_of(world, store, run, started, around, places=places, state=state)
+        lease = lease_of(world, store, run, started, around, in_cluster=in_cluster, state=state)
         taken = acquire(lease, around)
         left = taken.previous if taken.takeover else None
         if left is None or owes_nothing(left):
@@ -216,7 +209,7 @@ def lease_of(
     started: RunStarted,
     around: Surroundings,
     *,
-    places: Places | None = None,
+    in_cluster: bool = True,
     state: LeasePort | None = None,
 ) -> Lease:
     """The lease of a run: in the state database, and in the cluster unless the playbook says otherwise.
@@ -227,15 +220,12 @@ def lease_of(
         run: the run's id.
         started: tells the cluster and the policy.
         around: the process.
-        places: other ones than the playbook says: for a repair of what one of them needs.
+        in_cluster: False leaves the cluster out, whatever the playbook says.
         state: the lease in the state database, where it is not taken as usual.
     """
-    wanted = places or (Places.BOTH if started.policy.lease is LeasePlace.CLUSTER else Places.STATE)
-    found: list[Place] = []
-    if wanted is not Places.CLUSTER:
-        port = state or store.lease(started.cluster_uuid)
-        found.append(Place(name=f"the state ({store.where})", port=port))
-    if wanted is not Places.STATE:
+    port = state or store.lease(started.cluster_uuid)
+    found = [Place(name=f"the state ({store.where})", port=port)]
+    if in_cluster and started.policy.lease is LeasePlace.CLUSTER:
         found.append(Place(name="the cluster", port=world.lease))
     who = Claim(
         cluster=started.cluster,

@@ -12,7 +12,7 @@ from orchestrator.cli import options as opt
 from orchestrator.cli.asking import ask, require_terminal
 from orchestrator.cli.drive import Attempt, drive, exit_code
 from orchestrator.cli.fresh import prepare_restore
-from orchestrator.cli.holding import Places, claim, hold, put_back
+from orchestrator.cli.holding import claim, hold, put_back
 from orchestrator.cli.riak_restore import nothing_known
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
@@ -24,7 +24,6 @@ from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import LeaseTaken, Record, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.policy import LeasePlace
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
@@ -146,51 +145,59 @@ def restore(
         with _store(around, state, Access.READ) as store:
             around.warn(f"{error}: going on without writing to it")
             entry = find_run(store, Wanted.RESTORE, run=run, cluster=name)
-            return int(_unwritten(entry, file, store, around))
+            return int(_from_state(entry, file, store, around, written=False))
 
 
 def _from_state(
-    entry: RunEntry, file: ClusterFile | None, store: StateStore, around: Surroundings
+    entry: RunEntry,
+    file: ClusterFile | None,
+    store: StateStore,
+    around: Surroundings,
+    *,
+    written: bool = True,
 ) -> ExitCode:
-    started, records, past = _past(store, entry)
-    world = World(file or around.cluster(started.cluster_file), around)
-    try:
-        try:
-            held = hold(entry.run, world, store, started, around)
-        except LeaseUnreachable as error:
-            # The master may be down because of us: then starting it comes before any lease in the cluster.
-            around.warn(f"{error}: going on with the lease in the state alone")
-            held = hold(entry.run, world, store, started, around, places=Places.STATE)
-        if isinstance(held, ExitCode):
-            return held
-        lease, taken = held
-        journal = store.journal(entry.run, after=len(records))
-        return _restore(Replayed(world, lease, taken, journal, records, past), around)
-    finally:
-        world.close()
+    """From the journal of the run that left it.
 
-
-def _unwritten(
-    entry: RunEntry, file: ClusterFile | None, store: StateStore, around: Surroundings
-) -> ExitCode:
-    """The same for a state file that can be read and not written.
-
-    The lease is taken in the cluster; where none stands there (on Riak, by the playbook), in memory over what
-    the state says.
+    Args:
+        entry: that run.
+        file: of its cluster, where one was named.
+        store: the state database.
+        around: the process.
+        written: False where the state can be read and not written.
     """
     started, records, past = _past(store, entry)
     world = World(file or around.cluster(started.cluster_file), around)
     try:
-        in_cluster = started.policy.lease is LeasePlace.CLUSTER
-        places = Places.CLUSTER if in_cluster else Places.STATE
-        held = hold(entry.run, world, store, started, around, places=places, written=False)
+        held = _held(entry, world, store, started, around, written=written)
         if isinstance(held, ExitCode):
             return held
         lease, taken = held
-        journal = UnwrittenJournal(entry.run, after=len(records))
+        journal = (
+            store.journal(entry.run, after=len(records))
+            if written
+            else UnwrittenJournal(entry.run, after=len(records))
+        )
         return _restore(Replayed(world, lease, taken, journal, records, past), around)
     finally:
         world.close()
+
+
+def _held(
+    entry: RunEntry,
+    world: World,
+    store: StateStore,
+    started: RunStarted,
+    around: Surroundings,
+    *,
+    written: bool,
+) -> tuple[Lease, Taken] | ExitCode:
+    """The lease for a repair, which cannot wait for the cluster to be there."""
+    try:
+        return hold(entry.run, world, store, started, around, written=written)
+    except LeaseUnreachable as error:
+        # The master may be down because of us: then starting it comes before any lease in the cluster.
+        around.warn(f"{error}: going on with the lease in the state alone")
+        return hold(entry.run, world, store, started, around, in_cluster=False, written=written)
 
 
 class Replayed(NamedTuple):

@@ -156,7 +156,7 @@ def telling(where: str, doing: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
-        kind = StateUnwritable if _code(error) in _UNWRITABLE else JournalError
+        kind = StateUnwritable if {_code(error), _full_code(error)} & _UNWRITABLE else JournalError
         raise kind(f"{where}: {doing} failed: {explain(error)}") from error
 
 
@@ -190,8 +190,11 @@ _WORDS: Final = {
 }
 
 
-_UNWRITABLE: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY})
-"""Errors after which the transaction is certainly rolled back, and the next one would fare no better."""
+_UNWRITABLE: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR_WRITE})
+"""Errors after which the transaction is certainly rolled back, and the next one would fare no better.
+
+The last one is what a quota or a limit on file size looks like.
+"""
 
 
 def explain(error: Exception) -> str:
@@ -215,8 +218,12 @@ def _code(error: Exception) -> int:
 
     The low byte is the error, the rest its particular kind (https://www.sqlite.org/rescode.html).
     """
+    return _full_code(error) & 0xFF
+
+
+def _full_code(error: Exception) -> int:
     code = getattr(_cause(error), "sqlite_errorcode", None)
-    return code & 0xFF if isinstance(code, int) else 0
+    return code if isinstance(code, int) else 0
 
 
 def _other_engine(url: URL) -> Engine:

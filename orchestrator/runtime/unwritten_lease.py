@@ -1,7 +1,9 @@
 """The lease of a state that can be read and not written: taken in memory, over what stands there.
 
-For a repair alone. What it puts back is the same whoever does it, and nobody can begin a run by a state that
-takes no record; a live holder is still seen, since it is read for as long as any watcher reads.
+For a repair alone. A holder that is there already is seen, since it is read for as long as any watcher reads.
+Who comes later sees nothing of this: another repair, which puts the same back; or a run of somebody who can
+write after all (space was freed, another account), which shows here as a takeover does, and bars what every
+lost lease bars: no start and nothing that is put back.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class UnwrittenLease:
         """Keep it; `Refused` when another one came to stand there: somebody could write after all."""
         found = self._there.read()
         if isinstance(found, LeaseRecord) and self._is_news(found):
-            return Refused(reason=f"epoch {found.epoch} of the lease stands: it was taken over")
+            if (found.epoch, found.run, found.process) != (record.epoch, record.run, record.process):
+                return Refused(reason=f"epoch {found.epoch} of the lease stands: it was taken over")
+            self._known = found.epoch  # ours, written while there was still room for it
         self._ours = record
         return Done()
 

@@ -132,14 +132,31 @@ def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
     assert _repairs(store) == []
 
 
+@pytest.mark.parametrize("place", LeasePlace)
 def test_a_holder_that_lives_is_seen_where_nothing_can_be_written_down(
-    console: Console, cluster: SmallCluster, store: StateStore
+    console: Console, cluster: SmallCluster, store: StateStore, place: LeasePlace
 ) -> None:
-    _ended(store, cluster.write_file(console.folder), LeasePlace.STATE)
+    """In the state too where the cluster has a lease: a repair without a master holds that one alone."""
+    _ended(store, cluster.write_file(console.folder), place)
     store.lease("uuid").create(replace(_theirs(), process=str(current_process())))
     done = _restored_read_only(console)
     assert done.returncode == ExitCode.LEASED, done.stderr
     assert f"another run holds the lease on lab: run {THEIRS} of ben@here" in done.stderr
+
+
+def test_neither_a_lease_in_the_cluster_nor_one_in_the_state_can_be_written(
+    console: Console, cluster: SmallCluster, store: StateStore
+) -> None:
+    """What was left is put back all the same: the cluster may have no master because of us."""
+    _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
+    store.lease("uuid").create(_theirs())
+    cluster.on("/_index_template/orchestrate-lease-1", reply({"status": 403, "error": "no"}, status=403))
+    cluster.on("/_index_template/orchestrate-lease-2", reply({"status": 403, "error": "no"}, status=403))
+    done = _restored_read_only(console)
+    assert done.returncode == ExitCode.DONE, done.stderr
+    assert "going on with the lease in the state alone" in done.stderr
+    assert f"run {THEIRS} of ben@here left something behind" in done.stderr
+    assert cluster.templates == {}
 
 
 def _restored_read_only(console: Console) -> subprocess.CompletedProcess[str]:

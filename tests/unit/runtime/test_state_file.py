@@ -262,6 +262,21 @@ def test_a_lease_is_not_waited_for_on_a_full_disk(store: StateStore) -> None:
     assert lease.create(record) == Done()
 
 
+def test_nor_where_a_quota_is_used_up(store: StateStore, tmp_path: Path) -> None:
+    """A limit on file size stands for it: SQLite calls either an error of the disk."""
+    record = LeaseRecord(epoch=1, run=RUN, owner="ann@here", process="b/1/2/3", started="x" * 100_000)
+    lease = store.lease("uuid")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "state.db").stat().st_size + 20_000, hard))
+    try:
+        with pytest.raises(StateUnwritable, match="taking the lease failed: its disk reports an error"):
+            lease.create(record)
+        assert lease.read() is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert lease.create(record) == Done()
+
+
 def test_a_limit_on_file_size_looks_like_a_full_disk(store: StateStore, entry: Entry, tmp_path: Path) -> None:
     journal = store.create_run(entry())
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -72,6 +72,19 @@ def test_somebody_who_can_write_after_all_is_seen() -> None:
     assert lease.read() == there.record
 
 
+def test_ours_that_was_written_while_there_was_room_is_ours_still() -> None:
+    """The lease was taken, and then the disk had no space for the journal."""
+    there = ReadOnly(OURS)
+    lease = UnwrittenLease(there)
+    assert lease.read() == OURS
+    assert lease.write(replace(OURS, heartbeat=1)) == Done()
+    assert lease.read() == replace(OURS, heartbeat=1)
+    there.record = replace(OURS, epoch=6, run="run-3")
+    assert isinstance(lease.write(OURS), Refused)
+    for other in (replace(OURS, run="run-3"), replace(OURS, process="b/1/2/4")):
+        assert isinstance(UnwrittenLease(ReadOnly(other)).write(OURS), Refused)
+
+
 def test_what_cannot_be_read_is_unknown() -> None:
     there = ReadOnly()
     lease = UnwrittenLease(there)
