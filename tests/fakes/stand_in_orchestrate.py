@@ -2,7 +2,8 @@
 
 What it does stands in the folder `$STAND_IN`: each start is a line of `starts`; a run lasts until the file
 `go` is there; it ends with the exit code in `exit-code` (0 without one) and the JSON object in `summary`.
-`stop RUN` leaves the file `stop`, which a run heeds as it heeds SIGTERM: it stands down and ends with 5.
+`stop RUN` leaves the file `stop`, which a run heeds as it heeds SIGTERM: it stands down, takes the file away
+and ends with 5.
 """
 
 import json
@@ -50,6 +51,7 @@ def run() -> int:
     while not (FOLDER / "go").exists() and time.monotonic() < until:
         if told or (FOLDER / "stop").exists():
             time.sleep(float(read("stand-down-seconds", "0.2")))
+            (FOLDER / "stop").unlink(missing_ok=True)  # it was for this run, and not for the next one
             say("summary", RUN, outcome="interrupted", exit_code=5, holds=[], left=[], message="stood down")
             return 5
         time.sleep(0.02)

@@ -225,7 +225,6 @@ def test_a_task_that_a_person_clears_waits_for_the_stand_down_and_starts_anew(
     _await(lambda: "An earlier try has started it" in task.story() or not stand_in.runs, task.story)
     assert len(stand_in.starts) == 1, "a second one beside the one that stands down"
     _await(lambda: not stand_in.runs or len(stand_in.starts) > 1, task.story)
-    (stand_in.folder / "stop").unlink(missing_ok=True)
     stand_in.do("go")
     task.await_state("success")
     assert len(stand_in.starts) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -283,8 +282,6 @@ def test_what_was_told_to_stop_is_waited_for_and_its_end_is_not_the_next_trys(
     first.ask_to_stop()
     assert find_or_start(folder, start) == (first, False), "a second one beside the one that stands down"
     _ended(first)
-    with contextlib.suppress(FileNotFoundError):
-        (told.folder / "stop").unlink()
     second, new = find_or_start(folder, start)
     assert new
     assert second != first
