@@ -143,6 +143,11 @@ def restore(
     except JournalError as error:
         # What has to be put back is put back, whether or not it can be written down.
         with _store(around, state, Access.READ) as store:
+            recorded = file is not None and not isinstance(file.spec, RiakClusterSpec)
+            if recorded and run is None and not store.unfinished(cluster=name):
+                # What is owed stands in the cluster, so that any other state will do.
+                elsewhere = "--state sqlite:////tmp/empty.db puts back what the record in the cluster says"
+                raise JournalError(f"{error}; {elsewhere}") from error
             around.warn(f"{error}: going on without writing to it")
             entry = find_run(store, Wanted.RESTORE, run=run, cluster=name)
             return int(_from_state(entry, file, store, around, written=False))

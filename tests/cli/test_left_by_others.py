@@ -165,7 +165,21 @@ def _restored_read_only(console: Console) -> subprocess.CompletedProcess[str]:
     return _restored(console, console.state, *HEEDING_MODES)
 
 
-def _restored_on_a_full_disk(console: Console) -> subprocess.CompletedProcess[str]:
+def test_what_the_cluster_alone_tells_of_is_put_back_by_another_state(
+    console: Console, cluster: SmallCluster, store: StateStore
+) -> None:
+    """The state here knows of no run, and takes none: there is nothing in it to go on from."""
+    file = cluster.write_file(console.folder)
+    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(_theirs())))
+    store.close()
+    done = _restored_on_a_full_disk(console, "--cluster", file)
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert "no space is left on its disk" in done.stderr
+    assert "--state sqlite:////tmp/empty.db puts back what the record in the cluster says" in done.stderr
+    assert "orchestrate-lease-1" in cluster.templates
+
+
+def _restored_on_a_full_disk(console: Console, *what: str) -> subprocess.CompletedProcess[str]:
     """The same with the state on a file system without a byte left, that nobody but the program sees."""
     folder = console.folder / "small"
     folder.mkdir()
@@ -173,14 +187,15 @@ def _restored_on_a_full_disk(console: Console) -> subprocess.CompletedProcess[st
         f"mount -t tmpfs -o size=1m none {folder} && cp {console.state} {folder}/state.db && "
         f'{{ cat /dev/zero > {folder}/fill 2> /dev/null; [ -s {folder}/fill ]; }} && exec "$@"'
     )
-    return _restored(
-        console, folder / "state.db", "unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh"
-    )
+    alone = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    return _restored(console, folder / "state.db", *alone, what=what or (OURS,))
 
 
-def _restored(console: Console, state: Path, *before: str) -> subprocess.CompletedProcess[str]:
+def _restored(
+    console: Console, state: Path, *before: str, what: tuple[str, ...] = (OURS,)
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603  (the program under test)
-        [*before, str(SCRIPT), "restore", OURS],
+        [*before, str(SCRIPT), "restore", *what],
         env={**console.variables(), "ORCHESTRATE_STATE": f"sqlite:///{state}"},
         capture_output=True,
         text=True,
