@@ -24,6 +24,7 @@ from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import LeaseTaken, Record, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.phase import NodePhase
+from orchestrator.model.policy import LeasePlace
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
@@ -200,6 +201,8 @@ def _held(
     try:
         return hold(entry.run, world, store, started, around, written=written)
     except LeaseUnreachable as error:
+        if started.policy.lease is not LeasePlace.CLUSTER:
+            raise  # it was the state's, and there is no other
         # The master may be down because of us: then starting it comes before any lease in the cluster.
         around.warn(f"{error}: going on with the lease in the state alone")
         return hold(entry.run, world, store, started, around, in_cluster=False, written=written)

@@ -178,7 +178,7 @@ def whole(connection: Connection) -> str | None:
 
 
 _WORDS: Final = {
-    sqlite3.SQLITE_FULL: "no space is left on its disk; free some, then `orchestrate resume`",
+    sqlite3.SQLITE_FULL: "no space is left on its disk; free some, then try again",
     sqlite3.SQLITE_BUSY: f"another process has kept it locked for {BUSY_SECONDS:.0f} s",
     sqlite3.SQLITE_LOCKED: "another connection keeps it locked",
     sqlite3.SQLITE_READONLY: "it may only be read by this account (or its file system is read-only)",

@@ -65,7 +65,9 @@ class Console:
         return self.home / "state.db"
 
     def variables(self) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if key in {"PATH", "LANG", "TMPDIR"}}
+        kept = {
+            key: value for key, value in os.environ.items() if key in {"PATH", "PYTHONPATH", "LANG", "TMPDIR"}
+        }
         return {
             **kept,
             "HOME": str(self.home),
