@@ -261,5 +261,7 @@ def test_a_handoff_that_stalls_waits_without_an_active_transfer(
     wait_until(lambda: has_looked_for_hints(node), "it does not look whether it holds hints")
     transfers = known(admin.transfers(named(five[0])))
     waiting = PartitionCount(node=named(node), partitions=SIZE - OWNED)
-    assert (transfers.active, transfers.clean) == ((), False)
+    # Others may still hand off to each other what an earlier test has left.
+    assert [each for each in transfers.active if node.name in (each.source, each.target)] == []
+    assert not transfers.clean
     assert waiting in transfers.waiting
