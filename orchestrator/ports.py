@@ -26,6 +26,7 @@ from orchestrator.model.observation import (
     HostView,
     LeaseView,
     Look,
+    Observation,
     Recovery,
     SettingsView,
 )
@@ -45,6 +46,18 @@ class ClusterReadings:
     recoveries: Reading[tuple[Recovery, ...]] = NOT_READ
     activity: Reading[Activity] = NOT_READ
     disks: Reading[Mapping[NodeName, Disk]] = NOT_READ
+
+    def seen(self, at: Instant) -> Observation:
+        """These parts as an observation that began then; all others are not read."""
+        return Observation(
+            at=at,
+            cluster=self.cluster,
+            settings=self.settings,
+            health=self.health,
+            recoveries=self.recoveries,
+            activity=self.activity,
+            disks=self.disks,
+        )
 
 
 class Clock(Protocol):

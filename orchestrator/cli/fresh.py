@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from orchestrator.cli.asking import require_terminal
 from orchestrator.cli.begin import predicate_names, require_cluster, require_zones, start_of
@@ -34,6 +35,9 @@ from orchestrator.runtime.runs import past_times
 from orchestrator.runtime.store import StateMissing, StateStore, open_store
 from orchestrator.view.merges import half_done
 from orchestrator.view.units import stamp_seconds
+
+_PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
+"""A plan has no use for what recovers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,23 +90,16 @@ class Fresh:
         describe = Executor(self.world.cluster, self.world.hosts(self.started.addresses)).describe
         return make_plan(self.started, seen, describe=describe, times=self._times())
 
-    def observe(self, but: Look | None = Look.RECOVERIES) -> Observation:
-        """All that a plan looks at.
+    def observe(self, look: Collection[Look] = _PLANNED) -> Observation:
+        """All that a plan looks at, its hosts and gates included.
 
         Args:
-            but: what is not read; a plan has no use for what recovers.
+            look: what is read of the cluster.
         """
         hosts = self.world.hosts(self.started.addresses)
         at, profile = self.around.clock.now(), self.started.policy.tune
-        read = self.world.cluster.observe(EVERYTHING - {but})
-        return Observation(
-            at=at,
-            cluster=read.cluster,
-            settings=read.settings,
-            health=read.health,
-            recoveries=read.recoveries,
-            activity=read.activity,
-            disks=read.disks,
+        return replace(
+            self.world.cluster.observe(look).seen(at),
             hosts=hosts.observe(self.started.nodes, rights=True),
             tuning=hosts.tuning(self.started.nodes, profile) if profile else {},
             bulk=self.loaded.bulk if self.loaded else NOT_READ,

@@ -19,7 +19,7 @@ from orchestrator.engine.plan import make_plan
 from orchestrator.errors import ExitCode, SafetyViolation, UsageError
 from orchestrator.model.action import action_name
 from orchestrator.model.event import Hold, RunStarted
-from orchestrator.model.observation import Observation
+from orchestrator.model.observation import EVERYTHING, Observation
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
 from orchestrator.runtime.codec import encode_event
@@ -63,7 +63,6 @@ def rehearse(
     playbook: opt.Playbook = None,
     overrides: Overrides,
     output: opt.OutputMode = opt.Output.TEXT,
-    state: opt.State = None,
 ) -> int:
     """Play the restart on a simulated cluster, with faults. The real one is only read.
 
@@ -81,11 +80,11 @@ def rehearse(
         started, seen = snapshots.load(snapshot)
     else:
         file = around.cluster(str(cluster))
-        with prepare(file, around, playbook=playbook, overrides=overrides, state_url=state) as fresh:
-            started, seen = fresh.started, fresh.observe(but=None)
+        with prepare(file, around, playbook=playbook, overrides=overrides, state_url=None) as fresh:
             if fresh.not_due:
                 around.note(fresh.not_due)
                 return int(around.end(ExitCode.DONE, cluster=fresh.view.name, message=fresh.not_due))
+            started, seen = fresh.started, fresh.observe(EVERYTHING)
     if save is not None:
         snapshots.save(save, started, seen)
         around.note(f"saved to {save}; `orchestrate rehearse --snapshot {save}` plays on it")

@@ -30,7 +30,7 @@ from orchestrator.simulation.mishaps import Crash
 from orchestrator.simulation.nights import night
 from orchestrator.simulation.run import Simulation
 
-_MOST_TURNS: Final = 500_000
+MOST_TURNS: Final = 500_000
 """Decisions; a run of a hundred nodes takes some twenty thousand."""
 _TAKEN_UP_AFTER: Final[Seconds] = 60.0
 """From a kill to `orchestrate resume`: somebody has to see it first."""
@@ -110,15 +110,19 @@ class Rehearsal:
         words = self._night.words
         return [(at, words[what]) for at, what in self._simulation.fate.befell if what in words]
 
-    def play(self, reporter: Reporter) -> RunState:
+    def play(self, reporter: Reporter, *, most_turns: int = MOST_TURNS) -> RunState:
         """From the beginning to the end, over every kill; the state in which it ended.
+
+        Args:
+            reporter: is told what the journal holds, and of every wait.
+            most_turns: decisions after which it counts as one that comes to no end.
 
         Raises:
             SafetyViolation: the program broke a rule of its own, by the ground truth or by its journal, and
                 no rule is switched off.
         """
         simulation, kills = self._simulation, list(self._night.kills)
-        follower = _Follower(simulation, reporter, self._wrong)
+        follower = Follower(simulation, reporter, self._wrong, most_turns)
         state = simulation.begin_as(self._started)
         while True:
             seams = simulation.seams
@@ -148,22 +152,38 @@ class Rehearsal:
         """What the run has left."""
         return aftermath(self._world, self._before)
 
-    def _attempt(self, state: RunState, follower: _Follower) -> RunState:
-        simulation = self._simulation
+    def _attempt(self, state: RunState, follower: Follower) -> RunState:
         follower.follow()
-        ports = Ports(
-            cluster=simulation.cluster,
-            hosts=simulation.hosts,
-            lease=simulation.lease,
-            journal=simulation.journal,
-            clock=simulation.clock,
-            listener=simulation.listener,
-            reporter=follower,
-            gates=simulation.gates,
-        )
-        asked = lambda: (simulation.fate.request, "another terminal")  # noqa: E731
-        # One thread and one order: the same seed is the same night.
-        return Loop(state, ports, asked=asked, workers=1, reads=Order.CLUSTER_FIRST).run()
+        return attempt(self._simulation, state, follower)
+
+
+def attempt(
+    simulation: Simulation, state: RunState, reporter: Reporter, *, reads: Order = Order.CLUSTER_FIRST
+) -> RunState:
+    """Drive the loop over a simulated cluster to the end of this attempt.
+
+    Args:
+        simulation: the cluster with its ports.
+        state: as begun or resumed.
+        reporter: who watches.
+        reads: in which order the world is read: a real run reads at once, and either may come first.
+
+    Raises:
+        Crash: the program is killed.
+    """
+    ports = Ports(
+        cluster=simulation.cluster,
+        hosts=simulation.hosts,
+        lease=simulation.lease,
+        journal=simulation.journal,
+        clock=simulation.clock,
+        listener=simulation.listener,
+        reporter=reporter,
+        gates=simulation.gates,
+    )
+    asked = lambda: (simulation.fate.request, "bob")  # noqa: E731
+    # One thread and one order: the same seed is the same night.
+    return Loop(state, ports, asked=asked, workers=1, reads=reads).run()
 
 
 def _where(kill: Crash) -> str:
@@ -176,19 +196,25 @@ def _defect(wrong: Sequence[str]) -> SafetyViolation:
     return SafetyViolation(f"the rehearsal broke a rule of the program's own: {'; '.join(wrong)}")
 
 
-class _Follower:
+class Follower:
     """Tells a reporter what the journal holds, all and once, and holds each step against the invariants.
 
     A process that is killed right after a commit has told nobody of it; here somebody has to know.
 
     Args:
         wrong: called with what is wrong with a step.
+        most_turns: decisions after which it counts as one that comes to no end.
     """
 
     def __init__(
-        self, simulation: Simulation, reporter: Reporter, wrong: Callable[[Sequence[str]], None]
+        self,
+        simulation: Simulation,
+        reporter: Reporter,
+        wrong: Callable[[Sequence[str]], None],
+        most_turns: int = MOST_TURNS,
     ) -> None:
         self._simulation, self._reporter, self._wrong = simulation, reporter, wrong
+        self._most_turns = most_turns
         self._followed, self._read, self._turns = RunState(run=simulation.run), 0, 0
 
     def follow(self) -> None:
@@ -216,7 +242,7 @@ class _Follower:
         """
         self.follow()
         self._turns += 1
-        if self._turns > _MOST_TURNS:
+        if self._turns > self._most_turns:
             raise SafetyViolation(f"the rehearsal comes to no end: {self._turns} decisions, in {state.phase}")
         self._reporter.waiting(state, decision)
 

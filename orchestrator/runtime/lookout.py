@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -61,14 +62,8 @@ class Lookout:
         look, nodes = needed(state)
         self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in IN_HAND))
         read, hosts, gates = self._read(look - {Look.BULK}, nodes)
-        return Observation(
-            at=at,
-            cluster=read.cluster,
-            settings=read.settings,
-            health=read.health,
-            recoveries=read.recoveries,
-            activity=read.activity,
-            disks=read.disks,
+        return replace(
+            read.seen(at),
             hosts=hosts,
             bulk=self._cluster.bulk(tuple(state.merging.indices)) if Look.BULK in look else NOT_READ,
             tuning=self._tuning(state),

@@ -1,4 +1,4 @@
-"""What a simulated run has left: settings not as found, nodes that are down, rules that were broken."""
+"""What a simulated run has left: settings that are not as found, nodes that are down."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ class Aftermath:
     Attributes:
         not_as_found: settings that the run owes, each with what it was and is.
         down: nodes that do not run.
-        wrong: what the program did against its own rules: a defect.
     """
 
     not_as_found: tuple[str, ...]
     down: tuple[NodeName, ...]
-    wrong: tuple[str, ...]
 
 
 def settings(world: World) -> Settings:
@@ -48,7 +46,6 @@ def aftermath(world: World, before: Settings) -> Aftermath:
     return Aftermath(
         not_as_found=tuple(left),
         down=tuple(name for name, node in world.nodes.items() if not node.process),
-        wrong=tuple(world.violations),
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.model.event import RunStarted
-from orchestrator.model.observation import Observation
+from orchestrator.model.observation import EVERYTHING, Look, Observation
 from orchestrator.model.reading import Unknown
 from orchestrator.simulation import bulk, tuning, views
 from orchestrator.simulation.gates import SimulatedGates
@@ -14,14 +16,8 @@ def glance(world: World, started: RunStarted) -> Observation:
     """The observation of which the plan of that run would be made."""
     now, profile = world.agenda.now, started.policy.tune
     silent = {name for name, node in world.nodes.items() if now < node.unreachable_until}
-    read = views.readings(world)
-    return Observation(
-        at=now,
-        cluster=read.cluster,
-        settings=read.settings,
-        health=read.health,
-        activity=read.activity,
-        disks=read.disks,
+    return replace(
+        views.readings(world, EVERYTHING - {Look.RECOVERIES}).seen(now),
         hosts={
             name: Unknown(reason=f"host of {name}: no route to it")
             if name in silent

@@ -81,6 +81,7 @@ class Simulation:
         record = self.lease.record
         if owes_nothing(record):
             return None
+        self._note_what_is(policy)
         first, *others = from_record(record, self._start_of(policy, ()))
         taken = LeaseTaken(epoch=record.epoch + 1, holder="ben@bastion2", takeover=True)
         self.lease.record = replace(record, epoch=record.epoch + 1, run=self.run, owner="ben@bastion2")
@@ -109,7 +110,6 @@ class Simulation:
 
     def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...]) -> RunStarted:
         view = views.cluster(self.world)
-        self._note_what_is(policy)
         nodes = selected(view, policy.selection, policy.zone_attribute)
         return RunStarted(
             cluster=self.world.name,

@@ -36,24 +36,23 @@ class Narrator:
     ) -> None:
         self._run, self._news, self._tell, self._end = run, news, tell, end
 
-    def catch_up(self) -> None:
-        """Tell what has gone wrong by now."""
+    def _catch_up(self) -> None:
         for at, words in self._news():
             self._tell(at, words)
 
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""
-        self.catch_up()
+        self._catch_up()
         self._run.events(records)
 
     def waiting(self, state: RunState, decision: Decision) -> None:
         """A decision was made."""
-        self.catch_up()
+        self._catch_up()
         self._run.waiting(state, decision)
 
     def finished(self, state: RunState, outcome: Outcome) -> None:
         """The run has ended."""
-        self.catch_up()
+        self._catch_up()
         self._end()
         self._run.finished(state, outcome)
 

@@ -174,6 +174,18 @@ def _with(value: object, *names: str) -> Edit:
     return edit
 
 
+def refused(saved: Path, edit: Edit, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line with which the edited snapshot is refused."""
+    content = json.loads(saved.read_text())
+    edit(content)
+    saved.write_text(json.dumps(content))
+    assert run(["rehearse", "--snapshot", str(saved)]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    return said.err
+
+
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
@@ -193,14 +205,7 @@ def _with(value: object, *names: str) -> Edit:
 def test_a_damaged_snapshot_is_refused_in_one_message(
     saved: Path, capsys: pytest.CaptureFixture[str], edit: Edit, says: str
 ) -> None:
-    content = json.loads(saved.read_text())
-    edit(content)
-    saved.write_text(json.dumps(content))
-    assert run(["rehearse", "--snapshot", str(saved)]) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert says in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
+    assert says in refused(saved, edit, capsys)
 
 
 def _shards(*copies: dict[str, Any]) -> Edit:
@@ -267,14 +272,7 @@ _GONE = {"shard": {"index": "gone", "index_uuid": "u", "number": 0}, "state": "U
 def test_a_snapshot_whose_parts_do_not_fit_together_is_refused_in_one_line(
     saved: Path, capsys: pytest.CaptureFixture[str], edit: Edit, says: str
 ) -> None:
-    content = json.loads(saved.read_text())
-    edit(content)
-    saved.write_text(json.dumps(content))
-    assert run(["rehearse", "--snapshot", str(saved)]) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert says in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
+    assert says in refused(saved, edit, capsys)
 
 
 _RIAK = (*_CLUSTER, "riak")

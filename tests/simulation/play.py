@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from orchestrator.cli.rehearsing import attempt
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.evolve import evolve
 from orchestrator.engine.invariant import Step
@@ -19,7 +20,6 @@ from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.runtime.lookout import Order
-from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip
 from orchestrator.simulation.run import Simulation
@@ -136,18 +136,7 @@ def play(
         told=[] if told is None else told,
         most_turns=most_turns,
     )
-    ports = Ports(
-        cluster=simulation.cluster,
-        hosts=simulation.hosts,
-        lease=simulation.lease,
-        journal=simulation.journal,
-        clock=simulation.clock,
-        listener=simulation.listener,
-        reporter=watcher,
-        gates=simulation.gates,
-    )
-    asked = lambda: (simulation.fate.request, "bob")  # noqa: E731
-    return Loop(state, ports, asked=asked, workers=1, reads=reads).run()
+    return attempt(simulation, state, watcher, reads=reads)
 
 
 def run(

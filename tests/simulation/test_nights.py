@@ -8,18 +8,19 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from orchestrator.cli import rehearsing
-from orchestrator.cli.rehearsing import Rehearsal
+from orchestrator.cli.rehearsing import Follower, Rehearsal
 from orchestrator.engine.decision import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
-from orchestrator.model.event import Event, Record, RunResumed
+from orchestrator.model.action import StopNode
+from orchestrator.model.event import ActionSent, Event, Record, RunResumed
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import DisabledPredicate, Policy
 from orchestrator.model.reading import Unknown
-from orchestrator.simulation import judge, mishaps, riak_mishaps
+from orchestrator.simulation import mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import Trip
 from orchestrator.simulation.nights import QUIET, Night, night
+from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, policy
 from tests.simulation.ringed import by_location, located, riak_policy, ringed
@@ -72,7 +73,6 @@ def test_no_night_breaks_a_rule_or_leaves_a_setting(which: int) -> None:
         rehearsal, told = rehearse(world, wanted, seed)
         left = rehearsal.aftermath()
         outcomes[told.outcome] += 1
-        assert left.wrong == (), seed
         if told.outcome is not Outcome.NOT_RESTORED:
             assert left.not_as_found == (), seed
         if told.outcome is Outcome.DONE:
@@ -164,31 +164,48 @@ def _kills(seed: int) -> list[str]:
     return [words for _, words in rehearsal.news() if words.startswith("the program is killed")]
 
 
-def test_what_the_program_does_wrong_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    def blames(world: World, *_others: object) -> None:
-        world.violated("es1 is stopped, says this test")
+def test_what_the_program_does_wrong_is_a_defect_unless_a_rule_is_switched_off() -> None:
+    def played(wanted: Policy) -> tuple[Rehearsal, Told]:
+        rehearsal, told = Rehearsal(*read(cluster(), wanted), QUIET), Told()
+        rehearsal._world.violated("es1 is stopped, says this test")
+        rehearsal.play(told)
+        return rehearsal, told
 
-    monkeypatch.setattr(judge, "stop", blames)
     with pytest.raises(SafetyViolation, match="es1 is stopped, says this test"):
-        rehearse(cluster(), policy(), QUIET)
-
-
-def test_a_step_that_no_run_may_take_is_one_too_unless_a_rule_is_switched_off(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(rehearsing, "broken", lambda _step: ("no such step, says this test",))
-    with pytest.raises(SafetyViolation, match="no such step, says this test"):
-        rehearse(cluster(), policy(), QUIET)
-    off = (DisabledPredicate(name="no_running_snapshot"),)
-    rehearsal, told = rehearse(cluster(), policy(disabled_predicates=off), QUIET)
+        played(policy())
+    rehearsal, told = played(policy(disabled_predicates=_OFF))
     assert told.outcome is Outcome.DONE
-    assert set(rehearsal.against_rules) == {"no such step, says this test"}
+    assert [line.partition(": ")[2] for line in rehearsal.against_rules] == ["es1 is stopped, says this test"]
 
 
-def test_a_run_that_turns_and_turns_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsing, "_MOST_TURNS", 3)
+_OFF = (DisabledPredicate(name="no_running_snapshot"),)
+
+
+def test_a_step_that_no_run_may_take_is_wrong() -> None:
+    world = cluster()
+    started, _ = read(world, policy())
+    simulation, told, wrong = Simulation(world), Told(), list[str]()
+    follower = Follower(simulation, told, wrong.extend)
+    simulation.begin_as(started)
+    follower.follow()
+    assert wrong == []
+    simulation.journalled(ActionSent(action=StopNode(node=started.nodes[0])))  # nothing is withheld
+    follower.follow()
+    assert wrong
+    assert told.names[-1] == "action_sent", "it is told all the same"
+
+
+def test_a_wrong_step_is_a_defect_unless_a_rule_is_switched_off() -> None:
+    with pytest.raises(SafetyViolation, match="no such step"):
+        Rehearsal(*read(cluster(), policy()), QUIET)._wrong(["no such step"])
+    rehearsal = Rehearsal(*read(cluster(), policy(disabled_predicates=_OFF)), QUIET)
+    rehearsal._wrong(["no such step"])
+    assert rehearsal.against_rules == ("no such step",)
+
+
+def test_a_run_that_turns_and_turns_comes_to_an_end() -> None:
     with pytest.raises(SafetyViolation, match="comes to no end: 4 decisions"):
-        rehearse(cluster(), policy(), QUIET)
+        Rehearsal(*read(cluster(), policy()), QUIET).play(Told(), most_turns=3)
 
 
 def test_a_night_without_troubles_has_none() -> None:
