@@ -26,10 +26,10 @@ from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
-from orchestrator.engine.merging.rules import MERGE_RULES, OWN_RULES
+from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
-from orchestrator.engine.standdown import exit_code_of
-from orchestrator.engine.state import RunState
+from orchestrator.engine.run import exit_code_of
+from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (
     devices,

@@ -8,9 +8,9 @@ from orchestrator.config.policy import PredicateNames
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.merging.rules import OWN_RULES
 from orchestrator.engine.waves import selected, undated, unmatched
 from orchestrator.errors import UsageError
+from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.policy import Kind, Policy, Strategy

@@ -17,7 +17,7 @@ from orchestrator.cli.hosts import host_settings
 from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.quantities import format_duration, parse_duration
-from orchestrator.engine.diagnosis.diagnose import diagnose as look_for_all
+from orchestrator.diagnosis.diagnose import diagnose as look_for_all
 from orchestrator.errors import ExitCode, JournalError, UsageError
 from orchestrator.hosts.connections import Connections
 from orchestrator.hosts.diagnosis.records import signs_of_records

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from orchestrator.cli.options import Output
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.world import World
-from orchestrator.engine.evolve import evolve
-from orchestrator.engine.standdown import exit_code_of
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.run import exit_code_of
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.phase import Outcome, Phase

@@ -18,10 +18,11 @@ from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.gates import secrets_in, secrets_of
 from orchestrator.config.playbook import Playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_playbook
-from orchestrator.engine.evolve import replay
+from orchestrator.engine.fold import replay
 from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.waves import undated
 from orchestrator.errors import ExitCode, PlanMismatch
+from orchestrator.merging import decide
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
@@ -88,7 +89,7 @@ class Fresh:
     def plan_of(self, seen: Observation) -> Plan:
         """The plan of a restart alone, made of this observation."""
         describe = Executor(self.world.cluster, self.world.hosts(self.started.addresses)).describe
-        return make_plan(self.started, seen, describe=describe, times=self._times())
+        return make_plan(self.started, seen, decide=decide, describe=describe, times=self._times())
 
     def observe(self, look: Collection[Look] = _PLANNED) -> Observation:
         """All that a plan looks at, its hosts and gates included.

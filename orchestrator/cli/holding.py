@@ -9,8 +9,8 @@ from dataclasses import replace
 from orchestrator.cli.drive import Attempt, drive, exit_code
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.world import World
-from orchestrator.engine.state import RunState
-from orchestrator.engine.takeover import from_record, owes_nothing
+from orchestrator.engine.changes import from_record, owes_nothing
+from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import LeaseTaken, RunStarted
 from orchestrator.model.lease import LeaseRecord

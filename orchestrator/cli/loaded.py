@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from orchestrator.cli.surroundings import Surroundings
 from orchestrator.cli.world import World
-from orchestrator.engine.merging.due import PastMerges, leftovers, merge_targets, nodes_due
 from orchestrator.errors import UsageError
+from orchestrator.merging.due import PastMerges, leftovers, merge_targets, nodes_due
 from orchestrator.model.event import RunStarted
 from orchestrator.model.merging import BulkView, LoaderLeftover
 from orchestrator.model.observation import ClusterView

@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.cli import options as opt
 from orchestrator.cli.surroundings import Surroundings, surroundings
-from orchestrator.engine.evolve import replay
+from orchestrator.engine.fold import replay
 from orchestrator.errors import ExitCode, UsageError
 from orchestrator.model.phase import Phase
 from orchestrator.runtime.database import Access

@@ -18,8 +18,7 @@ from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.cli.world import World
 from orchestrator.config.cluster import ClusterFile, RiakClusterSpec
 from orchestrator.config.gates import secrets_of
-from orchestrator.engine.evolve import replay
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState, replay
 from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import LeaseTaken, Record, RestoreBegun, RunResumed, RunStarted

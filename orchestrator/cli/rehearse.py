@@ -17,6 +17,7 @@ from orchestrator.cli.surroundings import Surroundings, surroundings
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.plan import make_plan
 from orchestrator.errors import ExitCode, SafetyViolation, UsageError
+from orchestrator.merging import decide
 from orchestrator.model.action import action_name
 from orchestrator.model.event import Hold, RunStarted
 from orchestrator.model.observation import EVERYTHING, Observation
@@ -147,6 +148,6 @@ def _reporter(rehearsal: Rehearsal, started: RunStarted, around: Surroundings) -
 
 def _not_simulated(rehearsal: Rehearsal, started: RunStarted, seen: Observation) -> Sequence[Hold]:
     """What holds the run on the real cluster now and not on the simulated one."""
-    real = make_plan(started, seen, describe=action_name, times={}).holds
+    real = make_plan(started, seen, decide=decide, describe=action_name, times={}).holds
     there = {(hold.predicate, hold.subject) for hold in rehearsal.plan().holds}
     return [hold for hold in real if (hold.predicate, hold.subject) not in there]

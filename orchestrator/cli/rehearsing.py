@@ -7,13 +7,13 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
-from orchestrator.engine.decision import Decision
-from orchestrator.engine.evolve import evolve
+from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.invariants import broken
 from orchestrator.engine.plan import make_plan
-from orchestrator.engine.state import RunState
+from orchestrator.engine.situation import Decision
 from orchestrator.errors import SafetyViolation
+from orchestrator.merging import decide
 from orchestrator.model.action import action_name
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.observation import Observation
@@ -98,7 +98,9 @@ class Rehearsal:
 
     def plan(self) -> Plan:
         """The plan for the simulated cluster: held against the real one's it tells what is not in it."""
-        return make_plan(self._started, glance(self._world, self._started), describe=action_name, times={})
+        return make_plan(
+            self._started, glance(self._world, self._started), decide=decide, describe=action_name, times={}
+        )
 
     def news(self) -> Sequence[tuple[Instant, str]]:
         """What has gone wrong since this was asked last."""

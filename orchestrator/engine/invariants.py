@@ -11,27 +11,35 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
+from orchestrator.engine.fold import GOING_UP_OR_DOWN, IN_HAND, RunState
 from orchestrator.engine.invariant import Invariant, Step
-from orchestrator.engine.merge_invariants import MERGE_INVARIANTS
-from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.engine.tuning_invariants import TUNING_INVARIANTS
 from orchestrator.model.action import (
+    Moment,
     RebootHost,
+    RunHook,
     SetReplicas,
     SettingChange,
     StartNode,
     StopNode,
     WriteSettings,
+    action_name,
 )
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
+    ActionConfirmed,
+    Event,
+    PhaseEntered,
     RunFinished,
     SettingChanged,
     StoodDown,
     WaveStarted,
+    WorkDone,
 )
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Strategy
 from orchestrator.model.reading import Seconds
+from orchestrator.model.turn import RESTART, Goal, Owed, Verb, Work, in_words
 
 _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
 """Longer than a master needs for a settings update, its own time-outs included."""
@@ -42,15 +50,20 @@ _HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Pha
 _NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED})
 
 
-def broken(step: Step) -> tuple[str, ...]:
-    """Everything that is wrong with a step; empty when all holds."""
-    asked = _asked_at(step.record.event.event)
+def broken(step: Step, rules: tuple[Invariant, ...] | None = None) -> tuple[str, ...]:
+    """Everything that is wrong with a step; empty when all holds.
+
+    Args:
+        step: one event with the states around it.
+        rules: None = those of the core.
+    """
+    asked = _asked_at(step.record.event.event, INVARIANTS if rules is None else rules)
     return tuple([f"{rule.name}: {wrong}" for rule in asked for wrong in rule.check(step)])
 
 
 @cache
-def _asked_at(event: str) -> tuple[Invariant, ...]:
-    return tuple(rule for rule in INVARIANTS if not rule.at or event in rule.at)
+def _asked_at(event: str, rules: tuple[Invariant, ...]) -> tuple[Invariant, ...]:
+    return tuple(rule for rule in rules if not rule.at or event in rule.at)
 
 
 def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
@@ -92,9 +105,9 @@ def _a_reboot_takes_down_only_what_is_down(step: Step) -> Iterator[str]:
         yield f"{', '.join(action.nodes)}: not the nodes of one machine of the wave"
     for name in action.nodes:
         node = state.nodes[name]
-        if node.phase is not NodePhase.STARTING or node.stopped_at is None:
+        if node.phase is not NodePhase.STOPPED:
             yield f"{name} ({node.phase.value}) goes down with the host of {action.node}"
-        if node.rebooted and node.reboot_doubt_since is None:
+        if node.doubt is not None and node.doubt.verb is Verb.REBOOT and node.doubt.accepted:
             yield f"the host of {name} was told to reboot already"
 
 
@@ -133,7 +146,8 @@ def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
     for name, node in step.before.nodes.items():
         later = step.after.nodes.get(name)
         final = node.phase in (NodePhase.RECOVERED, NodePhase.SKIPPED)
-        if final and later is not None and later.phase is not node.phase:
+        late = node.doubt is not None and later is not None and later.phase is NodePhase.STARTING
+        if final and later is not None and later.phase is not node.phase and not late:
             yield f"{name} was {node.phase.value} and is {later.phase.value}"
 
 
@@ -235,6 +249,8 @@ def _what_is_left_is_said(step: Step) -> Iterator[str]:
     if not isinstance(event, StoodDown):
         return
     owed = bool(state.debts or state.replicas or state.excluded)
+    if state.deposed is not None:
+        return  # what is left is in the record of the run that took over
     if owed and (event.outcome is not Outcome.NOT_RESTORED or not event.left):
         yield f"stood down as {event.outcome.value} with {[*state.debts, *state.replicas, *state.excluded]}"
     if event.left and event.outcome is not Outcome.NOT_RESTORED:
@@ -246,10 +262,11 @@ def _nodes_are_brought_up(step: Step) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, RunFinished) or event.outcome is Outcome.NOT_RESTORED:
         return
+    deposed = state.deposed
     forgotten = [
         n.name
         for n in state.nodes.values()
-        if n.phase in (NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED, NodePhase.STARTING)
+        if n.phase in GOING_UP_OR_DOWN and not (deposed and n.name in deposed.in_hand)
     ]
     if forgotten:
         yield f"ended as {event.outcome.value} with {', '.join(forgotten)} in hand"
@@ -273,8 +290,77 @@ def _starts_are_for_our_own(step: Step) -> Iterator[str]:
     action = step.sent
     if isinstance(action, StartNode):
         node = step.before.nodes.get(action.node)
-        if node is None or node.phase in (NodePhase.RECOVERED, NodePhase.SKIPPED):
+        if node is None or node.phase is not NodePhase.STARTING:
             yield f"{action.node} is started and is not in hand"
+
+
+def _work_is_done_on_stopped_nodes(step: Step) -> Iterator[str]:
+    """A hook beside a live process, or one that delays a start that cannot wait."""
+    action, state = step.sent, step.before
+    if not isinstance(action, RunHook) or action.moment is not Moment.WHILE_STOPPED:
+        return
+    node = state.nodes[action.node]
+    if node.phase is not NodePhase.STOPPED or state.phase is not Phase.DOWN:
+        yield f"hook while_stopped on {action.node} ({node.phase.value}) in {state.phase.value}"
+    elif node.goal is Goal.BRING_UP:
+        yield f"hook while_stopped on {action.node}, which is to be brought up at once"
+
+
+def _recovered_owes_nothing(step: Step) -> Iterator[str]:
+    event = step.record.event
+    if not isinstance(event, PhaseEntered) or event.node is None:
+        return
+    node = step.before.nodes[event.node]
+    if event.to == NodePhase.RECOVERED.value and (node.owed or node.phase is not NodePhase.REJOINED):
+        yield f"{node.name} counts as recovered from {node.phase.value} and owes {in_words(node.owed)}"
+    if event.to == NodePhase.PENDING.value and not node.work:
+        yield f"{node.name} is to be restarted and owes nothing"
+
+
+def _owed_work_leaves_by_evidence(step: Step) -> Iterator[str]:
+    """An item is done by its own hook, by what was seen of it, or by a new life; never by a resumption."""
+    event = step.record.event
+    if step.before.nodes is step.after.nodes:
+        return
+    for name, before in step.before.nodes.items():
+        after = step.after.nodes.get(name)
+        gone = before.owed - after.owed if after is not None else frozenset[Owed]()
+        for item in gone:
+            if not _is_evidence(event, name, item):
+                yield f"{name} owes {item} no more by {event.event}"
+
+
+def _is_evidence(event: Event, name: NodeName, item: Owed) -> bool:
+    match event:
+        case PhaseEntered(node=node, to=to):
+            return item == RESTART and node == name and to == NodePhase.REJOINED.value
+        case WorkDone(node=node, work=work):
+            return node == name and item.work is work and work in (Work.TUNING, Work.REBOOT)
+        case ActionConfirmed(action=RunHook(node=node, moment=moment, number=number)):
+            of = {Moment.WHILE_STOPPED: Work.HOOK, Moment.AFTER_RECOVERY: Work.UNDO}.get(moment)
+            return node == name and item == (Owed(work=of, number=number) if of else None)
+        case _:
+            return False
+
+
+def _stops_need_every_hook_before(step: Step) -> Iterator[str]:
+    state, action = step.before, step.sent
+    if not isinstance(action, StopNode) or state.policy is None:
+        return
+    ready = state.nodes[action.node].ready
+    left = [n for n in range(len(state.policy.hooks.before_stop)) if n not in ready]
+    if left:
+        yield f"{action.node} is stopped without its hook before_stop {left[0]}"
+
+
+def _a_deposed_run_writes_nothing(step: Step) -> Iterator[str]:
+    action, deposed = step.sent, step.before.deposed
+    if action is None or deposed is None:
+        return
+    if not isinstance(action, StartNode):
+        yield f"{action_name(action)} is sent after run {deposed.run} took the lease over"
+    elif action.node in deposed.in_hand:
+        yield f"{action.node} is started, and it is in the record of run {deposed.run}"
 
 
 INVARIANTS: Final[tuple[Invariant, ...]] = (
@@ -393,7 +479,35 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         check=_starts_are_for_our_own,
         at=("action_sent",),
     ),
+    Invariant(
+        name="work_is_done_on_stopped_nodes",
+        why="A hook beside a live process finds files in use, and a rescue has no time for hooks.",
+        check=_work_is_done_on_stopped_nodes,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="recovered_owes_nothing",
+        why="A turn is over only when everything that it owed is done.",
+        check=_recovered_owes_nothing,
+        at=("phase_entered",),
+    ),
+    Invariant(
+        name="owed_work_leaves_by_evidence",
+        why="Work that is forgotten leaves a node that counts as done and is not.",
+        check=_owed_work_leaves_by_evidence,
+    ),
+    Invariant(
+        name="stops_need_every_hook_before",
+        why="A node that still takes traffic is stopped under its clients.",
+        check=_stops_need_every_hook_before,
+        at=("action_sent",),
+    ),
+    Invariant(
+        name="a_deposed_run_writes_nothing",
+        why="Two runs on one cluster undo each other's changes.",
+        check=_a_deposed_run_writes_nothing,
+        at=("action_sent",),
+    ),
     *TUNING_INVARIANTS,
-    *MERGE_INVARIANTS,
 )
 """All of them; the docs list them by name."""

@@ -79,6 +79,16 @@ class Merging:
         return tuple(one for one in self.indices.values() if one.pending or one.in_hand)
 
     @property
+    def in_words(self) -> str:
+        """What is to be said of merges that this program leaves behind: no request stops them."""
+        names = [one.target.index for one in self.in_hand]
+        if not names:
+            return ""
+        return (
+            f"; the merge of {', '.join(names)} goes on in the cluster, and `orchestrate resume` looks for it"
+        )
+
+    @property
     def begun(self) -> bool:
         """Whether the cluster was asked for any merge."""
         return any(one.begun is not None for one in self.indices.values())

@@ -1,62 +1,121 @@
-"""The legal steps, as literal tables: read by `evolve`, by the tests and by the docs' diagram.
+"""The legal steps, and what each phase of a run reads and watches: data that the code and the docs read.
 
-A run begins in PREPARING and ends in ENDED. A wave goes from GATED to SETTLED, and every phase has a way
-to STANDING_DOWN. Only stops are gated: no rule bars a start or a restore.
+A run begins in PREPARING and ends in ENDED. A wave goes from GATED to SETTLED, and every phase has a step
+to STANDING_DOWN. Only stops are behind predicates: none bars a start or a restore.
 
-Resuming is no step: `run_resumed` puts the run where its journal and the world say it is.
+`resume` and `restore` are no steps: they continue in the phase that fits what the journal says of the nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from orchestrator.errors import SafetyViolation
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import EVERYTHING, Look
 from orchestrator.model.phase import NodePhase, Phase
 
 RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
-    Phase.PREPARING: frozenset({Phase.MERGING, Phase.GATED, Phase.STANDING_DOWN}),
+    # DOWN, here and below: a stop of ours that was lost was done late, and the node has to be started.
+    Phase.PREPARING: frozenset({Phase.MERGING, Phase.GATED, Phase.DOWN, Phase.STANDING_DOWN}),
     Phase.MERGING: frozenset({Phase.MERGED, Phase.STANDING_DOWN}),
     # FINISHING: no node is to be restarted.
     Phase.MERGED: frozenset({Phase.GATED, Phase.FINISHING, Phase.STANDING_DOWN}),
     # REASSIGNED: a wave that made room (`overlap_recovery`) is waited for again.
-    Phase.GATED: frozenset({Phase.WITHHELD, Phase.REASSIGNED, Phase.FINISHING, Phase.STANDING_DOWN}),
-    # REASSIGNED: the last reading before the stop held, so allocation goes back before anyone waits.
+    Phase.GATED: frozenset(
+        {Phase.WITHHELD, Phase.REASSIGNED, Phase.FINISHING, Phase.DOWN, Phase.STANDING_DOWN}
+    ),
+    # REASSIGNED: the wave is called off, so allocation is restored before the run waits.
     Phase.WITHHELD: frozenset({Phase.DOWN, Phase.REASSIGNED, Phase.STANDING_DOWN}),
-    # WITHHELD: a stop that certainly never happened goes through the gates again.
-    Phase.DOWN: frozenset({Phase.REJOINED, Phase.WITHHELD, Phase.STANDING_DOWN}),
+    # REASSIGNED: every stop of the wave was refused, or was never done: the wave is called off.
+    Phase.DOWN: frozenset({Phase.REJOINED, Phase.REASSIGNED, Phase.STANDING_DOWN}),
     Phase.REJOINED: frozenset({Phase.REASSIGNED, Phase.STANDING_DOWN}),
-    # GATED: the wave was called off, or it makes room for the next while its copies are on their way.
-    Phase.REASSIGNED: frozenset({Phase.SETTLED, Phase.GATED, Phase.STANDING_DOWN}),
-    Phase.SETTLED: frozenset({Phase.GATED, Phase.FINISHING, Phase.STANDING_DOWN}),
-    Phase.FINISHING: frozenset({Phase.ENDED, Phase.STANDING_DOWN}),
+    # GATED: the wave was called off, or it makes room for the next while its copies recover.
+    Phase.REASSIGNED: frozenset({Phase.SETTLED, Phase.GATED, Phase.DOWN, Phase.STANDING_DOWN}),
+    Phase.SETTLED: frozenset({Phase.GATED, Phase.DOWN, Phase.STANDING_DOWN}),
+    Phase.FINISHING: frozenset({Phase.ENDED, Phase.DOWN, Phase.STANDING_DOWN}),
     Phase.STANDING_DOWN: frozenset({Phase.ENDED}),
     Phase.ENDED: frozenset(),
 }
 
 NODE_STEPS: Final[Mapping[NodePhase, frozenset[NodePhase]]] = {
-    # RECOVERED: somebody else restarted it during the run; that counts as its restart.
-    NodePhase.PENDING: frozenset({NodePhase.STOPPING, NodePhase.RECOVERED, NodePhase.SKIPPED}),
-    # STARTING: it came up before we started it, or it is started without hooks and tuning (rescue).
-    NodePhase.STOPPING: frozenset(
-        {NodePhase.STOPPED, NodePhase.STARTING, NodePhase.PENDING, NodePhase.REJOINED, NodePhase.FAILED}
+    # STARTING, here and from RECOVERED and SKIPPED: a lost stop of ours was done late.
+    # REJOINED: somebody else restarted it, or its turn owes nothing any more.
+    NodePhase.PENDING: frozenset(
+        {NodePhase.STOPPING, NodePhase.STARTING, NodePhase.REJOINED, NodePhase.SKIPPED}
     ),
-    NodePhase.STOPPED: frozenset({NodePhase.TUNED, NodePhase.STARTING, NodePhase.FAILED}),
-    NodePhase.TUNED: frozenset({NodePhase.STARTING, NodePhase.FAILED}),
-    # PENDING: the stop in doubt never happened: still the same life.
+    # STARTING: it came up by itself, or it is brought up without hooks and tuning (rescue, stand-down).
+    NodePhase.STOPPING: frozenset(
+        {NodePhase.STOPPED, NodePhase.STARTING, NodePhase.PENDING, NodePhase.REJOINED}
+    ),
+    NodePhase.STOPPED: frozenset({NodePhase.STARTING}),
+    # PENDING: its stop was never done: it still lives the same life.
     NodePhase.STARTING: frozenset({NodePhase.REJOINED, NodePhase.FAILED, NodePhase.PENDING}),
-    NodePhase.REJOINED: frozenset({NodePhase.RECOVERED, NodePhase.STARTING, NodePhase.FAILED}),
-    # A FAILED node may be started again (`--retry-failed`), come back by itself, or be given up.
-    NodePhase.FAILED: frozenset({NodePhase.STARTING, NodePhase.REJOINED, NodePhase.SKIPPED}),
-    NodePhase.RECOVERED: frozenset(),
-    NodePhase.SKIPPED: frozenset(),
+    # REJOINED: restarted once more, by somebody else. PENDING: its turn still owes work.
+    NodePhase.REJOINED: frozenset(
+        {NodePhase.RECOVERED, NodePhase.PENDING, NodePhase.STARTING, NodePhase.REJOINED}
+    ),
+    # A FAILED node may be started again (`--retry-failed`), come back by itself, or be skipped.
+    NodePhase.FAILED: frozenset({NodePhase.REJOINED}),
+    NodePhase.RECOVERED: frozenset({NodePhase.STARTING}),
+    NodePhase.SKIPPED: frozenset({NodePhase.STARTING}),
 }
 
-FINAL_NODE_PHASES: Final = frozenset(phase for phase, steps in NODE_STEPS.items() if not steps)
-"""Phases in which nothing more is to be done for a node."""
-
 MAY_WAIT_WITHHELD: Final = frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.STANDING_DOWN})
-"""The only phases in which allocation may be withheld. Elsewhere the cluster heals."""
+"""The only phases in which allocation may be disabled. In all others the cluster heals."""
+
+
+class Hosts(Enum):
+    """Of which nodes a phase reads the hosts."""
+
+    NONE = auto()
+    CANDIDATES = auto()
+    WAVE = auto()
+    ABSENT = auto()
+    OURS = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """What the next decision of a phase needs: as little as will do.
+
+    Attributes:
+        look: parts of the cluster's state.
+        hosts: whose hosts.
+        failures: whether members that leave are a second failure.
+    """
+
+    look: frozenset[Look]
+    hosts: Hosts
+    failures: bool = False
+
+
+READS: Final[Mapping[Phase, Reads]] = {
+    Phase.PREPARING: Reads(look=EVERYTHING, hosts=Hosts.CANDIDATES),
+    Phase.MERGING: Reads(look=EVERYTHING | {Look.BULK}, hosts=Hosts.CANDIDATES),
+    Phase.MERGED: Reads(look=frozenset({Look.CLUSTER, Look.BULK}), hosts=Hosts.NONE),
+    Phase.GATED: Reads(look=EVERYTHING, hosts=Hosts.CANDIDATES),
+    Phase.WITHHELD: Reads(look=EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}, hosts=Hosts.WAVE),
+    Phase.DOWN: Reads(look=frozenset({Look.CLUSTER, Look.HOSTS}), hosts=Hosts.WAVE, failures=True),
+    Phase.REJOINED: Reads(
+        look=frozenset({Look.CLUSTER, Look.HEALTH, Look.HOSTS}), hosts=Hosts.WAVE, failures=True
+    ),
+    Phase.REASSIGNED: Reads(
+        look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.RECOVERIES, Look.HOSTS}),
+        hosts=Hosts.ABSENT,
+        failures=True,
+    ),
+    Phase.SETTLED: Reads(
+        look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.RECOVERIES, Look.HOSTS}),
+        hosts=Hosts.ABSENT,
+    ),
+    Phase.FINISHING: Reads(look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HOSTS}), hosts=Hosts.ABSENT),
+    Phase.STANDING_DOWN: Reads(look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HOSTS}), hosts=Hosts.OURS),
+    Phase.ENDED: Reads(look=frozenset(), hosts=Hosts.NONE),
+}
 
 
 def check_run_step(old: Phase, new: Phase) -> None:
@@ -69,7 +128,7 @@ def check_run_step(old: Phase, new: Phase) -> None:
         raise SafetyViolation(f"a run may not go from {old.value} to {new.value}")
 
 
-def check_node_step(node: str, old: NodePhase, new: NodePhase) -> None:
+def check_node_step(node: NodeName, old: NodePhase, new: NodePhase) -> None:
     """Refuse an illegal step of a node.
 
     Raises:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from orchestrator.engine.decide import decide
-from orchestrator.engine.decision import Decision
 from orchestrator.engine.estimate import NodeTimes, predict_wave, total, total_overlapped
-from orchestrator.engine.evolve import evolve
+from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.merging.rules import OWN_RULES
+from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.optimism import OptimisticWorld
-from orchestrator.engine.state import RunState
+from orchestrator.engine.situation import Decision
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.event import (
     ActionConfirmed,
     Event,
     Hold,
+    PhaseEntered,
     Record,
     RunStarted,
     SettingChanged,
@@ -33,11 +32,17 @@ from orchestrator.model.plan import Plan, PlannedWave, Step
 from orchestrator.model.policy import DisabledPredicate, Policy, Wave
 from orchestrator.model.reading import Instant, Unknown
 
+Decide = Callable[[RunState, Observation, Instant], Decision]
+"""The decision core, merges included."""
+
 Describe = Callable[[Action], str]
 """The exact call or command line of an action."""
 
 _HOSTS_READY: Final = "selected_hosts_ready"
 """What holds it is passed over in the world too: no stop could be planned on a host that does not answer."""
+_STAND_DOWN: Final = "stand_down"
+"""In place of a predicate, where a run would stand down for another reason."""
+
 _TURNS_A_NODE: Final = 200
 """Decisions that a node's restart may take in a world without delays; more means that a plan cannot end."""
 
@@ -50,9 +55,12 @@ class _Draft:
     holds: list[Hold] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     settings: dict[str, tuple[SettingValue | None, SettingValue | None]] = field(default_factory=dict)
+    off: list[DisabledPredicate] = field(default_factory=list)
 
 
-def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, times: NodeTimes) -> Plan:
+def make_plan(
+    started: RunStarted, seen: Observation, *, decide: Decide, describe: Describe, times: NodeTimes
+) -> Plan:
     """Play the run through from this observation.
 
     What holds is reported and then passed over, so that the plan shows the whole of it; only the rules that
@@ -61,6 +69,7 @@ def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, tim
     Args:
         started: the event with which the run would begin.
         seen: a whole observation of the real world.
+        decide: what the run would decide.
         describe: the exact call of an action, from the ports.
         times: past restarts, for the prediction.
     """
@@ -81,7 +90,7 @@ def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, tim
             if any(hold.predicate == _HOSTS_READY for hold in refusals):
                 world = world.in_reach()
             continue
-        state = _follow(state, decision.events, now, draft)
+        state = _follow(state, decision.events, now, draft, started.policy)
         for action in decision.actions:
             order, wave = len(draft.steps) + 1, state.wave.number if state.wave else state.waves_finished
             draft.steps.append(
@@ -94,7 +103,7 @@ def make_plan(started: RunStarted, seen: Observation, *, describe: Describe, tim
                 )
             )
             world = world.after(action)
-            state = _follow(state, (ActionConfirmed(action=action),), now, draft)
+            state = _follow(state, (ActionConfirmed(action=action),), now, draft, started.policy)
     return _finished(started, seen, draft, times)
 
 
@@ -112,7 +121,7 @@ def _refusals(decision: Decision) -> tuple[Hold, ...]:
     if down is not None and down.outcome is not Outcome.PAUSED:
         said = tuple(event for event in decision.events if isinstance(event, Hold))
         reason = down.reason
-        return said or (Hold(predicate="stand_down", subject="run", evidence=reason),)
+        return said or (Hold(predicate=_STAND_DOWN, subject="run", evidence=reason),)
     return decision.holds
 
 
@@ -121,24 +130,33 @@ def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> Ru
     policy = state.policy
     if policy is None:
         return None
-    known = {(hold.predicate, hold.subject) for hold in draft.holds}
-    draft.holds += [hold for hold in refusals if (hold.predicate, hold.subject) not in known]
-    rules = (*kind_of(policy.kind).predicates, *OWN_RULES)
-    optional = {rule.name for rule in rules if rule.may_be_disabled}
-    if any(hold.predicate not in optional for hold in refusals):
+    draft.holds = list(aggregated([*draft.holds, *refusals]))
+    fixed = {rule.name for rule in kind_of(policy.kind).predicates if not rule.may_be_disabled}
+    if any(hold.predicate in fixed or hold.predicate == _STAND_DOWN for hold in refusals):
         return None
-    off = tuple(DisabledPredicate(name=hold.predicate, subject=hold.subject) for hold in refusals)
+    lasting = {rule.name for rule in kind_of(policy.kind).predicates if not rule.passes_with_time}
+    off = tuple(DisabledPredicate(name=hold.predicate) for hold in refusals)
+    draft.off += [rule for rule in off if rule.name in lasting]
     return replace(state, policy=replace(policy, disabled_predicates=(*policy.disabled_predicates, *off)))
 
 
-def _follow(state: RunState, events: tuple[Event, ...], now: Instant, draft: _Draft) -> RunState:
+def _follow(
+    state: RunState, events: tuple[Event, ...], now: Instant, draft: _Draft, policy: Policy
+) -> RunState:
     for event in events:
         state = evolve(state, Record(run="plan", sequence=0, at=now, event=event))
         if isinstance(event, WaveStarted):
             draft.waves.append(event.wave)
         elif isinstance(event, SettingChanged):
             draft.settings.setdefault(event.key, (event.found, event.wanted))
+        elif isinstance(event, PhaseEntered) and event.node is None and event.to == Phase.DOWN.value:
+            state = replace(state, policy=_with(policy, draft.off))
     return state
+
+
+def _with(policy: Policy, off: Sequence[DisabledPredicate]) -> Policy:
+    """What held one wave and passes with time is asked again of the next one."""
+    return replace(policy, disabled_predicates=(*policy.disabled_predicates, *off))
 
 
 def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: NodeTimes) -> Plan:

@@ -1,23 +1,44 @@
-"""Tuning a host while its node is down: read once, set what drifted, and on to the start whatever came of it.
+"""Tuning a host while its node is down: read once, set what drifted, then on to the rest of the turn.
 
-The process is down, so what is changed counts from its first page on. Each change stands in the journal with
-what was found before it is sent, so any later program can undo it. Nothing here may keep the node down: a
-host that cannot be read, or a tunable that cannot be set, is told, and the node is started.
+The process is down, so what is changed counts from its first page on. Each change is in the journal with the
+original value before it is sent, so any later program can undo it. Nothing here may keep the node down: a
+host that cannot be read, or a tunable that cannot be set, is reported. Under `on_failure: warn` the tuning is
+settled by that; under `stop` it stays owed and the run stands down, which starts the node.
 """
 
 from __future__ import annotations
 
-from orchestrator.engine.move import Move
-from orchestrator.engine.state import NodeProgress, RunState
-from orchestrator.engine.steps import Situation
-from orchestrator.model.action import Moment, TuneHost
+from dataclasses import dataclass
+
+from orchestrator.engine.fold import NodeProgress, RunState
+from orchestrator.engine.situation import Situation
+from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed
+from orchestrator.model.event import ActionFailed, Event, WorkDone
 from orchestrator.model.phase import NodePhase, Phase
-from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, OnFailure, TuningProfile
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
+from orchestrator.model.turn import TUNING, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """The next step of tuning one host; all empty = its host is to be read first.
+
+    Attributes:
+        events: `WorkDone` among them when the tuning is over.
+        flip: stands the run down, with this reason; the tuning stays owed.
+    """
+
+    events: tuple[Event, ...] = ()
+    actions: tuple[TuneHost, ...] = ()
+    flip: str | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the node continues with the rest of its turn."""
+        return any(isinstance(event, WorkDone) for event in self.events)
 
 
 def to_tune(state: RunState) -> frozenset[NodeName]:
@@ -28,42 +49,37 @@ def to_tune(state: RunState) -> frozenset[NodeName]:
     return frozenset(
         node.name
         for node in state.wave_nodes
-        if node.phase is NodePhase.STOPPED and _hooks_done(policy, node) and not _outcomes(state, node.name)
+        if node.phase is NodePhase.STOPPED
+        and TUNING in node.owed
+        and not any(item.work is Work.HOOK for item in node.owed)
+        and not _outcomes(state, node.name)
     )
 
 
-def tuned(situation: Situation, node: NodeProgress) -> tuple[Move, bool]:
-    """What tuning has a stopped node do next, and whether it is over and the node goes on to its start."""
+def tuned(situation: Situation, node: NodeProgress) -> Tuning:
+    """What tuning does next with a stopped node that owes it."""
     profile = situation.policy.tune
-    if profile is None or node.rescued:
-        return Move(), True
+    if profile is None:
+        return Tuning(events=(WorkDone(node=node.name, work=Work.TUNING),))
     outcomes = _outcomes(situation.state, node.name)
     if outcomes:
         return _over(profile, node, outcomes)
-    found: Reading[HostTuning] = situation.seen.tuning.get(node.name, Unknown(reason="nobody asked it"))
+    found = situation.seen.tuning.get(node.name)
+    if found is None:
+        return Tuning()
     if isinstance(found, Unknown):
         why = f"its host could not be read: {found.reason}"
-        return _missed(TuningMissed(node=node.name, tunable="", why=why, on_failure=_strictest(profile)))
+        return _missed(
+            node, TuningMissed(node=node.name, tunable="", why=why, on_failure=_strictest(profile))
+        )
     unread = tuple(
         TuningMissed(node=node.name, tunable=state.tunable, why=state.detail, on_failure=state.on_failure)
         for state in found.unread
     )
     sends = _sends(node, found)
     if not sends or any(event.on_failure is OnFailure.STOP for event in unread):
-        return _missed(*unread)
-    return Move(events=unread, actions=sends), False
-
-
-def missed(situation: Situation, node: NodeProgress, why: str) -> tuple[TuningMissed, ...]:
-    """A node that goes to its start past its tuning: said, where tuning was wanted. It stops no run."""
-    if situation.policy.tune is None or _outcomes(situation.state, node.name):
-        return ()
-    return (TuningMissed(node=node.name, tunable="", why=why, on_failure=OnFailure.WARN),)
-
-
-def _hooks_done(policy: Policy, node: NodeProgress) -> bool:
-    wanted = {(Moment.WHILE_STOPPED.value, number) for number in range(len(policy.hooks.while_stopped))}
-    return wanted <= node.hooks_done
+        return _missed(node, *unread)
+    return Tuning(events=unread, actions=sends)
 
 
 def _outcomes(state: RunState, name: NodeName) -> tuple[TuneHost | ActionFailed, ...]:
@@ -92,7 +108,7 @@ def _sends(node: NodeProgress, found: HostTuning) -> tuple[TuneHost, ...]:
 
 def _over(
     profile: TuningProfile, node: NodeProgress, outcomes: tuple[TuneHost | ActionFailed, ...]
-) -> tuple[Move, bool]:
+) -> Tuning:
     events: list[TuningEvent] = []
     for outcome in outcomes:
         if isinstance(outcome, TuneHost):
@@ -103,24 +119,20 @@ def _over(
             )
         elif isinstance(outcome.action, TuneHost):
             tunable = outcome.action.tunable
+            on_failure = profile.on_failure(tunable)
             events.append(
-                TuningMissed(
-                    node=node.name,
-                    tunable=tunable,
-                    why=outcome.reason,
-                    on_failure=profile.on_failure(tunable),
-                )
+                TuningMissed(node=node.name, tunable=tunable, why=outcome.reason, on_failure=on_failure)
             )
-    return _missed(*events)
+    return _missed(node, *events)
 
 
-def _missed(*events: TuningEvent) -> tuple[Move, bool]:
-    """On to the start, or to the stand-down, which starts the node first of all."""
+def _missed(node: NodeProgress, *events: TuningEvent) -> Tuning:
+    """Over, or the stand-down, which starts the node first of all."""
     grave = [e for e in events if isinstance(e, TuningMissed) and e.on_failure is OnFailure.STOP]
     if not grave:
-        return Move(events=events), True
+        return Tuning(events=(*events, WorkDone(node=node.name, work=Work.TUNING)))
     said = "; ".join(f"{e.tunable or 'tuning'} on {e.node}: {e.why}" for e in grave)
-    return Move(events=events, give_up=said), False
+    return Tuning(events=events, flip=said)
 
 
 def _strictest(profile: TuningProfile) -> OnFailure:

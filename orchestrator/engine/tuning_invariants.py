@@ -9,6 +9,7 @@ from orchestrator.model.action import TuneHost
 from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+from orchestrator.model.turn import Goal
 
 
 def _hosts_are_tuned_under_stopped_nodes(step: Step) -> Iterator[str]:
@@ -20,8 +21,8 @@ def _hosts_are_tuned_under_stopped_nodes(step: Step) -> Iterator[str]:
     if node is None or not of_wave or state.phase is not Phase.DOWN or node.phase is not NodePhase.STOPPED:
         phase = node.phase.value if node else "not of the run"
         yield f"the host of {action.node} ({phase}) is tuned in {state.phase.value}"
-    elif node.rescued:
-        yield f"{action.node} is tuned, and its shards wait for its start"
+    elif node.goal is Goal.BRING_UP:
+        yield f"{action.node} is tuned, and it is to be brought up at once"
 
 
 def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
@@ -44,7 +45,7 @@ def _tuning_is_told_of_once(step: Step) -> Iterator[str]:
             yield f"{event.tunable} of {event.node} is said to be set, and was not"
     if isinstance(event, TuningMissed) and event.node not in state.nodes:
         yield f"{event.node} is none of the run's"
-    if isinstance(event, PhaseEntered) and event.to == NodePhase.TUNED.value and event.node is not None:
+    if isinstance(event, PhaseEntered) and event.to == NodePhase.STARTING.value and event.node is not None:
         unended = [a.tunable for a in state.in_flight if isinstance(a, TuneHost) and a.node == event.node]
         if unended:
             yield f"{event.node} goes on while {', '.join(unended)} is under way"

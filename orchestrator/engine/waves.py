@@ -1,7 +1,7 @@
 """Which nodes next. The plan fixes the order; execution may shrink or delay a wave, never widen it.
 
 A strategy is one function from a `Choice` to a `Wave`, by its name in a table. It asks only the rules that
-are about a set of nodes (`Predicate.of_the_set`): a smaller wave is no help against any other refusal.
+are about a wave (`Predicate.about_wave`): neither another candidate nor a smaller wave helps against any other.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import CopyState, Node, NodeName, Role, Zone
 from orchestrator.model.event import Hold
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.observation import ClusterView, Observation
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Kind, Policy, Selection, Strategy, Wave
+from orchestrator.model.reading import Unknown
 
 _TIERS: Final = (
     Role.DATA_FROZEN,
@@ -364,3 +365,68 @@ def _until_the_pause(state: RunState, policy: Policy) -> int | None:
         return None
     had = state.recovered + len(state.recovering_nodes)
     return max(1, policy.pause_after - had)
+
+
+# Machines ------------------------------------
+
+_Boot = tuple[str, str]
+"""Machine id and boot id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """What tells the machines of nodes apart.
+
+    Attributes:
+        began: as it was when the run began; `now`, as it was just read.
+        addresses: of the members.
+    """
+
+    began: Mapping[NodeName, _Boot]
+    now: Mapping[NodeName, _Boot]
+    addresses: Mapping[NodeName, str]
+
+    def shared(self, one: NodeName, other: NodeName) -> bool:
+        """Whether these two are on one machine."""
+        for read in (self.began, self.now):
+            if one in read and other in read:
+                return read[one] == read[other]
+        return one in self.addresses and self.addresses[one] == self.addresses.get(other)
+
+    def others(self, name: NodeName) -> list[NodeName]:
+        """The other nodes on a node's machine, by name."""
+        known = {*self.began, *self.now, *self.addresses} - {name}
+        return sorted(other for other in known if self.shared(name, other))
+
+    def among(self, names: Iterable[NodeName]) -> tuple[tuple[NodeName, ...], ...]:
+        """Those of these nodes that share a machine, machine by machine, in the order given."""
+        left, found = list(names), []
+        while left:
+            machine = [left.pop(0)]
+            for name in machine:  # it grows meanwhile: whoever shares with one of them is of them
+                machine += [other for other in left if self.shared(name, other)]
+                left = [other for other in left if other not in machine]
+            if len(machine) > 1:
+                found.append(tuple(machine))
+        return tuple(found)
+
+
+def machines_of(state: RunState, seen: Observation) -> Machines:
+    """What is known of machines by the journal and this reading."""
+    began = state.baseline
+    hosts = {name: host for name, host in seen.hosts.items() if not isinstance(host, Unknown)}
+    return Machines(
+        began={
+            name: (began.machines[name], began.boots[name]) for name in began.machines if name in began.boots
+        }
+        if began
+        else {},
+        now={
+            name: (host.machine_id, host.boot_id)
+            for name, host in hosts.items()
+            if host.machine_id and host.boot_id
+        },
+        addresses={}
+        if isinstance(seen.cluster, Unknown)
+        else {node.name: node.address for node in seen.cluster.nodes},
+    )

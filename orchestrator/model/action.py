@@ -135,9 +135,14 @@ class StopNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartNode:
-    """Ask the service manager to start the node's service."""
+    """Ask the service manager to start the node's service.
+
+    Attributes:
+        counts: the host said that the process is gone, so that this start counts as a try.
+    """
 
     node: NodeName
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,6 +164,7 @@ class Index:
         allocation_enable: the index's own `index.routing.allocation.enable`, which overrides the cluster's.
         searchable_snapshot: its repository is its other copy.
         in_sync: allocation ids per shard number; None where the version does not tell (before 5).
+        filters: its allocation filters and limits, as one text: another text is another choice of nodes.
     """
 
     name: str
@@ -175,6 +176,7 @@ class Index:
     allocation_enable: str | None = None
     searchable_snapshot: bool = False
     in_sync: Mapping[int, frozenset[str]] | None = None
+    filters: str = ""
 
 
 class Health(Enum):

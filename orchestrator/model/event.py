@@ -21,6 +21,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningEvent
+from orchestrator.model.turn import Work
 
 SCHEMA_VERSION = 1
 """Raised when an event changes so that an older, released program could not read it; see ADR 1."""
@@ -89,12 +90,17 @@ class LeaseRegained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRecorded:
-    """How the cluster, and each host that was read, was before anything was changed."""
+    """How the cluster, and each host that was read, was before anything was changed.
+
+    Attributes:
+        bystanders: members without data and without a vote: the cluster can spare them at any moment.
+    """
 
     missing: tuple[MissingCopy, ...]
     incarnations: Mapping[NodeName, Incarnation]
     boots: Mapping[NodeName, str] = field(default_factory=dict)
     machines: Mapping[NodeName, str] = field(default_factory=dict)
+    bystanders: tuple[NodeName, ...] = ()
     event: Literal["baseline_recorded"] = "baseline_recorded"
 
 
@@ -171,12 +177,18 @@ class WaveStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEntered:
-    """The run (node None) or one of its nodes enters a phase."""
+    """The run (node None) or one of its nodes enters a phase.
+
+    Attributes:
+        incarnation: the life in which a node entered `rejoined`; `boot`, its host's boot id then.
+    """
 
     from_: str
     to: str
     node: NodeName | None = None
     why: str = ""
+    incarnation: Incarnation | None = None
+    boot: str | None = None
     event: Literal["phase_entered"] = "phase_entered"
 
 
@@ -185,9 +197,17 @@ def run_phase(old: Phase, new: Phase, *, why: str = "") -> PhaseEntered:
     return PhaseEntered(from_=old.value, to=new.value, why=why)
 
 
-def node_phase(node: NodeName, old: NodePhase, new: NodePhase, *, why: str = "") -> PhaseEntered:
+def node_phase(
+    node: NodeName,
+    old: NodePhase,
+    new: NodePhase,
+    *,
+    why: str = "",
+    incarnation: Incarnation | None = None,
+    boot: str | None = None,
+) -> PhaseEntered:
     """The event of a step of a node."""
-    return PhaseEntered(node=node, from_=old.value, to=new.value, why=why)
+    return PhaseEntered(node=node, from_=old.value, to=new.value, why=why, incarnation=incarnation, boot=boot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,11 +239,19 @@ class ActionFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A predicate refuses: which, about what, and the evidence."""
+    """A predicate is not met: which one, about what, and the evidence.
+
+    Attributes:
+        subject: the first of `subjects`, and `evidence` is about it.
+        count: about how many subjects it is not met.
+        subjects: the first five of them.
+    """
 
     predicate: str
     subject: str
     evidence: str
+    count: int = 1
+    subjects: tuple[str, ...] = ()
     event: Literal["hold"] = "hold"
 
 
@@ -258,6 +286,97 @@ class SecondFailure:
 
     what: str
     event: Literal["second_failure"] = "second_failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTaken:
+    """An index of which a wave takes copies down, as it was at the last reading before the stop.
+
+    Attributes:
+        filters: its allocation filters, as one text; another text later means that they were changed.
+        started: pairs of a shard's number and its started copies in the whole cluster.
+    """
+
+    index: str
+    index_uuid: str
+    replicas: int
+    filters: str
+    started: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenDown:
+    """The copies that a wave takes down: the wave has recovered when these shards are as they were."""
+
+    number: int
+    indices: tuple[IndexTaken, ...]
+    event: Literal["taken_down"] = "taken_down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotWaitedFor:
+    """Copies without a place that the run did not take down: reported, and not waited for."""
+
+    shards: tuple[MissingCopy, ...]
+    why: str
+    event: Literal["not_waited_for"] = "not_waited_for"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedExcused:
+    """Shards without a started copy that were reopened or restored a moment ago (`count` 0: none any more)."""
+
+    count: int
+    subjects: tuple[str, ...] = ()
+    event: Literal["red_excused"] = "red_excused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembersMissed:
+    """Members of the baseline that this reading does not list, one reading more; and those that are back."""
+
+    missing: tuple[NodeName, ...] = ()
+    back: tuple[NodeName, ...] = ()
+    event: Literal["members_missed"] = "members_missed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """Owed work of a node is done: seen on its host, or settled by the policy (`on_failure: warn`)."""
+
+    node: NodeName
+    work: Work
+    why: str = ""
+    event: Literal["work_done"] = "work_done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwedAgain:
+    """A node is up in a new life and still owes work: its turn comes again.
+
+    Attributes:
+        what: the owed work, in the order of a turn.
+    """
+
+    node: NodeName
+    what: tuple[str, ...]
+    why: str = ""
+    event: Literal["owed_again"] = "owed_again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deposed:
+    """A run with a newer epoch holds the lease: what this run changed is now the other run's to restore.
+
+    Attributes:
+        in_hand: nodes that the other run's record lists as its own to start.
+    """
+
+    run: str
+    owner: str
+    epoch: int
+    in_hand: tuple[NodeName, ...] = ()
+    event: Literal["deposed"] = "deposed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,6 +491,13 @@ Event: TypeAlias = (
     | SecondFailure
     | TuningEvent
     | MergeEvent
+    | TakenDown
+    | NotWaitedFor
+    | RedExcused
+    | MembersMissed
+    | WorkDone
+    | OwedAgain
+    | Deposed
     | NodeRecovered
     | WaveFinished
     | Requested

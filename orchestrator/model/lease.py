@@ -15,11 +15,13 @@ class NodeInHand:
 
     Attributes:
         address: where its host is reached: a node that is down tells nobody.
+        owed: names of the work that its turn owes, for whoever takes the run over.
     """
 
     node: NodeName
     incarnation: Incarnation
     address: str = ""
+    owed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

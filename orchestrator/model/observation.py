@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
@@ -75,12 +75,40 @@ class ClusterView:
         return tuple(copy for copy in self.copies if not copy.started)
 
     @cached_property
+    def on_node(self) -> Mapping[NodeName, tuple[ShardCopy, ...]]:
+        """The assigned copies by node, so that a rule about a wave costs what the wave holds."""
+        by_node: dict[NodeName, list[ShardCopy]] = {}
+        for copy in self.copies:
+            if copy.node is not None:
+                by_node.setdefault(copy.node, []).append(copy)
+        return {node: tuple(copies) for node, copies in by_node.items()}
+
+    def on(self, nodes: Iterable[NodeName]) -> Iterator[ShardCopy]:
+        """The copies on these nodes."""
+        for name in nodes:
+            yield from self.on_node.get(name, ())
+
+    @cached_property
     def shards(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
         """The routing table by shard."""
         shards: dict[ShardId, list[ShardCopy]] = {}
         for copy in self.copies:
             shards.setdefault(copy.shard, []).append(copy)
         return {shard: tuple(copies) for shard, copies in shards.items()}
+
+    @cached_property
+    def moving(self) -> Mapping[ShardId, tuple[ShardCopy, ...]]:
+        """The shards of which a copy is on its way somewhere, with all their copies."""
+        on_its_way = (CopyState.INITIALIZING, CopyState.RELOCATING)
+        return {
+            shard: self.shards[shard]
+            for shard in dict.fromkeys(copy.shard for copy in self.copies if copy.state in on_its_way)
+        }
+
+    @cached_property
+    def primaries(self) -> Mapping[ShardId, ShardCopy]:
+        """The primary of each shard."""
+        return {copy.shard: copy for copy in self.copies if copy.primary}
 
     @cached_property
     def recovered(self) -> ClusterView:

@@ -31,7 +31,6 @@ class NodePhase(Enum):
     PENDING = "pending"
     STOPPING = "stopping"
     STOPPED = "stopped"
-    TUNED = "tuned"
     STARTING = "starting"
     REJOINED = "rejoined"
     RECOVERED = "recovered"
@@ -49,6 +48,7 @@ class Outcome(Enum):
     PAUSED = "paused"
     NOT_RESTORED = "not_restored"
     RESTORED = "restored"
+    DEPOSED = "deposed"
 
 
 class Request(IntEnum):

@@ -163,6 +163,7 @@ class Policy:
         gates: what is asked before every wave; their names are all different.
         timeout: seconds after which the whole run stands down; None without one.
         pause_after: nodes after which the run pauses (a canary); None without one.
+        begin_anyway: skip the nodes that no waiting would let pass, and restart all others.
     """
 
     kind: Kind
@@ -200,6 +201,7 @@ class Policy:
     disabled_predicates: tuple[DisabledPredicate, ...] = ()
     reason: str | None = None
     timeout: Seconds | None = None
+    begin_anyway: bool = False
 
     @property
     def goes_by_machine(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Final, assert_never
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import LeaseView

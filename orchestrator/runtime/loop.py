@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.decide import decide
-from orchestrator.engine.decision import Decision
-from orchestrator.engine.evolve import evolve
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.situation import Decision
 from orchestrator.errors import JournalError
+from orchestrator.merging import decide
 from orchestrator.model.action import (
     Action,
     Done,

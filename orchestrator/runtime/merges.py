@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Row, Select, or_, select
 
-from orchestrator.engine.merging.due import PastMerges
+from orchestrator.merging.due import PastMerges
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.runtime import codec, tables
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from sqlalchemy import URL, Engine, desc, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.engine.merging.due import PastMerges
 from orchestrator.errors import JournalError
+from orchestrator.merging.due import PastMerges
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import Instant

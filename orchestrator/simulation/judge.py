@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
-from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge
@@ -19,6 +19,11 @@ from orchestrator.simulation.world import World
 
 _IN_DOUBT: Seconds = 30.0
 """A host that is reached at all does within it what it was asked."""
+
+_NEVER_ANYWHERE = frozenset(
+    {"INDEX_CREATED", "REPLICA_ADDED", "INDEX_REOPENED", "NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"}
+)
+"""Reasons of copies that no node has lost: a stop beside them takes no redundancy away."""
 
 _LEFT_DOWN: Seconds = 300.0
 """Far longer than hooks take: a node whose host answers is started before, whatever else is waited for."""
@@ -46,7 +51,7 @@ def stop(world: World, node: SimNode) -> None:
     _judge_quorum(world, node, others)
     if world.effective(ALLOCATION) == "all" and not world.news(ALLOCATION):
         world.violated(f"{name} is stopped with allocation on")
-    away = [n.name for n in world.nodes.values() if not n.joined and n.name not in {*down, name}]
+    away = [n.name for n in _missed(world) if n.name not in {*down, name}]
     for other in away:
         if not world.news(other) and other not in world.away_before:
             world.violated(f"{name} is stopped while {other} is away")
@@ -94,7 +99,7 @@ def delay(world: World, node: SimNode, what: str) -> None:
             continue
         if shard.on_disk[node.name] in shard.in_sync:
             world.violated(f"{what} on {node.name} while {shard.id} waits for it")
-    away = [n.name for n in world.nodes.values() if not n.joined and not n.process and not n.stopped_by_us]
+    away = [n.name for n in _missed(world) if not n.process and not n.stopped_by_us]
     for other in away:
         if not world.news(other) and other not in world.away_before:
             world.violated(f"{what} on {node.name} while {other} is away")
@@ -105,6 +110,11 @@ def reboot(world: World, node: SimNode, of: SimNode) -> None:
     seen = node.began + node.join_seconds < world.last_read
     if node.process and not node.stopped_by_us and seen and not world.news(node.name):
         world.violated(f"the reboot for {of.name} takes down {node.name}, which was not stopped")
+
+
+def _missed(world: World) -> list[SimNode]:
+    """Nodes that are away and that the cluster cannot spare: those with data or with a vote."""
+    return [n for n in world.nodes.values() if not n.joined and (n.holds_data or Role.MASTER in n.roles)]
 
 
 def start(world: World, node: SimNode) -> None:
@@ -159,6 +169,8 @@ def _judge_recovery(
     if arriving and any(copy.node == node.name for copy in shard.copies):
         world.violated(f"{node.name} is stopped while {shard.id} recovers on {arriving[0].node} with it")
     left = any(at >= world.last_read and what.endswith(" left") for at, what in world.story[-200:])
-    unassigned = sum(copy.state is CopyState.UNASSIGNED for copy in shard.copies)
+    unassigned = sum(
+        copy.state is CopyState.UNASSIGNED and copy.reason not in _NEVER_ANYWHERE for copy in shard.copies
+    )
     if unassigned > world.unassigned_before[shard.id] and not down and not left:
         world.violated(f"{node.name} is stopped while a copy of {shard.id} is unassigned")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.event import Event, Record

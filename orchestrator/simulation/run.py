@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.engine.evolve import replay
-from orchestrator.engine.state import RunState
-from orchestrator.engine.takeover import from_record, owes_nothing
+from orchestrator.engine.changes import from_record, owes_nothing
+from orchestrator.engine.fold import RunState, replay
 from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, LeaseTaken, RestoreBegun, RunResumed, RunStarted

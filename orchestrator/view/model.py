@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.decision import Decision
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
+from orchestrator.engine.situation import Decision
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished
 from orchestrator.model.observation import Recovery
@@ -155,7 +155,7 @@ def screen_of(
             name=node.name,
             phase=node.phase,
             seconds=max(0.0, now - (node.since or state.started)),
-            starts=node.starts,
+            starts=node.tries,
             took=took.get(node.name),
             failure=node.failure,
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final
 
+from orchestrator.engine.fold import IN_HAND, RunState
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.state import IN_HAND, RunState
+from orchestrator.engine.run import exit_code_of
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
@@ -77,25 +78,6 @@ class Summary:
     by_operations: bool = False
     kind: Kind = Kind.ELASTICSEARCH
     simulated: bool = False
-
-
-def exit_code_of(outcome: Outcome) -> ExitCode:
-    """The contract's exit code of an outcome."""
-    match outcome:
-        case Outcome.DONE | Outcome.RESTORED:
-            return ExitCode.DONE
-        case Outcome.HELD:
-            return ExitCode.HELD
-        case Outcome.FAILED:
-            return ExitCode.FAILED
-        case Outcome.INTERRUPTED:
-            return ExitCode.INTERRUPTED
-        case Outcome.PAUSED:
-            return ExitCode.PAUSED
-        case Outcome.NOT_RESTORED:
-            return ExitCode.NOT_RESTORED
-        case _:
-            assert_never(outcome)
 
 
 def not_put_back(state: RunState) -> tuple[str, ...]:
@@ -228,7 +210,13 @@ def refusal_object(message: str, exit_code: ExitCode) -> dict[str, object]:
 
 def hold_object(hold: Hold) -> dict[str, object]:
     """A hold under the contract's names."""
-    return {"predicate": hold.predicate, "subject": hold.subject, "evidence": hold.evidence}
+    return {
+        "predicate": hold.predicate,
+        "subject": hold.subject,
+        "evidence": hold.evidence,
+        "count": hold.count,
+        "subjects": list(hold.subjects),
+    }
 
 
 _NOT_SEEN: Final = {

@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from orchestrator.engine.decision import Decision
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
+from orchestrator.engine.situation import Decision
 from orchestrator.model.event import Hold
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.turn import Verb
 from orchestrator.view.units import counted, duration, listed
 
 SIGN_OF_LIFE: Seconds = 30.0
@@ -138,8 +139,7 @@ def _down(state: RunState) -> str:
         by_phase.setdefault(node.phase, []).append(node.name)
     doing = {
         NodePhase.STOPPING: "to stop",
-        NodePhase.STOPPED: "to be tuned",
-        NodePhase.TUNED: "to be started",
+        NodePhase.STOPPED: "to be worked on while down",
         NodePhase.STARTING: "to come up",
     }
     return "; ".join(
@@ -174,8 +174,10 @@ def limit(state: RunState) -> Instant | None:
         for node in state.wave_nodes:
             if node.phase is NodePhase.STOPPING:
                 ends.append(node.since + deadlines.stop)
+            if node.phase is NodePhase.STOPPED and node.doubt is not None and node.doubt.verb is Verb.REBOOT:
+                ends.append(node.doubt.since + deadlines.reboot)
             if node.phase is NodePhase.STARTING:
-                ends.append(node.since + (deadlines.reboot if node.rebooted else deadlines.start))
+                ends.append(node.since + deadlines.start)
     if state.phase is Phase.REJOINED:
         ends.append(state.phase_since + deadlines.rejoin)
     if state.phase is Phase.REASSIGNED:
@@ -203,7 +205,7 @@ class Pace:
             state.phase,
             state.wave.number if state.wave else 0,
             re.sub(r"\d+", "#", wait.awaited),
-            tuple((hold.predicate, hold.subject) for hold in wait.holds),
+            tuple(hold.predicate for hold in wait.holds),
         )
         if shown == self._shown and now - self._at < self._every:
             return False
@@ -215,8 +217,12 @@ class Pace:
         self._at = now
 
 
+def _more(hold: Hold) -> str:
+    return f" and {hold.count - 1} more" if hold.count > 1 else ""
+
+
 def holds_in_words(holds: tuple[Hold, ...]) -> str:
     """`2 holds: a (x), b (y)`, names only."""
-    names = ", ".join(f"{hold.predicate} ({hold.subject})" for hold in holds[:3])
+    names = ", ".join(f"{hold.predicate} ({hold.subject}{_more(hold)})" for hold in holds[:3])
     more = f" and {len(holds) - 3} more" if len(holds) > 3 else ""  # noqa: PLR2004  (the three shown above)
     return f"{counted(len(holds), 'hold')}: {names}{more}"

@@ -32,6 +32,7 @@ from orchestrator.model.event import (
     ActionFailed,
     ActionSent,
     BaselineRecorded,
+    Deposed,
     Event,
     GoodReading,
     Hold,
@@ -39,8 +40,12 @@ from orchestrator.model.event import (
     LeaseLost,
     LeaseRegained,
     LeaseTaken,
+    MembersMissed,
     NodeRecovered,
+    NotWaitedFor,
+    OwedAgain,
     PhaseEntered,
+    RedExcused,
     ReplicasAdded,
     ReplicasRestored,
     Requested,
@@ -54,10 +59,12 @@ from orchestrator.model.event import (
     SettingRestored,
     StandingDown,
     StoodDown,
+    TakenDown,
     VotingExcluded,
     VotingRestored,
     WaveFinished,
     WaveStarted,
+    WorkDone,
 )
 from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
@@ -97,6 +104,7 @@ _Step: TypeAlias = (
 )
 _Act: TypeAlias = ActionSent | ActionConfirmed | ActionFailed
 _Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure | TuningEvent
+_Sight: TypeAlias = TakenDown | NotWaitedFor | RedExcused | MembersMissed | WorkDone | OwedAgain | Deposed
 
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
@@ -106,6 +114,7 @@ OUTCOMES: dict[Outcome, str] = {
     Outcome.PAUSED: "paused as asked; the run can be resumed",
     Outcome.NOT_RESTORED: "NOT PUT BACK: something is left as listed",
     Outcome.RESTORED: "restored: the cluster is as it was found",
+    Outcome.DEPOSED: "deposed: another run took the cluster over",
 }
 """How a run ended, in words."""
 
@@ -150,12 +159,51 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             return _step(event)
         case ActionSent() | ActionConfirmed() | ActionFailed():
             return _act(event)
+        case (
+            TakenDown()
+            | NotWaitedFor()
+            | RedExcused()
+            | MembersMissed()
+            | WorkDone()
+            | OwedAgain()
+            | Deposed()
+        ):
+            return _sight(event)
         case Hold() | HoldsCleared() | Rescued() | SecondFailure() | TuningApplied() | TuningMissed():
             return _meeting(event)
         case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
             return merge_sentence(event)
         case GateClosed() | GateOpened() | GatesPassed():
             return _gate(event)
+        case _:
+            assert_never(event)
+
+
+def _sight(event: _Sight) -> str:
+    """What a reading showed, and what follows from it."""
+    match event:
+        case TakenDown(number=number, indices=indices):
+            copies = sum(len(index.started) for index in indices)
+            return f"wave {number} takes copies of {counted(copies, 'shard')} down"
+        case NotWaitedFor(shards=shards, why=why):
+            names = listed([f"[{one.index}][{one.number}]" for one in shards], 5)
+            copies = sum(one.count for one in shards)
+            return f"not waited for: {counted(copies, 'copy', 'copies')} of {names}: {why}"
+        case RedExcused(count=0):
+            return "no shard is red any more that was reopened or restored"
+        case RedExcused(count=count, subjects=subjects):
+            names = listed(list(subjects), 5)
+            return f"{counted(count, 'shard')} red for a moment, reopened or restored: {names}"
+        case MembersMissed(missing=missing, back=back):
+            parts = [f"absent: {listed(list(missing), 5)}"] if missing else []
+            parts += [f"present again: {listed(list(back), 5)}"] if back else []
+            return "; ".join(parts)
+        case WorkDone(node=node, work=work, why=why):
+            return f"{node}: {work.value} done" + (f" ({why})" if why else "")
+        case OwedAgain(node=node, what=what, why=why):
+            return f"{node} still owes {', '.join(what)}: {why}; its turn comes again"
+        case Deposed(run=run, owner=owner):
+            return f"run {run} of {owner} took the lease over: this run restores nothing more"
         case _:
             assert_never(event)
 
@@ -176,7 +224,8 @@ def _gate(event: GateEvent) -> str:
 def hold_sentence(hold: Hold) -> str:
     """A hold as people read it: the predicate's public name, its subject, the evidence."""
     # Evidence ends with what to do about it: it is cut later than other foreign text.
-    return f"{hold.predicate} ({one_line(hold.subject)}): {one_line(hold.evidence, _EVIDENCE)}"
+    more = f" and {hold.count - 1} more" if hold.count > 1 else ""
+    return f"{hold.predicate} ({one_line(hold.subject)}{more}): {one_line(hold.evidence, _EVIDENCE)}"
 
 
 _NAMED_CHANGES = 2

@@ -13,7 +13,7 @@ from orchestrator.cli.drive import _last_words
 from orchestrator.cli.main import run
 from orchestrator.cli.options import Output
 from orchestrator.cli.surroundings import surroundings
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from orchestrator.engine.evolve import replay
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import replay
+from orchestrator.engine.fold import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName

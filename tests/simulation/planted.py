@@ -25,14 +25,14 @@ from orchestrator.engine import (
     tuning,
     waves,
 )
-from orchestrator.engine.decision import Decision
+from orchestrator.engine.situation import Decision
 from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
 from orchestrator.engine.move import WAIT, Move
-from orchestrator.engine.state import NodeProgress, RunState
-from orchestrator.engine.steps import Situation, act, note
+from orchestrator.engine.fold import NodeProgress, RunState
+from orchestrator.engine.situation import Situation, act, note
 from orchestrator.model.action import (
     Action,
     Purpose,

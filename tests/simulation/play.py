@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.cli.rehearsing import attempt
-from orchestrator.engine.decision import Decision
-from orchestrator.engine.evolve import evolve
+from orchestrator.engine.situation import Decision
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.invariant import Step
-from orchestrator.engine.invariants import broken
+from orchestrator.merging.invariants import broken
 from orchestrator.engine.plan import make_plan
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
+from orchestrator.merging import decide
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RunStarted
@@ -160,7 +161,7 @@ def plan_of(world: World, wanted: Policy, *, out_of_reach: Collection[str] = ())
     seen = glance(world, started)
     away = {name: Unknown(reason=f"host of {name}: no route to it") for name in out_of_reach}
     seen = replace(seen, hosts={**seen.hosts, **away})
-    return make_plan(started, seen, describe=action_name, times={})
+    return make_plan(started, seen, decide=decide, describe=action_name, times={})
 
 
 def killed(simulation: Simulation, state: RunState) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.engine.takeover import from_record
+from orchestrator.engine.changes import from_record
 from orchestrator.model.action import Moment, RebootHost, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.model.action import Purpose, SetReplicas
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import SettingChanged

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
@@ -48,7 +48,7 @@ def undisturbed() -> Told:
 
 
 def start_fails() -> Told:
-    return _resumed(_run(cluster(3), Mishap(what=mishaps.StartsFail(node=ES2, times=2))), retry_failed=True)
+    return _resumed(_run(cluster(3), Mishap(what=mishaps.StartsFail(node=ES2, times=3))), retry_failed=True)
 
 
 def stop_hangs() -> Told:
@@ -97,13 +97,13 @@ def zone_under_forced_awareness() -> Told:
     """A whole zone fails to start: nothing of it is rebuilt elsewhere, and it comes back as it went."""
     world = forced()
     _, awareness = awareness_of(views.readings(world).settings, "zone")  # type: ignore[arg-type]  # a simulated reading is never unknown
-    fails = [Mishap(what=mishaps.StartsFail(node=name, times=2)) for name in (ES2, ES5)]
+    fails = [Mishap(what=mishaps.StartsFail(node=name, times=3)) for name in (ES2, ES5)]
     told = _run(world, *fails, wanted=by_zone(awareness=awareness))
     return _resumed(told, retry_failed=True, after=600.0)
 
 
 def zone_with_a_node_that_fails_to_start() -> Told:
-    fails = Mishap(what=mishaps.StartsFail(node=ES2, times=2))
+    fails = Mishap(what=mishaps.StartsFail(node=ES2, times=3))
     return _resumed(_run(zoned(), fails, wanted=by_zone()), retry_failed=True)
 
 

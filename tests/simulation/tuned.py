@@ -8,15 +8,15 @@ from orchestrator.model.action import action_name
 from orchestrator.model.event import (
     ActionSent,
     Event,
-    PhaseEntered,
     RestoreBegun,
     RunResumed,
     RunStarted,
     StandingDown,
+    WorkDone,
 )
-from orchestrator.model.phase import NodePhase
 from orchestrator.model.tuning import OnFailure, TuningProfile, TuningSetting
 from orchestrator.model.tuning_event import TuningMissed
+from orchestrator.model.turn import Work
 from orchestrator.simulation.mishaps import How, Trip
 from orchestrator.simulation.tuning import UNREADABLE
 from orchestrator.simulation.world import World
@@ -100,9 +100,7 @@ def unheeded(events: list[Event]) -> list[str]:
 def untold(world: World, events: list[Event]) -> list[str]:
     """What is not as wanted on hosts whose tuning was gone through, and of which nothing was said."""
     through = {
-        event.node
-        for event in events
-        if isinstance(event, PhaseEntered) and event.node and event.to == NodePhase.TUNED.value
+        event.node for event in events if isinstance(event, WorkDone) and event.work is Work.TUNING
     }
     said = {(event.node, event.tunable) for event in events if isinstance(event, TuningMissed)}
     return [

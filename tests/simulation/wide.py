@@ -6,10 +6,10 @@ import re
 from functools import cached_property
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.model.action import Moment
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import PhaseEntered, RunStarted, WaveStarted
+from orchestrator.model.cluster import NodeName, Role
+from orchestrator.model.event import OwedAgain, PhaseEntered, RunStarted, WaveStarted
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.simulation import allocation, deciders, machines
@@ -156,11 +156,13 @@ class Life(AnyLife):
         for name in state.nodes:
             node = world.nodes[name]
             stops = node.restarts_by_us - self.stops_before.get(name, 0)
-            if not node.joined and (name not in gone or node.stopped_by_us):
+            spared = not (node.holds_data or Role.MASTER in node.roles) and not node.stopped_by_us
+            if not node.joined and not spared and (name not in gone or node.stopped_by_us):
                 raise BrokenError("completeness", f"{name} is away at the end")
             if node.life == 1:
                 raise BrokenError("completeness", f"{name} was not restarted")
-            if stops > 1 and not state.policy.reboot:
+            again = sum(isinstance(event, OwedAgain) and event.node == name for event in self._events)
+            if stops > 1 + again and not state.policy.reboot:
                 raise BrokenError("completeness", f"{name} was stopped {stops} times")
             hooks = [moment for node, moment, _ in self.simulation.hosts.hooks if node == name]
             if hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
@@ -178,7 +180,9 @@ class Life(AnyLife):
 
     def _judge_copies(self, since: list[str]) -> None:
         """Every copy is back that was there before the run, but for what happened `since` the last look."""
-        for _, shard in deciders.shards_of(self.world):
+        for index, shard in deciders.shards_of(self.world):
+            if index.made_at > self.began:
+                continue  # what is made during the run is for its maker to wait for
             missing = sum(not copy.serves for copy in shard.copies)
             seen = not any(str(shard.id) in what.split() for what in since)
             if seen and missing > self.world.unassigned_before[shard.id]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.engine.machines import Machines, machines_of
+from orchestrator.engine.waves import Machines, machines_of
 from orchestrator.model.action import ProbeSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, ServiceState
@@ -108,18 +108,25 @@ def settings_are_writable(question: Question) -> Iterator[Finding]:
 
 
 def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Every node that was there at the start is there now, and as many as the cluster file expects."""
+    """Every node that was there at the start is there now, and as many as the cluster file expects.
+
+    Members without data and without a vote may come and go, unless they are to be stopped now.
+    """
     present = {node.name for node in view.nodes}
-    before = question.state.baseline.incarnations if question.state.baseline else {}
-    for name in sorted(before):
-        if name not in present:
-            yield f"node {name}", _GONE
+    for name in sorted(_away(question, present) | (set(question.wave.nodes) - present)):
+        yield f"node {name}", _GONE
     for node in question.state.nodes.values():
         if node.phase is NodePhase.FAILED:
             yield f"node {node.name}", f"failed in this run: {node.failure}"
     expected = question.policy.expect_nodes
     if expected is not None and len(present) < expected:
         yield "nodes", f"{len(present)} present, {expected} expected"
+
+
+def _away(question: Question, present: set[NodeName]) -> set[NodeName]:
+    """Members of the baseline that are absent, less those that the cluster can spare at any moment."""
+    baseline = question.state.baseline
+    return set(baseline.incarnations) - present - set(baseline.bystanders) if baseline else set()
 
 
 def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -144,8 +151,7 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
     """
     allowed, wave = question.policy.max_unavailable, question.wave
     present = {node.name for node in view.nodes}
-    before = set(question.state.baseline.incarnations) if question.state.baseline else set()
-    away: set[NodeName] = (before - present) | set(wave.nodes)
+    away: set[NodeName] = _away(question, present) | set(wave.nodes)
     if allowed is not None and len(away) > allowed:
         yield "wave", f"{len(away)} nodes would be away ({some(sorted(away))}), {allowed} allowed"
     one_machine = allowed is None and question.policy.strategy is Strategy.NODE

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, settings
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
 from orchestrator.engine.kinds.riak import settings as riak_settings
-from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
-from orchestrator.model.event import BaselineRecorded
-from orchestrator.model.observation import ClusterView, SettingsView
-from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.event import BaselineRecorded, IndexTaken
+from orchestrator.model.observation import ClusterView, MissingCopy, SettingsView
+from orchestrator.model.policy import Kind, Policy, Wave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,10 @@ class KindOfCluster:
         baseline: how the cluster is before anything is changed.
         withhold: the settings that keep the cluster from rebuilding what a stopped node holds.
         raise_limits: the settings that make recovery faster for the run.
-        missing: what is not back yet, beyond the baseline.
-        red: what is without a serving copy and was not accepted to be.
+        taken: what a wave takes down, by the last reading before its stop.
+        missing: what the waves took down and is not back yet.
+        unplaced: what found no place though the waves are back: reported, and not waited for.
+        red: shards that are red because of the run, and those of them that are excused for a moment.
         holder: the node in whose memory a setting stands, by the setting's key, so that it is gone with that
             process; None for what the cluster keeps.
         not_back: what a node that is up in another life lacks to count as back, for people; None = nothing.
@@ -40,8 +42,10 @@ class KindOfCluster:
     baseline: Callable[[ClusterView, dict[NodeName, str]], BaselineRecorded]
     withhold: Callable[[SettingsView, Policy], tuple[SettingChange, ...]]
     raise_limits: Callable[[RunState, SettingsView, Policy], tuple[SettingChange, ...]]
+    taken: Callable[[ClusterView, Wave], tuple[IndexTaken, ...]]
     missing: Callable[[RunState, ClusterView], tuple[ShardCopy, ...]]
-    red: Callable[[RunState, ClusterView], tuple[ShardId, ...]]
+    unplaced: Callable[[RunState, ClusterView], tuple[MissingCopy, ...]]
+    red: Callable[[RunState, ClusterView], tuple[tuple[ShardId, ...], tuple[ShardId, ...]]]
     holder: Callable[[str], NodeName | None]
     not_back: Callable[[ClusterView, NodeName], str | None]
     unsettled: Callable[[ClusterView], str | None]
@@ -52,8 +56,10 @@ ELASTICSEARCH: Final = KindOfCluster(
     baseline=recovery.baseline_of,
     withhold=settings.withhold_changes,
     raise_limits=lambda _state, found, policy: settings.limit_changes(found, policy),
-    missing=recovery.missing_beyond_baseline,
-    red=recovery.unaccepted_red,
+    taken=recovery.taken_by,
+    missing=recovery.missing_of_waves,
+    unplaced=recovery.not_waited_for,
+    red=recovery.red_by_waves,
     holder=lambda _key: None,
     not_back=lambda _view, _node: None,
     unsettled=lambda _view: None,
@@ -65,8 +71,10 @@ RIAK: Final = KindOfCluster(
     baseline=riak_recovery.baseline_of,
     withhold=lambda _found, _policy: (),
     raise_limits=riak_settings.limit_changes,
-    missing=riak_recovery.no_copies,
-    red=riak_recovery.no_shards,
+    taken=lambda _view, _wave: (),
+    missing=lambda _state, _view: (),
+    unplaced=lambda _state, _view: (),
+    red=lambda _state, _view: ((), ()),
     holder=riak_settings.holder,
     not_back=riak_recovery.not_back,
     unsettled=riak_recovery.unsettled,

@@ -6,6 +6,7 @@ whatever must be there and is not makes the whole reading unknown.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -45,8 +46,7 @@ STATE_FIELDS: Final = (
     "metadata.indices.*.settings.index.uuid",
     "metadata.indices.*.settings.index.number_of_replicas",
     "metadata.indices.*.settings.index.auto_expand_replicas",
-    "metadata.indices.*.settings.index.routing.allocation.enable",
-    "metadata.indices.*.settings.index.routing.allocation.require",
+    "metadata.indices.*.settings.index.routing.allocation",
     "metadata.indices.*.settings.index.store.type",
     "routing_table.indices.*.shards.*.state",
     "routing_table.indices.*.shards.*.primary",
@@ -162,6 +162,7 @@ def _index(name: str, value: dict[str, Any]) -> Index:
         replicas=number(settings.get("number_of_replicas"), f"{where}: number_of_replicas"),
         auto_expand=None if auto_expand in (None, "false", False) else str(auto_expand),
         pinned_to=_first_text(require.get("_id"), require.get("_name")),
+        filters=_filters(within(settings, "routing", "allocation")),
         allocation_enable=_first_text(within(settings, "routing", "allocation", "enable")),
         searchable_snapshot=_first_text(within(settings, "store", "type")) in _SNAPSHOT_STORES,
         in_sync={
@@ -172,6 +173,16 @@ def _index(name: str, value: dict[str, Any]) -> Index:
             for shard, copies in in_sync.items()
         },
     )
+
+
+def _filters(allocation: Any) -> str:
+    """What an index says of where its copies may be, as one text; `enable` is a matter of its own."""
+    given_ = (
+        {key: value for key, value in allocation.items() if key != "enable"}
+        if isinstance(allocation, dict)
+        else {}
+    )
+    return json.dumps(given_, sort_keys=True) if given_ else ""
 
 
 def _first_text(*values: Any) -> str | None:

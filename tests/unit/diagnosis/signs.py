@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.diagnosis.diagnose import diagnose
+from orchestrator.diagnosis.diagnose import diagnose
 from orchestrator.hosts.diagnosis.records import signs_of_records
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import (

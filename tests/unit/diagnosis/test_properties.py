@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.engine.diagnosis.diagnose import diagnose
+from orchestrator.diagnosis.diagnose import diagnose
 from orchestrator.errors import UsageError
 from orchestrator.hosts.diagnosis.reading import read_answers, signs_of
 from orchestrator.hosts.diagnosis.records import signs_of_records

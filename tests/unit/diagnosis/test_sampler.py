@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.diagnosis.diagnose import diagnose
+from orchestrator.diagnosis.diagnose import diagnose
 from orchestrator.hosts.connections import Connections
 from orchestrator.hosts.diagnosis.sampler import sample
 from orchestrator.hosts.redact import Redactor

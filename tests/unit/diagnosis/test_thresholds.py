@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.diagnosis import (
+from orchestrator.diagnosis import (
     busy_wait,
     compaction,
     fragmentation,
@@ -16,7 +16,7 @@ from orchestrator.engine.diagnosis import (
     reclaim,
     scheduler,
 )
-from orchestrator.engine.diagnosis.diagnose import diagnose
+from orchestrator.diagnosis.diagnose import diagnose
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.diagnosis import (
     Compaction,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from orchestrator.engine.decide import decide
-from orchestrator.engine.decision import Decision
-from orchestrator.engine.evolve import evolve
-from orchestrator.engine.state import RunState
+from orchestrator.engine.run import decide
+from orchestrator.engine.situation import Decision
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.fold import RunState
 from orchestrator.model.action import Action, ForceMerge
 from orchestrator.model.cluster import NodeName, ShardId
 from orchestrator.model.event import (

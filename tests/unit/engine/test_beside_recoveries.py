@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.decision import Decision
+from orchestrator.engine.situation import Decision
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.overlap import at_the_gates, finish_recovered, held_by_recovery, is_back_alone
-from orchestrator.engine.state import RecoveringWave, RunState
-from orchestrator.engine.steps import Situation
+from orchestrator.engine.fold import RecoveringWave, RunState
+from orchestrator.engine.situation import Situation
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import Event, Hold, NodeRecovered, PhaseEntered, WaveFinished
 from orchestrator.model.phase import NodePhase, Phase, Request

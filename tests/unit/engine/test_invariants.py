@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.invariants import INVARIANTS, broken
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.model.action import (
     Purpose,
     RebootHost,

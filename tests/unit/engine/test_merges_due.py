@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.merging.due import (
+from orchestrator.merging.due import (
     PastMerges,
     leftovers,
     merge_targets,

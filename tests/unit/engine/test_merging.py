@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.merging import rules
-from orchestrator.engine.merging.rules import MERGE_RULES, OWN_RULES
-from orchestrator.engine.merging.settling import left_behind
+from orchestrator.merging import rules
+from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
+from orchestrator.merging.settling import left_behind
 from orchestrator.model.action import Flush, ForceMerge, RefreshIndex, SetIndexSettings
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import Requested

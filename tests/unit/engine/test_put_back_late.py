@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.decide import decide
+from orchestrator.engine.run import decide
 from orchestrator.model.event import SettingRestored, StandingDown, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from tests.unit.engine.test_stale_readings import ES2, _read, _until

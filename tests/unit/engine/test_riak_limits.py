@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.decision import Decision
-from orchestrator.engine.evolve import evolve
+from orchestrator.engine.situation import Decision
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.kind import RIAK, kind_of
 from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key
 from orchestrator.engine.settle import put_back
-from orchestrator.engine.state import RunState
-from orchestrator.engine.steps import Situation
+from orchestrator.engine.fold import RunState
+from orchestrator.engine.situation import Situation
 from orchestrator.model.action import Purpose, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionConfirmed, Record, SettingChanged, SettingRestored

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
-from orchestrator.engine.resumption import resumed
-from orchestrator.engine.state import NodeProgress, RecoveringWave
-from orchestrator.engine.steps import Situation
+from orchestrator.engine.fold import resumed
+from orchestrator.engine.fold import NodeProgress, RecoveringWave
+from orchestrator.engine.situation import Situation
 from orchestrator.model.action import RebootHost
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import RunResumed

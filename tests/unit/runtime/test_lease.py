@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
 from orchestrator.model.cluster import NodeName

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.dialects import postgresql
 
-from orchestrator.engine.merging.due import PastMerges
+from orchestrator.merging.due import PastMerges
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Event, GoodReading, RunStarted

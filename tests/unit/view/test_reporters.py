@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.decision import Decision
+from orchestrator.engine.situation import Decision
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, NodeRecovered, RunFinished, StoodDown

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.engine.gatekeeping import gates_open
+from orchestrator.engine.gates import gates_open
 from orchestrator.engine.kinds import every_kind
 from orchestrator.engine.kinds.elasticsearch import predicates as cluster
 from orchestrator.engine.kinds.elasticsearch import redundancy
 from orchestrator.engine.kinds.every_kind import on_cluster
-from orchestrator.engine.kinds.predicates import Predicate
+from orchestrator.engine.kinds.predicates import About, Predicate
 
 PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
@@ -65,63 +65,66 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="every_shard_keeps_started_copies",
         why="A shard whose only started copies are on the wave is away while the wave is.",
         check=on_cluster(redundancy.every_shard_keeps_started_copies),
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="no_recovery_on_candidates",
         why="A recovery that loses its source is not assigned again while allocation is withheld.",
         check=on_cluster(redundancy.no_recovery_on_candidates),
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="zero_replica_indices",
         why="An index without replicas is red while its node is away: somebody has to want that.",
         check=on_cluster(redundancy.zero_replica_indices),
         passes_with_time=False,
+        about=About.WAVE,
     ),
     Predicate(
         name="master_quorum_survives",
         why="Without a majority of voters there is no master, and nothing can be put back.",
         check=on_cluster(redundancy.master_quorum_survives),
         passes_with_time=False,
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="every_role_keeps_a_member",
         why="The only node of a tier or role takes its service away with it.",
         check=on_cluster(redundancy.every_role_keeps_a_member),
         passes_with_time=False,
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="capacity_remains",
         why="Too few data nodes left up is query capacity gone.",
         check=on_cluster(redundancy.capacity_remains),
         passes_with_time=False,
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="one_zone_at_a_time",
         why="Copies of a shard are in different zones, so two zones hit may be all copies of it.",
         check=on_cluster(every_kind.one_zone_at_a_time),
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="budget_not_exceeded",
         why="The operator said how many nodes may be away at once.",
         check=on_cluster(every_kind.budget_not_exceeded),
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="version_order",
         why="A copy cannot go back to a node that is older than its primary's node.",
         check=on_cluster(cluster.version_order),
         passes_with_time=False,
+        about=About.WAVE,
     ),
     Predicate(
         name="disk_below_watermark",
         why="Past a watermark the cluster refuses the copies that the node should get back.",
         check=on_cluster(redundancy.disk_below_watermark),
+        about=About.WAVE,
     ),
     Predicate(
         name="no_running_snapshot",
@@ -132,6 +135,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="no_force_merge_or_reindex_on_candidates",
         why="A restart throws away hours of that work.",
         check=cluster.no_force_merge_or_reindex_on_candidates,
+        about=About.WAVE,
     ),
     Predicate(
         name="pending_tasks_drained",
@@ -143,6 +147,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         why="A host that cannot be reached or controlled is best found before anything is stopped.",
         check=every_kind.selected_hosts_ready,
         passes_with_time=False,
+        about=About.WAVE,
     ),
     Predicate(
         name="gates_open",

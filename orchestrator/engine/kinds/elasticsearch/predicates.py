@@ -6,15 +6,20 @@ does not have is a refusal: unknown is never healthy.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline, red_shards
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS, is_ours
+from orchestrator.engine.kinds.elasticsearch.recovery import (
+    is_being_restored,
+    lost_beyond_baseline,
+    red_shards,
+)
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS, is_ours, listed
 from orchestrator.engine.kinds.every_kind import some
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.model.cluster import CopyState, Health
-from orchestrator.model.observation import ClusterView, Level, SettingsView
+from orchestrator.model.cluster import Health, Node, NodeName, ShardCopy
+from orchestrator.model.observation import ClusterView, Level, SettingsView, SettingValue
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 
@@ -28,7 +33,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
     if isinstance(settings, Unknown):
         yield "cluster settings", settings.reason
         return
-    yield from _foreign_settings(question, settings)
+    yield from _foreign_settings(question, settings, view)
     foreign = [name for name in view.voting_exclusions if name not in question.state.excluded]
     if foreign:
         yield "voting exclusions", f"{some(sorted(foreign))}: made by somebody else"
@@ -39,16 +44,16 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
 
 def _indices_that_would_not_return(question: Question, view: ClusterView) -> Iterator[Finding]:
     """An index's own `allocation.enable` goes before the cluster's, so putting that back does not help it."""
-    here = {copy.shard.index_uuid for copy in view.copies if copy.node in question.wave.nodes}
-    for index in view.indices:
+    here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
+    for index in (view.metadata[uuid] for uuid in sorted(here) if uuid in view.metadata):
         own = index.allocation_enable
         returns = own in (None, "all") or (own == "primaries" and index.replicas == 0)
-        if index.uuid in here and not returns:
+        if not returns:
             why = f"its index.routing.allocation.enable is {own}: what the wave has of it would not come back"
             yield f"index {index.name}", why
 
 
-def _foreign_settings(question: Question, settings: SettingsView) -> Iterator[Finding]:
+def _foreign_settings(question: Question, settings: SettingsView, view: ClusterView) -> Iterator[Finding]:
     for level in Level:
         value = settings.at(level, ALLOCATION)
         if value not in (None, "all") and not is_ours(question.state, settings, level, ALLOCATION):
@@ -58,29 +63,53 @@ def _foreign_settings(question: Question, settings: SettingsView) -> Iterator[Fi
         yield ALLOCATION, f"is {from_file} in elasticsearch.yml"
     for key in sorted({*settings.persistent, *settings.transient}):
         value = settings.effective(key)
-        if key.startswith(EXCLUSIONS) and value:
+        if key.startswith(EXCLUSIONS) and value and _meets_a_member(key, value, view):
             yield key, f"excludes {value} from allocation: a node is being emptied"
+
+
+def _meets_a_member(key: str, value: SettingValue, view: ClusterView) -> bool:
+    """Whether an exclusion is about a node that is still a member: one that has left is empty already."""
+    attribute = key.removeprefix(EXCLUSIONS)
+
+    def known_as(node: Node) -> tuple[str | None, ...]:
+        match attribute:
+            case "_name":
+                return (node.name,)
+            case "_id":
+                return (node.node_id,)
+            case "_ip" | "_publish_ip" | "_host_ip" | "_host":
+                return (node.address, node.name)
+            case _:
+                return (node.attributes.get(attribute),)
+
+    return any(
+        known is not None and fnmatch.fnmatchcase(known, pattern)
+        for pattern in listed(value)
+        for node in view.nodes
+        for known in known_as(node)
+    )
 
 
 def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
     """No shard is without a started copy, but for the indices that the operator accepts."""
-    red = sorted({copy.shard.index for copy in view.copies if copy.primary and not copy.started})
-    for index in red:
+    away = [copy for copy in view.not_started if copy.primary]
+    for index in sorted({copy.shard.index for copy in away if not is_being_restored(view, copy)}):
         if index not in question.policy.accept_red:
             yield f"index {index}", "a primary is not started (accept it with `accept: {red: […]}`)"
     health = question.observation.health
-    if not red and not isinstance(health, Unknown) and health.status is Health.RED:
+    if not away and not isinstance(health, Unknown) and health.status is Health.RED:
         yield "health", "red, though every primary in the routing table is started"
     if isinstance(health, Unknown):
         yield "health", health.reason
 
 
 def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No copy is missing that was not missing when the run began; with overlap, none that nobody works on."""
-    missing = missing_beyond_baseline(question.state, view)
-    if question.policy.overlap_recovery:
-        # A copy on its way is for `no_recovery_on_candidates`: it bars the nodes that have a part in it.
-        missing = tuple(copy for copy in missing if copy.state is CopyState.UNASSIGNED)
+    """No copy was lost since the run began: what waves took down is back, and no other node took a copy away.
+
+    Copies of new indices and new replicas that find no place are no loss. A copy on its way is for
+    `no_recovery_on_candidates`, which bars the nodes that have a part in it.
+    """
+    missing = lost_beyond_baseline(question.state, view)
     if missing:
         names = sorted({str(copy.shard) for copy in missing})
         reasons = sorted({copy.unassigned_reason for copy in missing if copy.unassigned_reason})
@@ -102,19 +131,21 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     began = version_key(question.state.version)
     if any(versions.get(name, began) > began for name in done):
         return
-    primaries = {copy.shard: copy.node for copy in view.copies if copy.primary}
     for name in question.wave.nodes:
         if versions.get(name, newest) == newest:
             continue
         stranded = sorted(
             str(copy.shard)
-            for copy in view.copies
-            if copy.node == name
-            and not copy.primary
-            and versions.get(primaries.get(copy.shard) or name, ()) > versions[name]
+            for copy in view.on((name,))
+            if not copy.primary and versions.get(_primary_of(view, copy) or name, ()) > versions[name]
         )
         if stranded:
             yield f"node {name}", f"older than the nodes with the primaries of {some(stranded)}"
+
+
+def _primary_of(view: ClusterView, copy: ShardCopy) -> NodeName | None:
+    primary = view.primaries.get(copy.shard)
+    return primary.node if primary else None
 
 
 def version_key(version: str) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
-"""What is missing, and whether that is more than was missing when the run began.
+"""What a wave takes down and when it is back; what is missing, and whether the run caused it.
 
-Recovery is relative to a baseline: a cluster that is yellow for a reason of its own is as healthy after the
-restart as it was before, and a run that waited for green would wait for ever.
+Recovery is relative: a cluster that is yellow for a reason of its own is as healthy after the restart as it
+was before, and a run that waited for green would wait for ever. The run waits for the copies that its waves
+took down, and for no others.
 """
 
 from __future__ import annotations
@@ -9,25 +10,39 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
-from orchestrator.engine.state import RunState
+from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy, ShardId
-from orchestrator.model.event import BaselineRecorded
+from orchestrator.model.event import BaselineRecorded, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy
-from orchestrator.model.policy import Policy, ZeroReplicas
+from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 
-FRESH_INDEX = "INDEX_CREATED"
-"""Reason of copies of an index that was just made: for a moment it has no started copy, by nobody's fault."""
+_RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
+_EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
+"""Reasons of copies of an index that somebody closed, reopened or restored: red for a moment, by their hand."""
+
+FRESH: Final = _EXCUSED | {"INDEX_CREATED", "REPLICA_ADDED"}
+"""Reasons of copies that never were anywhere: without a place they are no loss."""
+
+_LEFT: Final = frozenset({"NODE_LEFT", "NODE_RESTARTING"})
+"""Reasons of copies whose node left the cluster."""
 
 
 def baseline_of(view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
     """What is missing now. Copies that are on their way are not: they are expected to arrive."""
-    counts = Counter(
-        (copy.shard, copy.primary, copy.unassigned_reason or "")
-        for copy in view.copies
-        if copy.state is CopyState.UNASSIGNED
+    unassigned = [copy for copy in view.not_started if copy.state is CopyState.UNASSIGNED]
+    lives = {node.name: node.incarnation for node in view.nodes}
+    bystanders = tuple(node.name for node in view.nodes if not (node.holds_data or node.master_eligible))
+    return BaselineRecorded(
+        missing=counted(unassigned), incarnations=lives, boots=boots, bystanders=bystanders
     )
-    missing = tuple(
+
+
+def counted(copies: list[ShardCopy]) -> tuple[MissingCopy, ...]:
+    """Copies by shard, role and reason."""
+    counts = Counter((copy.shard, copy.primary, copy.unassigned_reason or "") for copy in copies)
+    return tuple(
         MissingCopy(
             index=shard.index,
             index_uuid=shard.index_uuid,
@@ -38,19 +53,60 @@ def baseline_of(view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecord
         )
         for (shard, primary, reason), count in sorted(counts.items(), key=str)
     )
-    lives = {node.name: node.incarnation for node in view.nodes}
-    return BaselineRecorded(missing=missing, incarnations=lives, boots=boots)
+
+
+def taken_by(view: ClusterView, wave: Wave) -> tuple[IndexTaken, ...]:
+    """The shards with a started copy on the wave, with their started copies in the whole cluster."""
+    shards = dict.fromkeys(copy.shard for copy in view.on(wave.nodes) if copy.started)
+    by_index: dict[str, list[tuple[int, int]]] = {}
+    for shard in sorted(shards):
+        started = sum(copy.started for copy in view.shards[shard])
+        by_index.setdefault(shard.index_uuid, []).append((shard.number, started))
+    metadata = view.metadata
+    return tuple(
+        IndexTaken(
+            index=metadata[uuid].name,
+            index_uuid=uuid,
+            replicas=metadata[uuid].replicas,
+            filters=metadata[uuid].filters,
+            started=tuple(started),
+        )
+        for uuid, started in by_index.items()
+        if uuid in metadata
+    )
+
+
+def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
+    """Copies that the waves took down and that are not back, as many of each shard as it lacks.
+
+    None is awaited of an index that is gone, was closed, reopened or restored over, or whose allocation
+    filters were changed; and no more than its replicas allow.
+    """
+    missing: list[ShardCopy] = []
+    metadata = view.metadata
+    for (uuid, number), was in state.taken.items():
+        index = metadata.get(uuid)
+        if index is None or not index.open or index.filters != was.filters:
+            continue
+        copies = view.shards.get(ShardId(index=index.name, index_uuid=uuid, number=number), ())
+        away = [copy for copy in copies if not copy.started]
+        lacking = min(was.started, index.replicas + 1) - (len(copies) - len(away))
+        if lacking <= 0 or any(copy.unassigned_reason in _EXCUSED for copy in away):
+            continue
+        away.sort(key=lambda copy: copy.state is CopyState.UNASSIGNED)
+        missing += away[:lacking]
+    return tuple(missing)
 
 
 def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Copies that are not started, less those missing at the start; copies of new indices count too.
-
-    The routing table is what is counted, so indices that were deleted drop out, and `auto_expand_replicas`
-    is what the cluster makes of it with the nodes that are present.
-    """
+    """Copies that are not started, less those missing at the start and those that are not waited for."""
+    if not view.not_started:
+        return ()
     allowed: Counter[tuple[str, int, bool]] = Counter()
     for gone in state.baseline.missing if state.baseline else ():
         allowed[(gone.index_uuid, gone.number, gone.primary)] += gone.count
+    for (uuid, number), count in state.not_waited.items():
+        allowed[(uuid, number, False)] += count
     beyond = []
     for copy in view.not_started:
         key = (copy.shard.index_uuid, copy.shard.number, copy.primary)
@@ -59,6 +115,20 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
             continue
         beyond.append(copy)
     return tuple(beyond)
+
+
+def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
+    """Copies without a place that had one since the run began."""
+    beyond = missing_beyond_baseline(state, view)
+    return tuple(
+        copy for copy in beyond if copy.state is CopyState.UNASSIGNED and copy.unassigned_reason not in FRESH
+    )
+
+
+def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
+    """Copies without a place when the waves are back: more than their shards had, or of new indices."""
+    beyond = missing_beyond_baseline(state, view)
+    return counted([copy for copy in beyond if copy.state is CopyState.UNASSIGNED and not copy.primary])
 
 
 def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
@@ -81,9 +151,68 @@ def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
             continue
         if any(copy.started for copy in copies):
             continue
-        if any(copy.primary and copy.unassigned_reason == FRESH_INDEX for copy in copies):
+        if any(copy.primary and copy.unassigned_reason in FRESH for copy in copies):
             continue
         yield shard
+
+
+def is_being_restored(view: ClusterView, copy: ShardCopy) -> bool:
+    """Whether a primary comes from a repository just now, or another shard of its index does."""
+    if copy.unassigned_reason not in _RESTORED:
+        return False
+    return any(
+        other.state is CopyState.INITIALIZING and other.unassigned_reason in _RESTORED
+        for other in view.not_started
+        if other.shard.index_uuid == copy.shard.index_uuid
+    )
+
+
+def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...], tuple[ShardId, ...]]:
+    """Shards that are red because of the run, and those of them that are excused for a moment.
+
+    Red by the run: without a started copy, and with one when the wave went down, or left by a node that the
+    wave took (an index made between the last reading and the stop).
+    """
+    found: list[ShardId] = []
+    excused: list[ShardId] = []
+    accepted = state.policy.accept_red if state.policy else frozenset()
+    for shard in dict.fromkeys(copy.shard for copy in view.not_started):
+        copies = view.shards[shard]
+        if any(copy.started for copy in copies) or shard.index in accepted:
+            continue
+        had = (shard.index_uuid, shard.number) in state.taken
+        left = any(copy.unassigned_reason in _LEFT for copy in copies)
+        if not (had or left) or _was_red(state, shard) or _may_be_away(state, view, shard):
+            continue
+        if any(copy.primary and is_being_restored(view, copy) for copy in copies):
+            continue
+        index = view.metadata.get(shard.index_uuid)
+        by_hand = any(copy.unassigned_reason in _EXCUSED for copy in copies)
+        closed = index is not None and not index.open
+        (excused if by_hand or closed else found).append(shard)
+    return tuple(found), tuple(excused)
+
+
+def _was_red(state: RunState, shard: ShardId) -> bool:
+    missing = state.baseline.missing if state.baseline else ()
+    key = (shard.index_uuid, shard.number)
+    return any(one.primary and (one.index_uuid, one.number) == key for one in missing)
+
+
+def _may_be_away(state: RunState, view: ClusterView, shard: ShardId) -> bool:
+    """Whether somebody accepted that this shard is away while its node is, or a repository has it."""
+    policy, index = state.policy, view.metadata.get(shard.index_uuid)
+    if policy is None or index is None:
+        return False
+    subject = f"index {shard.index}"
+    without_replicas = index.replicas == 0 and (
+        accepts_without_replicas(policy, index) or policy.disables("zero_replica_indices", subject)
+    )
+    return (
+        index.searchable_snapshot
+        or without_replicas
+        or policy.disables("every_shard_keeps_started_copies", subject)
+    )
 
 
 def exempt_from_copies_rule(index: Index | None) -> bool:
@@ -92,25 +221,6 @@ def exempt_from_copies_rule(index: Index | None) -> bool:
     None: of one without metadata nothing is known, so no other rule would look at it.
     """
     return index is not None and (index.searchable_snapshot or index.replicas == 0)
-
-
-def unaccepted_red(state: RunState, view: ClusterView) -> tuple[ShardId, ...]:
-    """Red shards that nobody said may be red: what the rescue and the second failure are about."""
-    policy, metadata = state.policy, view.metadata
-    found = []
-    for shard in red_shards(state, view):
-        index, subject = metadata.get(shard.index_uuid), f"index {shard.index}"
-        if policy is None or index is None:
-            found.append(shard)
-            continue
-        if index.searchable_snapshot:
-            continue  # its repository is its other copy, and it comes back with its node
-        without_replicas = index.replicas == 0 and (
-            accepts_without_replicas(policy, index) or policy.disables("zero_replica_indices", subject)
-        )
-        if not without_replicas and not policy.disables("every_shard_keeps_started_copies", subject):
-            found.append(shard)
-    return tuple(found)
 
 
 def accepts_without_replicas(policy: Policy, index: Index) -> bool:

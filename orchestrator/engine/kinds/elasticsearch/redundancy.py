@@ -11,7 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     exempt_from_copies_rule,
 )
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.model.cluster import DATA_ROLES, CopyState, Role
+from orchestrator.model.cluster import DATA_ROLES, CopyState, Node, Role
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Unknown
 
@@ -26,10 +26,8 @@ def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> I
     """Outside the wave, every shard keeps `min_started_copies` started copies of its in-sync set."""
     wave, least = set(question.wave.nodes), question.policy.min_started_copies
     metadata = view.metadata
-    for shard, copies in view.shards.items():
-        index = metadata.get(shard.index_uuid)
-        if not any(copy.node in wave and copy.started for copy in copies):
-            continue
+    for shard in dict.fromkeys(copy.shard for copy in view.on(question.wave.nodes) if copy.started):
+        copies, index = view.shards[shard], metadata.get(shard.index_uuid)
         if exempt_from_copies_rule(index) or shard.index in question.policy.accept_red:
             continue
         safe = [copy.node for copy in copies if copy.node not in wave and counts_as_safe(index, copy)]
@@ -54,18 +52,18 @@ def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
 def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator[Finding]:
     """No shard with a copy on the wave is on its way somewhere: the wave may be the source or the target."""
     wave = set(question.wave.nodes)
-    for shard, copies in view.shards.items():
+    for shard, copies in view.moving.items():
         touched = any(copy.node in wave or copy.relocating_to in wave for copy in copies)
         moving = [c for c in copies if c.state in (CopyState.INITIALIZING, CopyState.RELOCATING)]
-        if touched and moving:
+        if touched:
             where = ", ".join(f"{c.state.value} on {c.node}" for c in moving)
             yield f"shard {shard}", where
 
 
 def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Finding]:
     """An index without replicas is away while its node is: refused, accepted by name, or given a replica."""
-    metadata, wave = view.metadata, set(question.wave.nodes)
-    here = {copy.shard.index_uuid for copy in view.copies if copy.node in wave}
+    metadata = view.metadata
+    here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
     for uuid in sorted(here):
         index = metadata.get(uuid)
         if index is None or index.replicas > 0 or index.searchable_snapshot:
@@ -105,12 +103,17 @@ def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Fi
 def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every tier and role that the wave has keeps a member outside it."""
     wave = set(question.wave.nodes)
-    inside = {role for node in view.nodes if node.name in wave for role in node.roles}
-    outside = {role for node in view.nodes if node.name not in wave for role in node.roles}
+    inside = {role for node in view.nodes if node.name in wave for role in _served(node)}
+    outside = {role for node in view.nodes if node.name not in wave for role in _served(node)}
     for role in sorted(inside - outside - _ROLES_THAT_NEED_NO_MEMBER, key=lambda role: role.value):
         if role is Role.MASTER and question.policy.accept_master_outage:
             continue
         yield f"role {role.value}", f"no node outside the wave ({', '.join(sorted(wave))}) has it"
+
+
+def _served(node: Node) -> frozenset[Role]:
+    """What a node can do for others: a voting-only node votes, and can never be elected."""
+    return node.roles - {Role.MASTER} if Role.VOTING_ONLY in node.roles else node.roles
 
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -127,20 +130,23 @@ def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]
 
 
 def disk_below_watermark(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Past a watermark copies are refused or moved away, so that what is withheld would not come back."""
+    """Past a watermark the cluster refuses the copies that a candidate should get back.
+
+    Other nodes are no reason to wait: what the wave takes down comes back to the wave.
+    """
     disks = question.observation.disks
     if isinstance(disks, Unknown):
         yield "disks", disks.reason
         return
-    for node in view.nodes:
-        if not node.holds_data:
+    for node in (view.node(name) for name in question.wave.nodes):
+        if node is None or not node.holds_data:
             continue
         disk = disks.get(node.name)
         if disk is None:
             yield f"node {node.name}", "its disk was not read"
         elif disk.over_high:
             yield f"node {node.name}", f"disk {disk.used_share:.0%} used: above the high watermark"
-        elif disk.over_low and node.name in question.wave.nodes:
+        elif disk.over_low:
             yield (
                 f"node {node.name}",
                 f"disk {disk.used_share:.0%} used: above the low watermark, no copy returns",

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.engine.gatekeeping import gates_open
+from orchestrator.engine.gates import gates_open
 from orchestrator.engine.kinds import every_kind
 from orchestrator.engine.kinds.every_kind import on_cluster
-from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
+from orchestrator.engine.kinds.predicates import About, Finding, Predicate, Question
 from orchestrator.engine.kinds.riak.predicates import predicates
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.observation import ClusterView
@@ -72,25 +72,27 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="lives_are_told",
         why="A node whose process cannot be told from another is never proven to have restarted.",
         check=on_cluster(lives_are_told),
+        about=About.WAVE,
     ),
     *predicates(ring_of),
     Predicate(
         name="one_zone_at_a_time",
         why="Replicas are spread over locations, so two locations hit may be all replicas of a key.",
         check=on_cluster(every_kind.one_zone_at_a_time),
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="budget_not_exceeded",
         why="The operator said how many nodes may be away at once.",
         check=on_cluster(every_kind.budget_not_exceeded),
-        of_the_set=True,
+        about=About.WAVE,
     ),
     Predicate(
         name="selected_hosts_ready",
         why="A host that cannot be reached or controlled is best found before anything is stopped.",
         check=every_kind.selected_hosts_ready,
         passes_with_time=False,
+        about=About.WAVE,
     ),
     Predicate(
         name="gates_open",

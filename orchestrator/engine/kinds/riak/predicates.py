@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
+from orchestrator.engine.kinds.predicates import About, Finding, Predicate, Question
 from orchestrator.engine.kinds.riak.quorum import Breach, breaches, quorum_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
@@ -42,7 +42,7 @@ class Rule:
     why: str
     check: Check
     passes_with_time: bool = True
-    of_the_set: bool = False
+    about: About = About.CLUSTER
 
 
 def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
@@ -185,7 +185,7 @@ RULES: Final[tuple[Rule, ...]] = (
         why="A key most of whose owners are down is not read or written at quorum until they are back.",
         check=preference_lists_keep_quorum,
         passes_with_time=False,
-        of_the_set=True,
+        about=About.WAVE,
     ),
 )
 """In the order in which they are asked."""
@@ -199,7 +199,7 @@ def predicates(view_of: Callable[[Question], Reading[RiakView]]) -> tuple[Predic
             why=rule.why,
             check=_on_view(rule.check, view_of),
             passes_with_time=rule.passes_with_time,
-            of_the_set=rule.of_the_set,
+            about=rule.about,
         )
         for rule in RULES
     )

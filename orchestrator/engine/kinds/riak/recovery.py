@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.engine.kinds.riak.predicates import no_transfers
-from orchestrator.engine.state import RunState
-from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import BaselineRecorded
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Unknown
@@ -24,18 +23,6 @@ def baseline_of(view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecord
     """The members that are up, and their lives. Nothing may be missing at the start: the rules see to it."""
     lives = {node.name: node.incarnation for node in view.nodes}
     return BaselineRecorded(missing=(), incarnations=lives, boots=boots)
-
-
-def no_copies(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Riak has no shard copies; what is on its way is told by `unsettled`."""
-    del state, view
-    return ()
-
-
-def no_shards(state: RunState, view: ClusterView) -> tuple[ShardId, ...]:
-    """Riak has no shards that could be red: a second node that leaves is seen among the members."""
-    del state, view
-    return ()
 
 
 def not_back(view: ClusterView, node: NodeName) -> str | None:

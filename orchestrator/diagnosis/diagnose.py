@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.diagnosis import (
+from orchestrator.diagnosis import (
     busy_wait,
     compaction,
     fragmentation,

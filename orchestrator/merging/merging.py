@@ -11,24 +11,24 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.engine.decision import Decision
+from orchestrator.engine.admit import let_go, overdue, unrecorded
+from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
 from orchestrator.engine.kinds.predicates import Question, holds
 from orchestrator.engine.merge_state import MergeProgress
-from orchestrator.engine.merging.again import WRITES_SECONDS, cannot_be_merged, may_be_sent, next_for
-from orchestrator.engine.merging.amounts import progress, size
-from orchestrator.engine.merging.belief import not_to_be_believed
-from orchestrator.engine.merging.rules import MERGE_RULES, NOT_WRITTEN, written
-from orchestrator.engine.refused import let_go, overdue, untold
-from orchestrator.engine.state import RunState
-from orchestrator.engine.steps import (
+from orchestrator.engine.situation import (
     LOOK_AGAIN,
     POLL_SECONDS,
+    Decision,
     Situation,
     act,
     note,
     stand_down,
     wait,
 )
+from orchestrator.merging.again import WRITES_SECONDS, cannot_be_merged, may_be_sent, next_for
+from orchestrator.merging.amounts import progress, size
+from orchestrator.merging.belief import not_to_be_believed
+from orchestrator.merging.rules import MERGE_RULES, NOT_WRITTEN, written
 from orchestrator.model.action import Action, ForceMerge
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, run_phase
@@ -114,7 +114,7 @@ def _known_to_be_loaded(situation: Situation, index: BulkIndex) -> bool:
 def _with_absent_copies(situation: Situation) -> frozenset[str]:
     """Indices of which a copy is not started that was there when the run began."""
     view = situation.view
-    absent = situation.kind.missing(situation.state, view) if view is not None else ()
+    absent = missing_beyond_baseline(situation.state, view) if view is not None else ()
     return frozenset(copy.shard.index_uuid for copy in absent)
 
 
@@ -151,7 +151,7 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
         index = bulk.indices[one.target.index_uuid]
         if _is_late(situation, one):
             why = f"the merge of {index.name} has not ended within {policy.deadline:.0f} s"
-            return stand_down(state, why + going_on(state), Outcome.FAILED)
+            return stand_down(state, why + state.merging.in_words, Outcome.FAILED)
         if index.under_way or (index.merging and index.segments > policy.max_segments):
             continue  # a task may be lost with the node that held it; the merges of its shards are not
         if one.refreshed_at is not None and index.copies and index.segments <= policy.max_segments:
@@ -186,7 +186,7 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
         over = f"held by {first.predicate}: {first.subject}: {first.evidence}"
     if over is None:
         return _held(situation, refused)
-    return stand_down(situation.state, over + going_on(situation.state), Outcome.HELD)
+    return stand_down(situation.state, over + situation.state.merging.in_words, Outcome.HELD)
 
 
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision:
@@ -304,7 +304,7 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     What runs is seen to its end first, within its own limit: nothing new is begun meanwhile.
     """
     state, policy, now = situation.state, situation.policy, situation.now
-    news = untold(situation, refused)
+    news = unrecorded(situation, refused)
     first = f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}"
     rules = (*MERGE_RULES, *situation.kind.predicates)
     lasting = {rule.name for rule in rules if not rule.passes_with_time}
@@ -312,7 +312,7 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     if unseen is not None and policy.merge is not None:
         limit = f"{policy.merge.deadline:.0f} s"
         why = f"the merge of {unseen} has not been seen to end within {limit}, held by {first}"
-        return stand_down(state, why + going_on(state), Outcome.FAILED, *news)
+        return stand_down(state, why + state.merging.in_words, Outcome.FAILED, *news)
     if not state.merging.in_hand:
         if any(hold.predicate in lasting for hold in refused):
             return stand_down(state, f"held by {first}", Outcome.HELD, *news)
@@ -320,11 +320,3 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
         if late is not None:
             return stand_down(state, late, Outcome.HELD, *news)
     return wait(now, f"what holds the merge: {first}", seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)
-
-
-def going_on(state: RunState) -> str:
-    """What is to be said of merges that this program leaves behind: nobody can stop them."""
-    names = [one.target.index for one in state.merging.in_hand]
-    if not names:
-        return ""
-    return f"; the merge of {', '.join(names)} goes on in the cluster, and `orchestrate resume` looks for it"

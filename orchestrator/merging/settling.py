@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.engine.decision import Decision
-from orchestrator.engine.merging.belief import not_to_be_believed
-from orchestrator.engine.steps import LOOK_AGAIN, RETRY_SECONDS, Situation, act, note, stand_down, wait
+from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
+from orchestrator.engine.situation import (
+    LOOK_AGAIN,
+    RETRY_SECONDS,
+    Decision,
+    Situation,
+    act,
+    note,
+    stand_down,
+    wait,
+)
+from orchestrator.merging.belief import not_to_be_believed
 from orchestrator.model.action import Action, Flush, RefreshIndex, SetIndexSettings, action_target
 from orchestrator.model.event import run_phase
 from orchestrator.model.merging import BulkIndex, BulkView, LoaderSettings
@@ -47,7 +56,7 @@ def settling(situation: Situation) -> Decision:
         return wait(now, "settings of the loaded indices to be put right", seconds=RETRY_SECONDS)
     if right:
         return act(*right)
-    missing = [c for c in situation.kind.missing(state, view) if c.shard.index_uuid in bulk.indices]
+    missing = [c for c in missing_beyond_baseline(state, view) if c.shard.index_uuid in bulk.indices]
     if missing:
         what = f"{len(missing)} copies of the loaded indices to start, {missing[0].shard} first"
         if over:

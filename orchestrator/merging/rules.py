@@ -13,7 +13,7 @@ from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
-from orchestrator.engine.merging.amounts import size
+from orchestrator.merging.amounts import size
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.merging import BulkIndex, Writes
 from orchestrator.model.reading import Unknown

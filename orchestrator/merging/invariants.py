@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from orchestrator.engine import invariants
 from orchestrator.engine.invariant import Invariant, Step
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.model.action import ForceMerge, RebootHost, SetIndexSettings, StopNode
@@ -225,3 +226,11 @@ MERGE_INVARIANTS: tuple[Invariant, ...] = (
         at=("run_finished",),
     ),
 )
+
+ALL_INVARIANTS: tuple[Invariant, ...] = (*invariants.INVARIANTS, *MERGE_INVARIANTS)
+"""Of a run that may merge indices first."""
+
+
+def broken(step: Step) -> tuple[str, ...]:
+    """Everything that is wrong with a step of such a run; empty when all holds."""
+    return invariants.broken(step, ALL_INVARIANTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.engine.steps import Situation
+from orchestrator.engine.situation import Situation
 from orchestrator.model.merging import BulkIndex, BulkView
 from orchestrator.model.reading import Seconds
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.engine.merging.settling import changes, left_behind
+from orchestrator.merging.settling import changes, left_behind
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.merging import (

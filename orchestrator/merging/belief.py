@@ -6,7 +6,7 @@ from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Question, holds
-from orchestrator.engine.steps import Situation
+from orchestrator.engine.situation import Situation
 from orchestrator.model.event import Hold
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown

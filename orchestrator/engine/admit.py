@@ -1,0 +1,298 @@
+"""What may be stopped: the predicates asked of a candidate and of a wave, holds, and calling off.
+
+Predicates are about the cluster, or about a wave (one candidate, or the set of its nodes). A candidate that a
+predicate is against is passed over and the next one of its rank goes first; a predicate about the cluster
+holds the run. A hold has a limit: predicates `deadlines.hold`, gates `deadlines.gate`. The two clocks are
+apart: predicates count from the first one that is not met until all are met, gates from the first one that
+closed until all are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.engine.fold import NodeProgress, RunState
+from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked, gates_of
+from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, holds
+from orchestrator.engine.situation import Decision, Situation, note, stand_down, wait
+from orchestrator.engine.waves import machines_of, next_wave
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
+from orchestrator.model.gate_event import GATES_OPEN
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Seconds, Unknown
+
+HOLD_POLL_SECONDS: Final[Seconds] = 5.0
+"""Between readings while a predicate is not met or a gate is closed: neither is worth more load than that."""
+
+DEPOOLED_SECONDS: Final[Seconds] = 30.0
+"""How long a candidate waits out of service (`before_stop` ran) while its wave is held."""
+
+
+# Asking ------------------------------------
+
+
+def refusals(situation: Situation, rules: Iterable[Predicate], wave: Wave) -> tuple[Hold, ...]:
+    """What these predicates say against a wave by this reading, one hold a predicate."""
+    question = _question(situation, wave)
+    rules = tuple(rules)
+    return tuple(_with_advice(rules, question, hold) for hold in holds(rules, question))
+
+
+def _question(situation: Situation, wave: Wave) -> Question:
+    state = situation.state
+    first = not state.waves_begun and state.phase is not Phase.WITHHELD
+    return Question(
+        state=state, policy=situation.policy, observation=situation.seen, wave=wave, first_stop=first
+    )
+
+
+_REMEDY: Final = {
+    "every_shard_keeps_started_copies": "give the index more replicas",
+    "no_recovery_on_candidates": "let the recovery end",
+    "one_zone_at_a_time": "give them one zone",
+    "budget_not_exceeded": "allow as many with `max_unavailable`",
+}
+"""What makes room for a whole machine, by the predicate against it; elsewhere it takes more nodes."""
+
+
+def _with_advice(rules: tuple[Predicate, ...], question: Question, hold: Hold) -> Hold:
+    """The hold; where nodes go together though each might go alone, with their machine and what to do."""
+    rule = next(rule for rule in rules if rule.name == hold.predicate)
+    for machine in question.wave.machines:
+        alone = [replace(question, wave=Wave(number=question.wave.number, nodes=(name,))) for name in machine]
+        together = replace(
+            question, wave=Wave(number=question.wave.number, nodes=machine, machines=(machine,))
+        )
+        refused = [_refuses(rule, asked, hold) for asked in (together, *alone)]
+        if refused[0] and not any(refused[1:]):
+            remedy = _REMEDY.get(hold.predicate, "have more nodes of this kind")
+            way = "restart without `--reboot`" if question.policy.reboot else "set `hosts.together: never`"
+            why = f"{', '.join(machine)} go together, being on one machine: {remedy}, or {way}"
+            return replace(hold, evidence=f"{hold.evidence}; {why}")
+    return hold
+
+
+def _refuses(rule: Predicate, question: Question, hold: Hold) -> bool:
+    return any(subject == hold.subject for subject, _ in rule.check(question))
+
+
+def against_wave(situation: Situation, wave: Wave) -> tuple[Hold, ...]:
+    """What the predicates about waves say: another candidate, or a smaller wave, may pass."""
+    question = replace(_question(situation, wave), first_stop=False)
+    return holds((rule for rule in situation.kind.predicates if rule.about_wave), question)
+
+
+# Choosing ------------------------------------
+
+
+def next_wave_of(situation: Situation) -> Wave | None:
+    """The next wave by the run's strategy; None without a reading, and when no node is left.
+
+    While waves before it recover, it is chosen as if they had: chosen around each copy on its way, a zone
+    would go in many waves of few nodes. Whether it may stop now, all predicates decide on what is there.
+    """
+    view = situation.view
+    if view is None:
+        return None
+    asked = situation
+    if situation.state.recovering:
+        asked = replace(situation, seen=replace(situation.seen, cluster=view.recovered))
+    pending = [node.name for node in situation.state.nodes.values() if node.phase is NodePhase.PENDING]
+    whole = situation.policy.goes_by_machine
+    machines = machines_of(situation.state, situation.seen).among(pending) if whole else ()
+    return next_wave(situation.state, view, lambda wave: against_wave(asked, wave), machines)
+
+
+def chosen(situation: Situation) -> Wave | None:
+    """The wave that was chosen before, as long as it passes; else the next one by the strategy."""
+    before = situation.state.wave
+    if before is not None:
+        whole = all(node.phase is NodePhase.PENDING for node in situation.state.wave_nodes)
+        if whole and not against_wave(situation, before):
+            return before
+    return next_wave_of(situation) or before
+
+
+def candidates_to_undo(situation: Situation, wave: Wave | None, *, held: bool) -> tuple[NodeProgress, ...]:
+    """Candidates that are out of service and will not be stopped soon: their `before_stop` is undone.
+
+    Those of the wave only when the hold lasts; those of no wave at once.
+    """
+    of_wave = set(wave.nodes) if wave else set[NodeName]()
+    found = []
+    for node in situation.state.nodes.values():
+        if node.phase is not NodePhase.PENDING or node.ready_since is None:
+            continue
+        waits = held and situation.now - node.ready_since > DEPOOLED_SECONDS
+        if node.name not in of_wave or waits:
+            found.append(node)
+    return tuple(found)
+
+
+# Before the first stop ------------------------------------
+
+
+def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
+    """Everything that no waiting cures, over every planned wave: a run that cannot finish does not begin."""
+    lasting = tuple(rule for rule in situation.kind.predicates if not rule.passes_with_time)
+    found = [
+        hold for wave in _planned_waves(situation) for hold in holds(lasting, _question(situation, wave))
+    ]
+    return aggregated(found)
+
+
+def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
+    """`--begin-anyway`: the steps of the nodes that are held at planning; none where all may go."""
+    rules = tuple(rule for rule in situation.kind.predicates if rule.about_wave and not rule.passes_with_time)
+    steps: list[Event] = []
+    for wave in _planned_waves(situation):
+        together = holds(rules, _question(situation, wave))
+        if not together:
+            continue
+        alone = {
+            name: holds(rules, _question(situation, Wave(number=wave.number, nodes=(name,))))
+            for name in wave.nodes
+        }
+        apart = {name: found for name, found in alone.items() if found}
+        for name, found in (apart or dict.fromkeys(wave.nodes, together)).items():
+            why = f"held at planning by {sentence(found[0])}"
+            steps.append(node_phase(name, NodePhase.PENDING, NodePhase.SKIPPED, why=why))
+    return tuple(steps)
+
+
+def _planned_waves(situation: Situation) -> Iterator[Wave]:
+    """The waves of the plan that was shown, or without one each pending unit for itself."""
+    state = situation.state
+    pending = [node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING]
+    whole = situation.policy.goes_by_machine
+    machines = machines_of(state, situation.seen).among(pending) if whole else ()
+    planned = state.planned or tuple(machines)
+    covered = {name for wave in planned for name in wave}
+    groups = (*planned, *((name,) for name in pending if name not in covered))
+    for number, group in enumerate(groups, start=1):
+        nodes = tuple(name for name in group if name in pending)
+        if nodes:
+            together = tuple(machine for machine in machines if set(machine) <= set(nodes))
+            yield Wave(number=number, nodes=nodes, machines=together)
+
+
+# Holding ------------------------------------
+
+
+def of_predicates(held: Iterable[Hold]) -> tuple[Hold, ...]:
+    """Those that are no gates: the journal has events of their own for gates."""
+    return tuple(hold for hold in held if hold.predicate != GATES_OPEN)
+
+
+def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
+    """Wait with allocation enabled, at most so long; not at all when only the operator can help."""
+    state = situation.state
+    news = unrecorded(situation, refused)
+    first = sentence(refused[0]) if refused else "no reading"
+    lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
+    read = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
+    if read and state.untouched and any(hold.predicate in lasting for hold in refused):
+        return stand_down(state, f"held by {first}", Outcome.HELD, *news)
+    late = overdue(situation, refused)
+    if late is not None:
+        return stand_down(state, late, Outcome.HELD, *news)
+    only_gates = refused and not of_predicates(refused)
+    awaited = f"{_gates(refused)} to open: {refused[0].evidence}" if only_gates else f"the gates: {first}"
+    return wait(situation.now, awaited, seconds=HOLD_POLL_SECONDS, holds=refused, events=news)
+
+
+def unrecorded(situation: Situation, refused: tuple[Hold, ...]) -> tuple[Event, ...]:
+    """Holds and gates that are not in the journal yet."""
+    state, others = situation.state, of_predicates(refused)
+    known = {hold.predicate for hold in of_predicates(state.holds)}
+    new = tuple(hold for hold in others if hold.predicate not in known)
+    # Only gates are left to wait for: their limit counts from here, and not that of the predicates.
+    cleared = refused and not others and of_predicates(state.holds)
+    news = gate_news(state, situation.policy, situation.seen)
+    return (*new, *news, *((HoldsCleared(but_gates=True),) if cleared else ()))
+
+
+def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
+    """Why the run waits no longer; None while it may."""
+    state, now, deadlines = situation.state, situation.now, situation.policy.deadlines
+    others = of_predicates(refused)
+    since = state.holding_since
+    if (others or not refused) and since is not None and now - since > deadlines.hold:
+        return f"held for {deadlines.hold:.0f} s by {sentence(others[0]) if others else 'no reading'}"
+    closed = closed_gates(situation.policy, situation.seen) if gates_are_asked(state) else ()
+    since = state.gates_closed_since
+    if closed and since is not None and now - since > deadlines.gate:
+        return f"held for {deadlines.gate:.0f} s by {sentence(closed[0])}"
+    return None
+
+
+def let_go(situation: Situation) -> tuple[Event, ...]:
+    """What is recorded when nothing holds any more."""
+    state = situation.state
+    news = gate_news(state, situation.policy, situation.seen)
+    return (*news, HoldsCleared()) if of_predicates(state.holds) else news
+
+
+def sentence(hold: Hold) -> str:
+    """A hold in one line: `predicate: subject: evidence`."""
+    return f"{hold.predicate}: {hold.subject}: {hold.evidence}"
+
+
+def _gates(closed: tuple[Hold, ...]) -> str:
+    subjects = [name for hold in closed for name in (hold.subjects or (hold.subject,))]
+    return f"gate {subjects[0]}" if len(subjects) == 1 else f"gates {', '.join(subjects)}"
+
+
+# Calling off ------------------------------------
+
+
+def called_off(situation: Situation) -> Decision | None:
+    """A wave that was called off before its stop is tried again after a pause, within the limit of a hold.
+
+    Its last reading did not pass, or a verb was refused: without this, allocation would go off and on for
+    ever.
+    """
+    state, policy, now = situation.state, situation.policy, situation.now
+    # In between, predicates may have held the run as long as they may, and gates as long as they may.
+    limit = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
+    if state.called_off_since is None:
+        return None
+    if now - state.called_off_since > limit:
+        reason = (
+            f"every wave was called off before its stop for {limit:.0f} s "
+            "(the journal has the predicates and the refused verbs)"
+        )
+        return stand_down(state, reason, Outcome.HELD)
+    if now - state.phase_since < HOLD_POLL_SECONDS:
+        return wait(now, "a wave that was called off before its stop", seconds=HOLD_POLL_SECONDS)
+    return None
+
+
+def failed_before(situation: Situation, failed: list[NodeProgress]) -> Decision | None:
+    """Stand down with what became of these nodes and what to do; None when there are none."""
+    if not failed:
+        return None
+    reason = f"{failed[0].name} failed: {failed[0].failure}; repair it, then resume with --retry-failed"
+    return stand_down(situation.state, reason, Outcome.FAILED)
+
+
+def failed_and_absent(situation: Situation) -> Decision | None:
+    """Stand down from a wait that no time ends: a node that failed is absent, and nothing starts it."""
+    if situation.view is None:
+        return None
+    failed = [node for node in situation.state.nodes.values() if node.phase is NodePhase.FAILED]
+    return failed_before(situation, [node for node in failed if situation.member(node.name) is None])
+
+
+def note_or_none(events: tuple[Event, ...]) -> Decision | None:
+    """These events as a decision; None when there are none."""
+    return note(*events) if events else None
+
+
+def untouched_so_far(state: RunState) -> bool:
+    """Whether this run, in its first process, has stopped nothing yet: what cannot finish need not begin."""
+    return state.untouched and not state.resumed and not state.restoring and not state.waves_begun

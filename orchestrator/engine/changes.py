@@ -1,0 +1,302 @@
+"""What the run changed and has to restore: settings, voting exclusions, added replicas.
+
+An original value is recorded before it is changed, written back whatever a reading shows, read back, and only
+then counted as restored. Settings that disable allocation are restored first, and apart from all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.engine.fold import IN_HAND, RunState
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.situation import (
+    LOOK_AGAIN,
+    QUICK_SECONDS,
+    RETRY_SECONDS,
+    Decision,
+    Situation,
+    act,
+    note,
+    wait,
+)
+from orchestrator.model.action import (
+    ClearVotingExclusions,
+    ProbeSettings,
+    Purpose,
+    SetReplicas,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import (
+    Event,
+    ReplicasAdded,
+    ReplicasRestored,
+    RestoreBegun,
+    RunStarted,
+    SettingChanged,
+    SettingRestored,
+    VotingExcluded,
+    VotingRestored,
+    WaveStarted,
+    node_phase,
+    run_phase,
+)
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import SettingsView
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Unknown
+
+
+def disable_allocation(situation: Situation, *events: Event) -> Decision:
+    """Disable allocation and raise the limits in one update: two would leave a moment with half of them.
+
+    The run goes to WITHHELD whether or not a value has to be changed: the last reading sees what is there.
+    """
+    state, settings = situation.state, situation.seen.settings
+    if isinstance(settings, Unknown):
+        return LOOK_AGAIN
+    limits = situation.kind.raise_limits(state, settings, situation.policy)
+    disabled = situation.kind.withhold(settings, situation.policy)
+    recorded = [
+        *(_changed(change, Purpose.RAISE_LIMITS) for change in limits),
+        *(_changed(change, Purpose.WITHHOLD) for change in disabled),
+    ]
+    purpose = Purpose.WITHHOLD if disabled else Purpose.RAISE_LIMITS
+    changes = (*disabled, *limits)
+    write = (WriteSettings(changes=changes, purpose=purpose),) if changes else ()
+    return act(*write, events=(*events, *recorded, run_phase(state.phase, Phase.WITHHELD)))
+
+
+def _changed(change: SettingChange, purpose: Purpose) -> SettingChanged:
+    return SettingChanged(
+        level=change.level, key=change.key, found=change.found, wanted=change.wanted, purpose=purpose
+    )
+
+
+def unrestored(state: RunState, purpose: Purpose) -> tuple[SettingChange, ...]:
+    """Changed settings by purpose, in a fixed order: those that disable allocation go first, and apart."""
+    withholding = purpose is Purpose.REASSIGN
+    keys = [key for key in state.debts if (key in state.withheld) is withholding]
+    return tuple(state.debts[key] for key in sorted(keys, key=lambda key: (key[0].value, key[1])))
+
+
+def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
+    """Write the original values, read them back, and only then count them as restored; None = none is left.
+
+    They are written even when the reading shows them already: an update in doubt may still wait in the
+    master's queue, and one that is confirmed after it proves that it does not. A value that is neither ours
+    nor the original was set by somebody else meanwhile: it is left and reported, once an update of nothing
+    has proved that none of ours comes after it.
+    """
+    state, settings, now = situation.state, situation.seen.settings, situation.now
+    debts = unrestored(state, purpose)
+    if not debts:
+        return None
+    if not situation.fresh:
+        return LOOK_AGAIN
+    if isinstance(settings, Unknown):
+        return wait(now, f"settings to be readable: {settings.reason}")
+    away = [debt for debt in debts if _gone_with_its_node(situation, debt) or _goes(situation, debt)]
+    gone = [debt for debt in away if not _on_its_way(situation, debt)]
+    if gone:
+        note_ = "its node is down: gone with the process, which comes up with what its files say"
+        return note(*(SettingRestored(level=d.level, key=d.key, value=None, note=note_) for d in gone))
+    if away:
+        debts = tuple(debt for debt in debts if debt not in away)
+        if not debts:
+            return wait(now, f"its node to be back, so that {away[0].key} can be restored", seconds=1.0)
+    foreign = [
+        debt
+        for debt in debts
+        if settings.at(debt.level, debt.key) not in (debt.found, debt.wanted)
+        and not _says_nothing(situation, settings, debt)
+    ]
+    if foreign and not _queue_is_done(state):
+        soon = state.failure_of(ProbeSettings()) and now - state.acted_at < RETRY_SECONDS
+        return wait(now, "an update that the cluster acknowledges") if soon else act(ProbeSettings())
+    if foreign:
+        note_ = "changed by somebody else meanwhile: left as it is now"
+        return note(
+            *(
+                SettingRestored(level=d.level, key=d.key, value=settings.at(d.level, d.key), note=note_)
+                for d in foreign
+            )
+        )
+    write = WriteSettings(changes=tuple(debt.undone() for debt in debts), purpose=purpose)
+    confirmed = [action for action in state.confirmed if isinstance(action, WriteSettings)]
+    written = {change for action in confirmed if action.purpose is purpose for change in action.changes}
+    back = [
+        debt for debt in debts if debt.undone() in written and settings.at(debt.level, debt.key) == debt.found
+    ]
+    if back:
+        return note(*(SettingRestored(level=debt.level, key=debt.key, value=debt.found) for debt in back))
+    failure = state.failure_of(write)
+    if failure and now - state.acted_at < RETRY_SECONDS:
+        return wait(now, f"settings to be restored: {failure.reason}", seconds=RETRY_SECONDS)
+    if write in state.confirmed and now - state.acted_at < RETRY_SECONDS:
+        return wait(now, "a reading that shows the settings restored", seconds=QUICK_SECONDS)
+    return act(write)
+
+
+def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingChange) -> bool:
+    """Whether a value tells of nobody's hand: its node did not tell it, or forgot it when we restarted it."""
+    holder = situation.kind.holder(debt.key)
+    if holder is None:
+        return False
+    return settings.at(debt.level, debt.key) is None or holder in situation.state.forgetful
+
+
+def _on_its_way(situation: Situation, debt: SettingChange) -> bool:
+    """Whether the node that has this setting in its memory is away by us, and to come back."""
+    holder = situation.kind.holder(debt.key)
+    node = situation.state.nodes.get(holder) if holder else None
+    return node is not None and node.phase in IN_HAND - {NodePhase.FAILED}
+
+
+def _goes(situation: Situation, debt: SettingChange) -> bool:
+    """Whether its node is still up in the life that our stop ends: what is written now is forgotten again."""
+    holder = situation.kind.holder(debt.key)
+    node = situation.state.nodes.get(holder) if holder else None
+    return node is not None and _on_its_way(situation, debt) and situation.same_life(node)
+
+
+def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:
+    """Whether a setting stands in the memory of a node that is no member now."""
+    holder = situation.kind.holder(debt.key)
+    return holder is not None and situation.view is not None and situation.member(holder) is None
+
+
+def raise_again(situation: Situation) -> Decision | None:
+    """Once a wave, raise the limits that its nodes have forgotten: what they missed comes back by them."""
+    state, settings = situation.state, situation.seen.settings
+    asked = (*state.confirmed, *(failed.action for failed in state.failed))
+    if isinstance(settings, Unknown) or any(isinstance(action, WriteSettings) for action in asked):
+        return None
+    wave = {node.name for node in state.wave_nodes}
+    changes = tuple(
+        change
+        for change in situation.kind.raise_limits(state, settings, situation.policy)
+        if situation.kind.holder(change.key) in wave
+    )
+    if not changes:
+        return None
+    purpose = Purpose.RAISE_LIMITS
+    raised = [
+        SettingChanged(level=c.level, key=c.key, found=c.found, wanted=c.wanted, purpose=purpose)
+        for c in changes
+    ]
+    return act(WriteSettings(changes=changes, purpose=purpose), events=raised)
+
+
+def _queue_is_done(state: RunState) -> bool:
+    """Whether an update of ours was answered in this phase: the master works them off one after the other."""
+    answered = [*state.confirmed, *(failed.action for failed in state.failed if not failed.in_doubt)]
+    return any(isinstance(action, WriteSettings | ProbeSettings) for action in answered)
+
+
+def restore_all(situation: Situation) -> Decision | None:
+    """Restore settings, exclusions and replicas; None when everything is restored."""
+    for purpose in (Purpose.REASSIGN, Purpose.PUT_BACK):
+        restoring = restore_settings(situation, purpose)
+        if restoring is not None:
+            return restoring
+    return restore_voting(situation) or _restore_replicas(situation)
+
+
+def restore_voting(situation: Situation) -> Decision | None:
+    """Clear the exclusions of ours, and see them gone; None when none is owed."""
+    state, view, now = situation.state, situation.view, situation.now
+    if not state.excluded:
+        return None
+    action = ClearVotingExclusions()
+    soon = now - state.acted_at < RETRY_SECONDS
+    if action in state.confirmed:
+        if situation.fresh and view is not None and not state.excluded & set(view.voting_exclusions):
+            return note(VotingRestored())
+        if soon:
+            return wait(now, "a reading without our voting exclusions", seconds=QUICK_SECONDS)
+    elif state.failure_of(action) and soon:
+        return wait(now, "voting exclusions to be cleared", seconds=RETRY_SECONDS)
+    return act(action)
+
+
+def _restore_replicas(situation: Situation) -> Decision | None:
+    """An added replica goes away only while every primary of its index is started: it may be the good copy.
+
+    It may never have been copied itself, on an index too large for the time that a run holds.
+
+    As with settings, what was found is written even where the reading shows it: the update that added the
+    replica may be in doubt and still on its way. A number that is neither ours nor the found one was set by
+    somebody else meanwhile: theirs is left.
+    """
+    state, view, now = situation.state, situation.view, situation.now
+    for uuid, added in sorted(state.replicas.items()):
+        action = SetReplicas(index=added.index, index_uuid=uuid, found=added.wanted, wanted=added.found)
+        if view is None or not situation.fresh:
+            return wait(now, "a reading of the cluster", seconds=1.0)
+        index = next((index for index in view.indices if index.uuid == uuid), None)
+        if index is None or index.replicas not in (added.found, added.wanted):
+            return note(ReplicasRestored(index_uuid=uuid))
+        if index.replicas == added.found and action in state.confirmed:
+            return note(ReplicasRestored(index_uuid=uuid))
+        primaries = [c for c in view.copies if c.shard.index_uuid == uuid and c.primary]
+        if index.replicas == added.wanted and not all(copy.started for copy in primaries):
+            return wait(now, f"every primary of {added.index}, before its added replica goes away")
+        tried = state.failure_of(action) or action in state.confirmed
+        if tried and now - state.acted_at < RETRY_SECONDS:
+            return wait(now, f"the replica of {added.index} to be taken away", seconds=RETRY_SECONDS)
+        return act(action)
+    return None
+
+
+def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
+    """The events of a run that owes what the record in the cluster says, and does nothing but pay it.
+
+    Args:
+        record: the last words of the run that was taken over.
+        started: how the new run begins; its nodes become those that the record has in hand.
+    """
+    names = tuple(node.node for node in record.in_hand)
+    addresses: dict[NodeName, str] = {
+        **started.addresses,
+        **{node.node: node.address for node in record.in_hand if node.address},
+    }
+    # A node in hand is to be started, whatever the new run was to do: the record knows of no boot.
+    policy = replace(started.policy, reboot=False)
+    events: list[Event] = [
+        replace(
+            started,
+            nodes=names,
+            addresses=addresses,
+            policy=policy,
+            repairs=record.debtor,
+            restarted=record.restarted,
+        )
+    ]
+    for debt in record.debts:
+        purpose = Purpose.WITHHOLD if debt.key == ALLOCATION else Purpose.RAISE_LIMITS
+        events.append(
+            SettingChanged(
+                level=debt.level, key=debt.key, found=debt.found, wanted=debt.wanted, purpose=purpose
+            )
+        )
+    events += [
+        ReplicasAdded(index=r.index, index_uuid=r.index_uuid, found=r.found, wanted=r.wanted)
+        for r in record.replicas
+    ]
+    events += [VotingExcluded(node=name) for name in record.excluded]
+    if names:
+        lives = {node.node: node.incarnation for node in record.in_hand}
+        why = f"in hand of run {record.debtor}"
+        events.append(WaveStarted(wave=Wave(number=1, nodes=names, why=why), incarnations=lives))
+        events += [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING, why=why) for name in names]
+    events.append(RestoreBegun(operator=started.operator, host=started.host))
+    return tuple(events)
+
+
+def owes_nothing(record: LeaseRecord) -> bool:
+    """Whether there is nothing to put back."""
+    return not (record.debts or record.replicas or record.excluded or record.in_hand)

@@ -1,1 +1,0 @@
-"""Merging indices after a bulk load, before the first wave."""

@@ -1,0 +1,546 @@
+"""One node's automaton: what is this node, and what is next?
+
+There is one answer. `sight` says what a reading shows of a node. `MOVES` says what follows from that, for
+each phase and each goal: the table is complete, and nothing else decides about a node. It is level-triggered:
+it may be asked at any time and after any crash, and depends on the state and the reading alone.
+
+A rescue and a stand-down are no code of their own. They change the goal to `BRING_UP`: nothing is stopped, no
+hook runs, no host is tuned, and whatever is down is started. What was skipped stays owed, and the node's turn
+comes again.
+
+`turn` follows the table as far as one reading goes. Moves that need the whole run (STOP, REJOIN, FINISH, UNDO,
+OURS) are left to `run` and `admit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from orchestrator.engine.fold import GOING_UP_OR_DOWN, NodeProgress
+from orchestrator.engine.situation import RETRY_SECONDS, Situation
+from orchestrator.engine.tuning import tuned
+from orchestrator.errors import SafetyViolation
+from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
+from orchestrator.model.event import Event, node_phase
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.phase import NodePhase
+from orchestrator.model.reading import Unknown
+from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, in_words
+
+
+class Sight(Enum):
+    """What a reading shows of a node. The first one that fits, in this order, is the sight."""
+
+    STOPPING = "the host says that its service is stopping"
+    AWAY = "the host says that its process is gone, and no reboot is awaited"
+    DOUBT = "a stop or a reboot was sent that may still take effect"
+    SAME = "a member in the life accounted for"
+    NEW = "a member in another life"
+    COMING = "its service runs or starts, and it is no member yet"
+    LEFT = "no member, and its host does not answer"
+    UNKNOWN = "not to be told by this reading"
+
+
+class Move(Enum):
+    """What follows. Moves named after a phase enter it, and the table is asked again in the same decision."""
+
+    REST = "nothing: limits of the run count"
+    STOP = "a candidate: stopped when the run admits its wave"
+    TO_STOPPED = "enter STOPPED"
+    TO_STARTING = "enter STARTING"
+    TO_REJOINED = "enter REJOINED: its life is accounted for"
+    WORK = "the next owed hook, then tuning, then the reboot; enter STARTING when none is left"
+    START = "send a start, again after 5 s; FAILED after three that count, or at `deadlines.start`"
+    REJOIN = "enter REJOINED once enough readings agree"
+    FINISH = "with its copies back: `after_recovery` hooks, then RECOVERED, or PENDING with what it owes"
+    UNDO = "run `after_recovery` hooks if `before_stop` hooks ran"
+    UNDONE = "the stop was never done: back to PENDING, or REJOINED when nothing is owed"
+    OURS = "away by a lost stop of this run: enter STARTING once enough readings agree"
+    OURS_OR_FLIP = "as OURS; otherwise a second failure"
+    AWAIT_STOP = "wait `deadlines.stop`, then stand down"
+    AWAIT_DOUBT = "wait until the verb takes effect or its limit ends, then stand down"
+    AWAIT_HOST = "wait 30 s for its host, then enter STARTING"
+    AWAIT_START = "wait until the verb takes effect or its limit ends, then FAILED"
+    AWAIT_JOIN = "wait `deadlines.start` and `deadlines.rejoin`, then FAILED"
+    AWAIT_RETURN = "wait `deadlines.rejoin`, then stand down"
+
+
+_PENDING, _STOPPING, _STOPPED = NodePhase.PENDING, NodePhase.STOPPING, NodePhase.STOPPED
+_STARTING, _REJOINED = NodePhase.STARTING, NodePhase.REJOINED
+_RECOVERED, _FAILED, _SKIPPED = NodePhase.RECOVERED, NodePhase.FAILED, NodePhase.SKIPPED
+
+TABLE: Final[Mapping[NodePhase, Mapping[Sight, tuple[Move, Move]]]] = {
+    # phase: sight: (goal RESTART, goal BRING_UP)
+    _PENDING: {
+        Sight.STOPPING: (Move.REST, Move.REST),
+        Sight.AWAY: (Move.OURS, Move.OURS),
+        Sight.DOUBT: (Move.REST, Move.REST),
+        Sight.SAME: (Move.STOP, Move.UNDO),
+        Sight.NEW: (Move.TO_REJOINED, Move.UNDO),
+        Sight.COMING: (Move.REST, Move.REST),
+        Sight.LEFT: (Move.OURS, Move.OURS),
+        Sight.UNKNOWN: (Move.REST, Move.REST),
+    },
+    _STOPPING: {
+        Sight.STOPPING: (Move.AWAIT_STOP, Move.TO_STARTING),
+        Sight.AWAY: (Move.TO_STOPPED, Move.TO_STOPPED),
+        Sight.DOUBT: (Move.AWAIT_STOP, Move.TO_STARTING),
+        Sight.SAME: (Move.UNDONE, Move.UNDONE),
+        Sight.NEW: (Move.TO_STARTING, Move.TO_STARTING),
+        Sight.COMING: (Move.AWAIT_STOP, Move.TO_STARTING),
+        Sight.LEFT: (Move.AWAIT_STOP, Move.TO_STARTING),
+        Sight.UNKNOWN: (Move.AWAIT_STOP, Move.TO_STARTING),
+    },
+    _STOPPED: {
+        Sight.STOPPING: (Move.AWAIT_DOUBT, Move.TO_STARTING),
+        Sight.AWAY: (Move.WORK, Move.TO_STARTING),
+        Sight.DOUBT: (Move.AWAIT_DOUBT, Move.TO_STARTING),
+        Sight.SAME: (Move.AWAIT_HOST, Move.TO_STARTING),
+        Sight.NEW: (Move.TO_STARTING, Move.TO_STARTING),
+        Sight.COMING: (Move.TO_STARTING, Move.TO_STARTING),
+        Sight.LEFT: (Move.AWAIT_HOST, Move.TO_STARTING),
+        Sight.UNKNOWN: (Move.AWAIT_HOST, Move.TO_STARTING),
+    },
+    _STARTING: {
+        Sight.STOPPING: (Move.START, Move.START),
+        Sight.AWAY: (Move.START, Move.START),
+        Sight.DOUBT: (Move.AWAIT_START, Move.AWAIT_START),
+        Sight.SAME: (Move.UNDONE, Move.UNDONE),
+        Sight.NEW: (Move.REJOIN, Move.REJOIN),
+        Sight.COMING: (Move.AWAIT_JOIN, Move.AWAIT_JOIN),
+        Sight.LEFT: (Move.START, Move.START),
+        Sight.UNKNOWN: (Move.START, Move.START),
+    },
+    _REJOINED: {
+        Sight.STOPPING: (Move.AWAIT_RETURN, Move.REST),
+        Sight.AWAY: (Move.OURS_OR_FLIP, Move.TO_STARTING),
+        Sight.DOUBT: (Move.AWAIT_RETURN, Move.REST),
+        Sight.SAME: (Move.FINISH, Move.UNDO),
+        Sight.NEW: (Move.TO_REJOINED, Move.TO_REJOINED),
+        Sight.COMING: (Move.AWAIT_RETURN, Move.REST),
+        Sight.LEFT: (Move.OURS_OR_FLIP, Move.TO_STARTING),
+        Sight.UNKNOWN: (Move.AWAIT_RETURN, Move.REST),
+    },
+    _RECOVERED: {
+        Sight.STOPPING: (Move.REST, Move.REST),
+        Sight.AWAY: (Move.OURS, Move.OURS),
+        Sight.DOUBT: (Move.REST, Move.REST),
+        Sight.SAME: (Move.REST, Move.REST),
+        Sight.NEW: (Move.REST, Move.REST),
+        Sight.COMING: (Move.REST, Move.REST),
+        Sight.LEFT: (Move.OURS, Move.OURS),
+        Sight.UNKNOWN: (Move.REST, Move.REST),
+    },
+    _FAILED: {
+        Sight.STOPPING: (Move.REST, Move.REST),
+        Sight.AWAY: (Move.REST, Move.REST),
+        Sight.DOUBT: (Move.REST, Move.REST),
+        Sight.SAME: (Move.REST, Move.REST),
+        Sight.NEW: (Move.TO_REJOINED, Move.TO_REJOINED),
+        Sight.COMING: (Move.REST, Move.REST),
+        Sight.LEFT: (Move.REST, Move.REST),
+        Sight.UNKNOWN: (Move.REST, Move.REST),
+    },
+    _SKIPPED: {
+        Sight.STOPPING: (Move.REST, Move.REST),
+        Sight.AWAY: (Move.OURS, Move.OURS),
+        Sight.DOUBT: (Move.REST, Move.REST),
+        Sight.SAME: (Move.UNDO, Move.UNDO),
+        Sight.NEW: (Move.UNDO, Move.UNDO),
+        Sight.COMING: (Move.REST, Move.REST),
+        Sight.LEFT: (Move.OURS, Move.OURS),
+        Sight.UNKNOWN: (Move.REST, Move.REST),
+    },
+}
+"""The whole of it: eight phases, eight sights, two goals."""
+
+
+def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
+    """The cell of the table."""
+    restart, bring_up = TABLE[phase][sight]
+    return restart if goal is Goal.RESTART else bring_up
+
+
+_GONE: Final = (ServiceState.STOPPED, ServiceState.FAILED)
+"""The process is gone: a unit whose exit status is not listed as a success is "failed" after a clean stop."""
+
+_TRIES: Final = 3
+"""Starts that count before a node is given up, and reboots before the run stands down."""
+
+RETURNS: Final = 3
+"""How often a node may come back with work owed in one attempt: something else keeps on starting it."""
+
+_HOST_SECONDS: Final = 30.0
+"""How long a stopped node waits for a host that does not answer before it is started all the same."""
+
+_STEPS: Final = 6
+"""Steps of one node in one decision: more would be a cycle."""
+
+
+def sight(situation: Situation, node: NodeProgress) -> Sight:
+    """What this reading shows of a node.
+
+    The host's "gone" goes before the member list: a start that is not needed is harmless. In hand, a life
+    counts only while the host says that the service runs: a master may list a node that has just died.
+    """
+    host = situation.seen.host(node.name)
+    service = None if isinstance(host, Unknown) else host.service
+    open_ = _doubt_is_open(situation, node)
+    awaits_reboot = open_ and node.doubt is not None and node.doubt.verb is Verb.REBOOT
+    if service is ServiceState.STOPPING:
+        return Sight.STOPPING
+    if service in _GONE and not awaits_reboot:
+        return Sight.AWAY
+    if open_:
+        return Sight.DOUBT
+    member = situation.member(node.name)
+    in_hand = node.phase in GOING_UP_OR_DOWN
+    runs = service is ServiceState.RUNNING
+    if member is not None and node.life is not None and member.incarnation.is_same_as(node.life):
+        return Sight.SAME if runs or not in_hand else Sight.UNKNOWN
+    if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
+        certain = runs or not in_hand or node.doubt is None
+        return Sight.NEW if certain else Sight.UNKNOWN
+    if service in (ServiceState.RUNNING, ServiceState.STARTING):
+        return Sight.COMING
+    if situation.view is not None and member is None:
+        return Sight.LEFT
+    return Sight.UNKNOWN
+
+
+def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
+    """Whether a verb that was sent may still take effect.
+
+    By the moment of the reading: a program that stood still since then knows nothing of the time between. An
+    accepted stop is done once the node lives another life.
+    """
+    doubt = node.doubt
+    if doubt is None or situation.rebooted(node):
+        return False
+    if doubt.verb is Verb.STOP and doubt.accepted:
+        member = situation.member(node.name)
+        if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
+            return False
+    return situation.seen.at - doubt.since <= situation.limit_of(doubt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What one reading leads a node to.
+
+    Attributes:
+        node: as it is after `events`.
+        move: the last one of the table: where `turn` acts itself, what it did.
+        flip: stands the run down, with this reason.
+        overdue: it flips because the time of this node is over.
+    """
+
+    node: NodeProgress
+    sight: Sight
+    move: Move
+    events: tuple[Event, ...] = ()
+    actions: tuple[HostAction, ...] = ()
+    flip: str | None = None
+    overdue: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Did:
+    """What a move does at once: enter a phase, act, or flip; all empty = it waits."""
+
+    enter: NodePhase | None = None
+    why: str = ""
+    events: tuple[Event, ...] = ()
+    actions: tuple[HostAction, ...] = ()
+    flip: str | None = None
+    overdue: bool = False
+
+
+_WAIT: Final = _Did()
+
+
+def turn(situation: Situation, node: NodeProgress) -> Turn:
+    """Follow the table from where a node is, as far as this reading goes."""
+    events: list[Event] = []
+    for _ in range(_STEPS):
+        seen = sight(situation, node)
+        move = move_of(node.phase, seen, situation.goal(node))
+        did = _DO[move](situation, node) if move in _DO else _WAIT
+        events += did.events
+        if did.enter is None:
+            return Turn(
+                node=node,
+                sight=seen,
+                move=move,
+                events=tuple(events),
+                actions=did.actions,
+                flip=did.flip,
+                overdue=did.overdue,
+            )
+        step = _step(situation, node, did.enter, did.why)
+        events.append(step)
+        situation = situation.after(*did.events, step)
+        node = situation.state.nodes[node.name]
+        if did.flip is not None:
+            return Turn(
+                node=node, sight=seen, move=move, events=tuple(events), flip=did.flip, overdue=did.overdue
+            )
+    raise SafetyViolation(f"the moves of {node.name} make a cycle in {node.phase.value}")
+
+
+def _step(situation: Situation, node: NodeProgress, enter: NodePhase, why: str) -> Event:
+    if enter is not NodePhase.REJOINED:
+        return node_phase(node.name, node.phase, enter, why=why)
+    return rejoined(situation, node, why=why)
+
+
+def rejoined(situation: Situation, node: NodeProgress, *, why: str = "") -> Event:
+    """The step to REJOINED, with the life and the boot that are accounted for from now on."""
+    member, host = situation.member(node.name), situation.seen.host(node.name)
+    return node_phase(
+        node.name,
+        node.phase,
+        NodePhase.REJOINED,
+        why=why,
+        incarnation=member.incarnation if member else None,
+        boot=None if isinstance(host, Unknown) else host.boot_id,
+    )
+
+
+def _said(situation: Situation, node: NodeProgress) -> str:
+    host = situation.seen.host(node.name)
+    return host.reason if isinstance(host, Unknown) else host.detail
+
+
+# What each move does ------------------------------------
+
+
+def _to_stopped(situation: Situation, node: NodeProgress) -> _Did:
+    return _Did(enter=NodePhase.STOPPED, why=_said(situation, node))
+
+
+def _to_starting(situation: Situation, node: NodeProgress) -> _Did:
+    if situation.goal(node) is Goal.BRING_UP:
+        why = "rescue" if node.goal is Goal.BRING_UP else "standing down"
+    else:
+        why = "came up before it was started"
+    return _Did(enter=NodePhase.STARTING, why=why)
+
+
+def _to_rejoined(_situation: Situation, node: NodeProgress) -> _Did:
+    why = {
+        NodePhase.PENDING: "restarted by somebody else during the run",
+        NodePhase.FAILED: "repaired by somebody else",
+        NodePhase.REJOINED: "restarted once more by somebody else",
+    }[node.phase]
+    return _Did(enter=NodePhase.REJOINED, why=why)
+
+
+def _undone(_situation: Situation, node: NodeProgress) -> _Did:
+    why = "its stop was not done: still the same life"
+    return _Did(enter=NodePhase.PENDING if node.work else NodePhase.REJOINED, why=why)
+
+
+def _work(situation: Situation, node: NodeProgress) -> _Did:
+    """Hooks, then tuning: the process is down, so what is changed counts from its first page on.
+
+    While another member is missing no work is begun: it comes back soon, or this node is started first.
+    """
+    if node.work - {RESTART} and situation.absent_members:
+        return _await_host(situation, node)
+    numbers = sorted(item.number for item in node.owed if item.work is Work.HOOK)
+    if numbers:
+        return _hook(situation, node, numbers[0])
+    if TUNING in node.owed:
+        done = tuned(situation, node)
+        if not done.over:
+            return _Did(events=done.events, actions=done.actions, flip=done.flip)
+        after = situation.after(*done.events)
+        rest = _work(after, after.state.nodes[node.name])
+        return _Did(
+            events=(*done.events, *rest.events),
+            enter=rest.enter,
+            why=rest.why,
+            actions=rest.actions,
+            flip=rest.flip,
+        )
+    if REBOOT in node.owed:
+        return _reboot(situation, node)
+    return _Did(enter=NodePhase.STARTING)
+
+
+def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
+    hook = situation.policy.hooks.while_stopped[number]
+    action = RunHook(node=node.name, moment=Moment.WHILE_STOPPED, number=number, hook=hook)
+    failure = situation.state.failure_of(action)
+    if failure:
+        return _Did(flip=f"hook while_stopped on {node.name}: {failure.reason}")
+    return _Did(actions=(action,))
+
+
+def _reboot(situation: Situation, node: NodeProgress) -> _Did:
+    """One reboot for all nodes of a machine, when each is stopped and owes nothing else while it is down.
+
+    Beside a node that is up the reboot waits for another turn, in which all of them are stopped first. So it
+    does without the lease, since another run may be at work.
+    """
+    machine = situation.machine(node)
+    sights = {one.name: sight(situation, one) for one in machine}
+    up = [one for one in machine if one.phase not in (_STOPPING, _STOPPED)]
+    up += [one for one in machine if one.phase is _STOPPED and sights[one.name] in (Sight.NEW, Sight.COMING)]
+    if up or situation.state.lease_lost is not None:
+        return _Did(enter=NodePhase.STARTING, why="its host is not rebooted in this wave")
+    ready = [one for one in machine if one.phase is _STOPPED and sights[one.name] is Sight.AWAY]
+    if len(ready) < len(machine) or any(_while_down(one) for one in machine):
+        return _WAIT
+    first, *others = machine
+    if node.name != first.name:
+        return _WAIT
+    action = RebootHost(node=first.name, also=tuple(other.name for other in others))
+    failure = situation.state.failure_of(action)
+    if node.reboots >= _TRIES:
+        said = failure.reason if failure else "the same boot each time"
+        return _Did(flip=f"the host of {node.name} was told to reboot {_TRIES} times: {said}")
+    if failure and not failure.in_doubt and situation.now - situation.state.acted_at < RETRY_SECONDS:
+        return _WAIT
+    return _Did(actions=(action,))
+
+
+def _while_down(node: NodeProgress) -> bool:
+    """Whether it owes hooks or tuning, which come before the reboot."""
+    return any(item.work in (Work.HOOK, Work.TUNING) for item in node.owed)
+
+
+def _start(situation: Situation, node: NodeProgress) -> _Did:
+    """Only starts that the host answered while the process was gone count as tries."""
+    now, limit = situation.now, situation.policy.deadlines.start
+    waited = now - node.start_sent > RETRY_SECONDS
+    if node.tries >= _TRIES and waited:
+        return _fail(situation, node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
+    if now - node.since > limit:
+        why = f"it did not start within {limit:.0f} s: {_said(situation, node)}"
+        return _fail(situation, node, why, overdue=True)
+    if not waited:
+        return _WAIT
+    away = sight(situation, node) is Sight.AWAY
+    return _Did(actions=(StartNode(node=node.name, counts=away),))
+
+
+def _start_failure(situation: Situation, node: NodeProgress) -> str:
+    failure = situation.state.failure_of(StartNode(node=node.name, counts=True))
+    return failure.reason if failure else _said(situation, node)
+
+
+def _fail(situation: Situation, node: NodeProgress, why: str, *, overdue: bool = False) -> _Did:
+    """FAILED, and the run stands down, unless it does so already."""
+    del situation
+    return _Did(enter=NodePhase.FAILED, why=why, flip=f"{node.name} failed: {why}", overdue=overdue)
+
+
+def _await_stop(situation: Situation, node: NodeProgress) -> _Did:
+    failure = situation.state.failure_of(StopNode(node=node.name))
+    limit = situation.policy.deadlines.stop
+    if situation.now - node.since <= limit:
+        return _WAIT
+    said = failure.reason if failure else _said(situation, node)
+    return _Did(
+        flip=f"{node.name} did not stop within {limit:.0f} s ({said}): a start is queued behind its stop",
+        overdue=True,
+    )
+
+
+def _await_doubt(situation: Situation, node: NodeProgress) -> _Did:
+    doubt = node.doubt
+    limit = situation.policy.deadlines.stop if doubt is None else situation.limit_of(doubt)
+    if situation.now - (node.since if doubt is None else doubt.since) <= limit:
+        return _WAIT
+    if doubt is not None and doubt.verb is Verb.REBOOT:
+        reason = f"the host of {node.name} is not back with another boot id after {limit:.0f} s"
+    else:
+        reason = f"{node.name} is still stopping after {limit:.0f} s: {_said(situation, node)}"
+    return _Did(flip=reason, overdue=True)
+
+
+def _await_host(situation: Situation, node: NodeProgress) -> _Did:
+    if situation.now - node.since <= _HOST_SECONDS:
+        return _WAIT
+    return _Did(enter=NodePhase.STARTING, why=f"its work could not go on for {_HOST_SECONDS:.0f} s")
+
+
+def _await_start(situation: Situation, node: NodeProgress) -> _Did:
+    limit = situation.policy.deadlines.start
+    if node.doubt is not None:
+        limit = max(limit, situation.limit_of(node.doubt))
+    if situation.now - node.since <= limit:
+        return _WAIT
+    why = f"it is not up after {limit:.0f} s: {_said(situation, node)}"
+    return _fail(situation, node, why, overdue=True)
+
+
+def _await_join(situation: Situation, node: NodeProgress) -> _Did:
+    deadlines = situation.policy.deadlines
+    limit = deadlines.start + deadlines.rejoin
+    if situation.now - node.since <= limit:
+        return _WAIT
+    why = f"its service runs ({_said(situation, node)}), and it is no member after {limit:.0f} s"
+    return _fail(situation, node, f"{why}{_stranger(situation)}", overdue=True)
+
+
+def _stranger(situation: Situation) -> str:
+    """A member that nobody expected: the node may have come back under another name."""
+    if situation.view is None or situation.state.baseline is None:
+        return ""
+    known = {*situation.state.baseline.incarnations, *situation.state.nodes}
+    strangers = sorted(node.name for node in situation.view.nodes if node.name not in known)
+    return f"; {', '.join(strangers[:5])} joined instead: compare `node.name`" if strangers else ""
+
+
+def _await_return(situation: Situation, node: NodeProgress) -> _Did:
+    limit = situation.policy.deadlines.rejoin
+    absence = situation.state.absent.get(node.name)
+    if absence is None or situation.now - absence.since <= limit:
+        return _WAIT
+    return _Did(flip=f"{node.name} has been absent for {limit:.0f} s after it had rejoined", overdue=True)
+
+
+def _ours_or_flip(situation: Situation, node: NodeProgress) -> _Did:
+    if situation.in_reach(node) or not situation.has_left(node.name):
+        return _WAIT
+    return _Did(flip=f"a second failure: {node.name} left the cluster again after it had rejoined")
+
+
+def is_ours(situation: Situation, node: NodeProgress) -> bool:
+    """Whether a node that should be up is away by a lost stop of this run, on enough readings."""
+    found = sight(situation, node)
+    wanted = move_of(node.phase, found, situation.goal(node))
+    return (
+        wanted in (Move.OURS, Move.OURS_OR_FLIP)
+        and situation.absence(node.name) is not None
+        and situation.in_reach(node)
+    )
+
+
+def debt_in_words(node: NodeProgress) -> str:
+    """What a node still owes, for people: `es2 owes hook while_stopped 0`."""
+    return f"{node.name} owes {in_words(node.work)}"
+
+
+_DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], _Did]]] = {
+    Move.TO_STOPPED: _to_stopped,
+    Move.TO_STARTING: _to_starting,
+    Move.TO_REJOINED: _to_rejoined,
+    Move.WORK: _work,
+    Move.START: _start,
+    Move.UNDONE: _undone,
+    Move.OURS_OR_FLIP: _ours_or_flip,
+    Move.AWAIT_STOP: _await_stop,
+    Move.AWAIT_DOUBT: _await_doubt,
+    Move.AWAIT_HOST: _await_host,
+    Move.AWAIT_START: _await_start,
+    Move.AWAIT_JOIN: _await_join,
+    Move.AWAIT_RETURN: _await_return,
+}
+"""What `turn` does itself. All other moves are the run's."""

@@ -1,0 +1,287 @@
+"""What the wave took down, and whether it is back; and recoveries that overlap the next wave.
+
+The run waits only for what it caused. At the last reading before the stop the copies on the wave are
+recorded (`TakenDown`), and the wave has recovered when each of those shards is as it was. Copies that found
+no place for another reason are reported (`NotWaitedFor`).
+
+Overlapped recovery (`overlap_recovery: true`): the next wave goes while those before it still recover. A wave
+may stop once no copy that the run took down is unassigned, and for every shard with a copy on it all its
+other copies are STARTED: a recovery that loses its source is not assigned again while allocation is
+disabled. The condition itself is in the predicates `no_worse_than_baseline` and `no_recovery_on_candidates`;
+this module says when a wave makes room for the next one, when it is waited for again, and when it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.engine.admit import next_wave_of, refusals
+from orchestrator.engine.fold import NodeProgress, RecoveringWave, RunState
+from orchestrator.engine.node import RETURNS, debt_in_words
+from orchestrator.engine.situation import Decision, Situation, act, note, stand_down
+from orchestrator.model.action import Moment, RetryFailed, RunHook
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
+from orchestrator.model.event import (
+    Event,
+    Hold,
+    NodeRecovered,
+    OwedAgain,
+    RedExcused,
+    WaveFinished,
+    node_phase,
+    run_phase,
+)
+from orchestrator.model.observation import Recovery
+from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.turn import in_words
+
+ALLOCATION_ATTEMPTS: Final = 5
+"""`index.allocation.max_retries`: after so many failures in a row the cluster leaves a copy unassigned."""
+
+_RETRIES: Final = 3
+_RETRY_FAILED_SECONDS: Final[Seconds] = 30.0
+"""A copy that fails again needs a person, not a loop: few tries, far apart."""
+
+_EXCUSED_SECONDS: Final[Seconds] = 60.0
+"""An index that was closed, reopened or restored has no started copy for a moment; then red is red."""
+
+
+# Red shards ------------------------------------
+
+
+def red(situation: Situation) -> tuple[tuple[str, ...], tuple[Event, ...]]:
+    """Shards that are red because of the run, and the news about those that are excused for a moment."""
+    if situation.view is None:
+        return (), ()
+    state = situation.state
+    found, excused = situation.kind.red(state, situation.view)
+    since = state.excused_since
+    if since is not None and situation.now - since > _EXCUSED_SECONDS:
+        return tuple(str(shard) for shard in (*found, *excused)), ()
+    news: tuple[Event, ...] = ()
+    if bool(excused) is not (since is not None):
+        subjects = tuple(str(shard) for shard in excused[:5])
+        news = (RedExcused(count=len(excused), subjects=subjects),)
+    return tuple(str(shard) for shard in found), news
+
+
+# Back with their copies ------------------------------------
+
+
+def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[RunHook, ...]:
+    """The next `after_recovery` hooks of these nodes, hosts in parallel; hooks of this machine one by one."""
+    first: dict[NodeName, RunHook] = {}
+    for node in nodes:
+        for number in node.undo:
+            hook = situation.policy.hooks.after_recovery[number]
+            action = RunHook(node=node.name, moment=Moment.AFTER_RECOVERY, number=number, hook=hook)
+            if not situation.state.failure_of(action):
+                first.setdefault(node.name, action)
+    on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
+    return on_hosts or tuple(first.values())[:1]
+
+
+def failed_hook(state: RunState, nodes: Iterable[NodeProgress] | None = None) -> str | None:
+    """Why an `after_recovery` hook failed since the phase was entered; None when none did."""
+    names = None if nodes is None else {node.name for node in nodes}
+    for failed in state.failed:
+        hook = failed.action
+        if not isinstance(hook, RunHook) or hook.moment is not Moment.AFTER_RECOVERY:
+            continue
+        if names is None or hook.node in names:
+            return f"hook after_recovery on {hook.node}: {failed.reason}"
+    return None
+
+
+def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:
+    """The last step of nodes that are back: RECOVERED, or PENDING with what their turn still owes."""
+    events: list[Event] = []
+    for node in nodes:
+        if not node.owed:
+            if node.stopped_at is not None:
+                events.append(_figures(situation, node))
+            events.append(node_phase(node.name, node.phase, NodePhase.RECOVERED))
+        elif node.work:
+            what = tuple(in_words(node.work).split(", "))
+            why = "it came back before this was done"
+            events.append(OwedAgain(node=node.name, what=what, why=why))
+            events.append(node_phase(node.name, node.phase, NodePhase.PENDING, why=f"owes {', '.join(what)}"))
+    return tuple(events)
+
+
+def restless(state: RunState) -> str | None:
+    """Which node keeps on coming back with work owed, past the bound; None when none does."""
+    found = next((node for node in state.nodes.values() if node.returns > RETURNS), None)
+    if found is None:
+        return None
+    return f"{debt_in_words(found)}, and came back without it {found.returns} times"
+
+
+def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
+    read = situation.seen.recoveries
+    seconds = situation.now - (node.stopped_at if node.stopped_at is not None else node.since)
+    if isinstance(read, Unknown):
+        return NodeRecovered(node=node.name, seconds=seconds)
+    here: list[Recovery] = [recovery for recovery in read if recovery.target == node.name]
+    return NodeRecovered(
+        node=node.name,
+        seconds=seconds,
+        bytes_reused=sum(recovery.bytes_reused for recovery in here),
+        bytes_copied=sum(recovery.bytes_copied for recovery in here),
+        operations_replayed=sum(recovery.operations_replayed for recovery in here),
+    )
+
+
+# Copies on which the cluster gave up ------------------------------------
+
+
+def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
+    """Try copies again that the cluster has given up on, a few times a wave and far apart; None = not now."""
+    state = situation.state
+    wanted = any(given_up(copy) for copy in missing)
+    if wanted and state.retries < _RETRIES and situation.now - state.retried_at > _RETRY_FAILED_SECONDS:
+        return act(RetryFailed())
+    return None
+
+
+def given_up(copy: ShardCopy) -> bool:
+    """Whether the cluster has stopped trying to place a copy."""
+    return copy.state is CopyState.UNASSIGNED and copy.failed_attempts >= ALLOCATION_ATTEMPTS
+
+
+# Overlap ------------------------------------
+
+_BY_RECOVERY: Final = frozenset(
+    {
+        "cluster_not_red",
+        "no_worse_than_baseline",
+        "every_shard_keeps_started_copies",
+        "no_recovery_on_candidates",
+    }
+)
+"""Predicates that a running recovery may be the cause of: they are met again when it ends."""
+
+
+def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Event, ...]:
+    """The steps by which the current wave makes room for the next; none while a predicate is against it."""
+    state, wave = situation.state, situation.state.wave
+    back = all(node.phase in (NodePhase.REJOINED, NodePhase.PENDING) for node in state.wave_nodes)
+    if not situation.policy.overlap_recovery or wave is None or not back or _pausing(state) or state.absent:
+        return ()
+    since = state.wave_since if state.wave_since is not None else state.phase_since
+    beside = (*state.recovering, RecoveringWave(wave=wave, since=since))
+    after = replace(situation, state=replace(state, wave=None, wave_since=None, recovering=beside))
+    following = next_wave_of(after)
+    rules = tuple(rule for rule in situation.kind.predicates if rule.about_wave or rule.name in _BY_RECOVERY)
+    if following is None or refusals(after, rules, following):
+        return ()
+    why = f"no part in what still recovers: {', '.join(following.nodes)}"
+    return (
+        WaveGaveWay(number=wave.number, copies=len(missing)),
+        run_phase(state.phase, Phase.GATED, why=why),
+    )
+
+
+def is_back_alone(situation: Situation, missing: tuple[ShardCopy, ...]) -> bool:
+    """Whether the current wave has its copies while a wave before it has not: each is done when it is."""
+    state = situation.state
+    names = frozenset(node.name for node in state.wave_nodes)
+    return bool(state.recovering) and not _unassigned(missing) and not _arriving(missing) & names
+
+
+def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
+    """Finish one wave that made room and has its copies; None when there is none.
+
+    Nothing says to which node an unassigned copy belongs, so none is finished while there is one.
+    """
+    state = situation.state
+    if _unassigned(missing):
+        return None
+    arriving = _arriving(missing)
+    for one in state.recovering:
+        nodes = [state.nodes[name] for name in one.wave.nodes]
+        back = [node for node in nodes if node.phase is NodePhase.REJOINED]
+        present = all(situation.member(node.name) is not None for node in back)
+        if present and not any(node.name in arriving for node in back):
+            return _finish_wave(situation, one, back)
+    return None
+
+
+def _finish_wave(situation: Situation, one: RecoveringWave, back: list[NodeProgress]) -> Decision:
+    hooks = hooks_after(situation, back)
+    if hooks:
+        return act(*hooks)
+    finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
+    events = (*finish(situation, back), finished)
+    failure = failed_hook(situation.state, back)
+    if failure is not None:
+        return stand_down(situation.state, failure, Outcome.FAILED, *events)
+    return note(*events)
+
+
+def before_the_next(situation: Situation) -> Decision | None:
+    """Before the next wave is chosen: waves that are done, and why to wait for the others first."""
+    state, view, health = situation.state, situation.view, situation.seen.health
+    if not state.recovering:
+        return None
+    if view is not None and not isinstance(health, Unknown) and health.settled:
+        finishing = finish_recovered(situation, situation.kind.missing(state, view))
+        if finishing is not None:
+            return finishing
+    if _pausing(state):
+        return _wait_again(state, "a pause was asked for: no further wave beside this one")
+    if all(node.phase is not NodePhase.PENDING for node in state.nodes.values()):
+        return _wait_again(state, "no node is left to restart")
+    return None
+
+
+def held_by_recovery(situation: Situation, refused: tuple[Hold, ...]) -> Decision | None:
+    """Back to waiting for a wave that made room, if a recovery is in the way after all; None = none is."""
+    first = next((hold for hold in refused if hold.predicate in _BY_RECOVERY), None)
+    if first is None or not situation.state.recovering:
+        return None
+    return _wait_again(situation.state, f"{first.predicate}: {first.subject}: {first.evidence}")
+
+
+def _wait_again(state: RunState, why: str) -> Decision:
+    return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
+
+
+def _pausing(state: RunState) -> bool:
+    """Whether the run is to pause before another wave; nodes that recover count."""
+    if state.request is Request.PAUSE:
+        return True
+    most = state.policy.pause_after if state.policy else None
+    had = state.recovered + sum(node.phase is NodePhase.REJOINED for node in state.nodes.values())
+    return most is not None and not state.paused and had >= most
+
+
+def overlap_evidence(situation: Situation, wave: Wave) -> tuple[Event, ...]:
+    """What recovers at the last reading before a stop, for the journal and for the judges of a run."""
+    state, view = situation.state, situation.view
+    if not state.recovering or view is None:
+        return ()
+    missing = situation.kind.missing(state, view)
+    shards = sorted({copy.shard for copy in missing if copy.state is not CopyState.UNASSIGNED})
+    under_way = tuple(
+        ShardUnderWay(
+            index=shard.index,
+            number=shard.number,
+            nodes=tuple(sorted({c.node for c in view.shards[shard] if c.node is not None})),
+        )
+        for shard in shards
+    )
+    return (Overlapping(number=wave.number, unassigned=len(_unassigned(missing)), shards=under_way),)
+
+
+def _unassigned(missing: tuple[ShardCopy, ...]) -> tuple[ShardCopy, ...]:
+    return tuple(copy for copy in missing if copy.state is CopyState.UNASSIGNED)
+
+
+def _arriving(missing: tuple[ShardCopy, ...]) -> frozenset[NodeName]:
+    return frozenset(copy.node for copy in missing if copy.node is not None)

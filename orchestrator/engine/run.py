@@ -1,0 +1,1035 @@
+"""decide(state, observation, now) -> Decision: what a run does next. Pure; asked again after every step.
+
+The order of the questions is the order of their urgency: another run that took over, a node of ours that is
+away, a second failure, a request to stop; then every node's own move (`node.turn`); then the phase of the
+run. Only stops are behind predicates; nothing here bars a start or a restore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.engine import admit, changes, recover
+from orchestrator.engine.fold import FINAL_NODE_PHASES, GOING_UP_OR_DOWN, IN_HAND, NodeProgress, RunState
+from orchestrator.engine.gates import gate_news, gates_are_asked, gates_passed
+from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.node import Move, Sight, Turn, is_ours, move_of, rejoined, sight, turn
+from orchestrator.engine.phases import READS, Hosts
+from orchestrator.engine.situation import (
+    LOOK_AGAIN,
+    QUICK_SECONDS,
+    RETRY_SECONDS,
+    Decision,
+    Situation,
+    act,
+    members_awaited,
+    note,
+    stand_down,
+    wait,
+)
+from orchestrator.errors import ExitCode, SafetyViolation
+from orchestrator.model.action import (
+    Action,
+    ClearVotingExclusions,
+    ExcludeFromVoting,
+    Flush,
+    Moment,
+    ProbeSettings,
+    Purpose,
+    RunHook,
+    SetReplicas,
+    StopNode,
+    WriteSettings,
+    action_target,
+)
+from orchestrator.model.cluster import NodeName, ShardCopy
+from orchestrator.model.event import (
+    Event,
+    GoodReading,
+    Hold,
+    MembersMissed,
+    NotWaitedFor,
+    ReplicasAdded,
+    Rescued,
+    RunFinished,
+    SecondFailure,
+    StoodDown,
+    TakenDown,
+    VotingExcluded,
+    WaveFinished,
+    WaveStarted,
+    WorkDone,
+    node_phase,
+    run_phase,
+)
+from orchestrator.model.observation import ClusterView, Look, Observation, ServiceState
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.policy import Kind, Wave, ZeroReplicas
+from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.model.turn import REBOOT, Goal, Work
+from orchestrator.model.watch import CopiesActive, MasterElected
+
+_RED_SECONDS: Final[Seconds] = 60.0
+"""After allocation is restored a primary needs a moment to start from its own disk; an older red stays red."""
+
+_REPROBE_SECONDS: Final[Seconds] = 30.0
+"""Between tries of the settings update that changes nothing, while it is refused."""
+
+_PROBES: Final = 3
+"""Refusals in a row before settings count as not writable: one may be a busy cluster (429)."""
+
+_VOTERS_FOR_STEP_DOWN: Final = 5
+"""One exclusion shrinks three voters to one, since the configuration keeps an odd size."""
+
+_STEP_DOWN_SECONDS: Final[Seconds] = 30.0
+"""An election takes seconds; a master that is still the master after that goes as it is."""
+
+_TURNING: Final = frozenset(Phase) - {Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.ENDED}
+"""Phases in which nodes make their moves. Before them nothing is known of the baseline, or nothing went down."""
+
+_NOTHING_DOWN: Final = frozenset({Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.GATED})
+"""A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
+
+Step = Callable[[Situation], Decision]
+
+
+def decide(
+    state: RunState, observation: Observation, now: Instant, *, also: Mapping[Phase, Step] | None = None
+) -> Decision:
+    """The next step, from what is known and nothing else.
+
+    Args:
+        state: of the run.
+        observation: one reading of the world.
+        now: by the clock of the orchestrator.
+        also: steps of phases that are not the core's own (merging).
+
+    Raises:
+        SafetyViolation: the state is of no run (no policy), or verbs are under way whose outcome is not
+            recorded.
+    """
+    if state.policy is None:
+        raise SafetyViolation("a run without a policy cannot be decided on")
+    if state.in_flight:
+        raise SafetyViolation(f"outcomes are not recorded: {state.in_flight}")
+    if state.phase is Phase.ENDED:
+        return Decision()
+    before = Situation(
+        state=state, policy=state.policy, kind=kind_of(state.policy.kind), seen=observation, now=now
+    )
+    news = _news(before) if before.fresh else ()
+    situation = before.after(*news)
+    steps = {**STEPS, **(also or {})}
+    decision = _urgent(situation) or _moves(situation) or steps[state.phase](situation)
+    return replace(decision, events=(*news, *decision.events)) if news else decision
+
+
+# What a reading shows by itself ------------------------------------
+
+
+def _news(situation: Situation) -> tuple[Event, ...]:
+    """Owed work that is seen to be done, members that are missing, and those that are back."""
+    return (*_reboots_done(situation), *_members(situation))
+
+
+def _reboots_done(situation: Situation) -> tuple[Event, ...]:
+    return tuple(
+        WorkDone(node=node.name, work=Work.REBOOT, why="its host has another boot id")
+        for node in situation.state.nodes.values()
+        if REBOOT in node.owed and situation.rebooted(node)
+    )
+
+
+def _members(situation: Situation) -> tuple[Event, ...]:
+    """One reading more without a member, up to as many as count; nodes that are being restarted are no news."""
+    state, view = situation.state, situation.view
+    if view is None or state.baseline is None or state.phase not in _TURNING:
+        return ()
+    expected = {*state.baseline.incarnations, *state.nodes}
+    known = {name for name in expected if name in state.nodes and state.nodes[name].phase in IN_HAND}
+    present = view.members
+    missing = tuple(
+        name
+        for name in sorted(expected - known)
+        if name not in present
+        and (name not in state.absent or state.absent[name].readings < situation.policy.settle_consecutive)
+    )
+    back = tuple(name for name in sorted(state.absent) if name in present or name in known)
+    return (MembersMissed(missing=missing, back=back),) if missing or back else ()
+
+
+# What goes before the phase ------------------------------------
+
+
+def _urgent(situation: Situation) -> Decision | None:
+    """What goes before the phase of the run; None when nothing does."""
+    state, policy, now = situation.state, situation.policy, situation.now
+    if state.phase is Phase.STANDING_DOWN:
+        return None
+    if state.deposed is not None:
+        other = state.deposed
+        reason = f"run {other.run} of {other.owner} took the lease over: what is left is its to restore"
+        return stand_down(state, reason, Outcome.DEPOSED)
+    late = _taken_down_late(situation)
+    if late is not None:
+        return late
+    failure = _second_failure(situation)
+    if failure is not None:
+        reason = f"a second failure: {failure}"
+        return stand_down(state, reason, Outcome.FAILED, SecondFailure(what=failure))
+    if state.phase is Phase.FINISHING:
+        # All is restarted; what is left is what a stand-down would do as well.
+        return None
+    if state.request in (Request.STOP, Request.INTERRUPT):
+        reason = f"asked to stop by {state.requested_by}{state.merging.in_words}"
+        return stand_down(state, reason, Outcome.INTERRUPTED)
+    if policy.timeout is not None and now - state.started > policy.timeout:
+        reason = f"--timeout of {policy.timeout:.0f} s ran out{state.merging.in_words}"
+        return stand_down(state, reason, Outcome.HELD)
+    if state.withheld_since is not None and now - state.withheld_since > policy.deadlines.withheld:
+        rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
+        reason = (
+            f"allocation was disabled for {now - state.withheld_since:.0f} s: it is enabled now, and the "
+            f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
+        )
+        return stand_down(state, reason, Outcome.FAILED)
+    if state.recovering or state.merging.in_hand:
+        return None  # what recovers, or is being merged, is waited for before a pause
+    if state.phase in _NOTHING_DOWN or (state.phase is Phase.SETTLED and not state.wave):
+        return _pause(situation)
+    return None
+
+
+def _pause(situation: Situation) -> Decision | None:
+    state, policy = situation.state, situation.policy
+    left = any(node.phase is NodePhase.PENDING for node in state.nodes.values())
+    if not left and not state.merging.pending:
+        return None
+    if state.request is Request.PAUSE:
+        return stand_down(state, f"asked to pause by {state.requested_by}", Outcome.PAUSED)
+    done = state.recovered
+    if policy.pause_after is not None and not state.paused and done >= policy.pause_after:
+        nodes = "node" if done == 1 else "nodes"
+        return stand_down(state, f"paused after {done} {nodes}, as asked", Outcome.PAUSED)
+    return None
+
+
+def _taken_down_late(situation: Situation) -> Decision | None:
+    """Nodes that a lost stop of ours took down after all join the wave in progress, or are one of their own."""
+    state = situation.state
+    if state.phase not in _TURNING or not situation.fresh:
+        return None
+    late = [node for node in state.nodes.values() if node.doubt is not None and is_ours(situation, node)]
+    if not late:
+        return None
+    names = [node.name for node in late]
+    why = "its stop was done late"
+    number = state.wave.number if state.wave else state.waves_begun + 1
+    before = state.wave.nodes if state.wave else ()
+    wave = Wave(
+        number=number,
+        nodes=(*before, *(name for name in names if name not in before)),
+        zone=state.wave.zone if state.wave else None,
+        why=state.wave.why if state.wave else why,
+        machines=state.wave.machines if state.wave else (),
+    )
+    steps = [node_phase(node.name, node.phase, NodePhase.STARTING, why=why) for node in late]
+    begun = () if state.wave == wave else (WaveStarted(wave=wave, incarnations={}),)
+    down = (
+        () if state.phase in (Phase.DOWN, Phase.REJOINED) else (run_phase(state.phase, Phase.DOWN, why=why),)
+    )
+    return note(*begun, *steps, *down)
+
+
+def _second_failure(situation: Situation) -> str | None:
+    """Something outside the wave that failed while nodes of ours are down or recover."""
+    state, view = situation.state, situation.view
+    watched = READS[state.phase].failures or bool(state.recovering)
+    if not watched or view is None or state.baseline is None or not situation.fresh:
+        return None
+    ours = {n.name for n in state.wave_nodes if n.phase is not NodePhase.PENDING}
+    recovering = {node.name for node in state.recovering_nodes}
+    if ours or recovering:
+        given_up = {n.name for n in state.nodes.values() if n.phase in (NodePhase.FAILED, NodePhase.SKIPPED)}
+        spared = ours | given_up | set(state.baseline.bystanders)
+        left = [name for name in sorted(state.absent) if name not in spared and situation.has_left(name)]
+        left = [name for name in left if not _is_ours(situation, name)]
+        if left:
+            names = ", ".join(sorted(ours | recovering))
+            return f"node {left[0]} left the cluster while {names} was away or recovering"
+    if state.phase is not Phase.REASSIGNED:
+        return None
+    red, _ = recover.red(situation)
+    if red and situation.now - state.phase_since > _RED_SECONDS:
+        return f"{red[0]} has no started copy"
+    return None
+
+
+def _is_ours(situation: Situation, name: NodeName) -> bool:
+    node = situation.state.nodes.get(name)
+    return node is not None and situation.in_reach(node)
+
+
+def _moves(situation: Situation) -> Decision | None:
+    """Every node's own move. A reading with red shards of ours changes the goal of the wave first."""
+    state = situation.state
+    if state.phase not in _TURNING or not situation.fresh:
+        return None
+    rescue = _rescue(situation)
+    after = situation.after(*rescue)
+    turns = [turn(after, node) for node in after.state.nodes.values()]
+    if state.deposed is not None:
+        turns = [_left_to_the_successor(state, one) for one in turns]
+    events: tuple[Event, ...] = (*rescue, *(event for one in turns for event in one.events))
+    flips = [one.flip for one in turns if one.flip is not None]
+    if flips and state.phase is not Phase.STANDING_DOWN:
+        overdue = [one.node.name for one in turns if one.overdue]
+        return stand_down(state, "; ".join(flips), Outcome.FAILED, *events, overdue=overdue)
+    actions = [action for one in turns for action in one.actions]
+    return act(*actions, events=events) if events or actions else None
+
+
+def _left_to_the_successor(state: RunState, one: Turn) -> Turn:
+    """A deposed run starts only what is seen to be down, and nothing that the other run's record lists."""
+    theirs = state.deposed.in_hand if state.deposed else ()
+    kept = one.sight is Sight.AWAY and one.node.name not in theirs
+    return one if kept else replace(one, actions=())
+
+
+def _rescue(situation: Situation) -> tuple[Event, ...]:
+    """Shards that are red because of the wave: its nodes are started at once, without hooks and tuning.
+
+    No check can close the race between the last reading and the stop: a new index may put its only primary
+    on the node in that moment. What was skipped stays owed.
+    """
+    state = situation.state
+    if state.phase not in (Phase.DOWN, Phase.REJOINED):
+        return ()
+    waiting = [n for n in state.wave_nodes if n.phase in GOING_UP_OR_DOWN and n.goal is Goal.RESTART]
+    red, news = recover.red(situation)
+    return (*news, Rescued(shards=red)) if red and waiting else news
+
+
+# Before a stop ------------------------------------
+
+
+def preparing(situation: Situation) -> Decision:
+    """Record how the cluster was, and prove that its settings can be written, before anything is changed."""
+    state = situation.state
+    if state.withheld:
+        # Left by a process that was killed: the run never waits with allocation disabled.
+        return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
+    wave = admit.next_wave_of(situation)
+    pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
+    boots = {name: host.boot_id for name, host in situation.hosts.items() if host.boot_id}
+    if situation.view and wave is None:
+        baseline = () if state.baseline else (situation.kind.baseline(situation.view, boots),)
+        return note(*baseline, run_phase(state.phase, _after_preparing(situation)))
+    wave = wave or Wave(number=state.waves_finished + 1, nodes=pending[:1])
+    fundamental = tuple(rule for rule in situation.kind.predicates if not rule.may_be_disabled)
+    refused = admit.refusals(situation, fundamental, wave)
+    if refused:
+        return admit.failed_and_absent(situation) or admit.held(situation, refused)
+    if state.baseline is None and situation.view:
+        machines = {name: host.machine_id for name, host in situation.hosts.items() if host.machine_id}
+        return note(replace(situation.kind.baseline(situation.view, boots), machines=machines))
+    if not state.probed and state.probes < _PROBES:
+        return _probe(situation, seconds=RETRY_SECONDS)
+    return note(run_phase(state.phase, _after_preparing(situation)))
+
+
+def _probe(situation: Situation, *, seconds: Seconds) -> Decision:
+    """A settings update that changes nothing, not more often than this."""
+    state = situation.state
+    if state.probed is False and situation.now - state.acted_at < seconds:
+        return wait(situation.now, "a settings update that the cluster acknowledges", seconds=seconds)
+    return act(ProbeSettings())
+
+
+def _after_preparing(situation: Situation) -> Phase:
+    """The merges come before the first wave, once in a run."""
+    merges = situation.policy.merge is not None and not situation.state.merging.settled
+    return Phase.MERGING if merges else Phase.GATED
+
+
+def gated(situation: Situation) -> Decision:
+    """Choose the wave; when every predicate lets it pass, disable allocation."""
+    state, view = situation.state, situation.view
+    first = _before_the_choice(situation)
+    if first is not None:
+        return first
+    pending = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
+    if not pending:
+        return _nothing_left(situation)
+    wave = admit.chosen(situation) or Wave(number=state.waves_begun + 1, nodes=(pending[0].name,))
+    refused = admit.refusals(situation, situation.kind.predicates, wave)
+    blocked = bool(refused) or view is None or isinstance(situation.seen.settings, Unknown)
+    undo = recover.hooks_after(situation, admit.candidates_to_undo(situation, wave, held=blocked))
+    if undo:
+        return act(*undo)
+    failure = recover.failed_hook(state)
+    if failure is not None:
+        return stand_down(state, failure, Outcome.FAILED)
+    if blocked or view is None:
+        return _not_admitted(situation, view, wave, refused)
+    called_off = admit.called_off(situation)
+    if called_off:
+        return called_off
+    return _step_down(situation, view, wave) or _disable(situation, wave)
+
+
+def _before_the_choice(situation: Situation) -> Decision | None:
+    """What goes before the next wave: settings, nodes that are back outside a wave, a run that cannot finish."""
+    state = situation.state
+    if state.withheld:
+        return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
+    if state.probed is False and (
+        state.probes < _PROBES or situation.now - state.acted_at > _REPROBE_SECONDS
+    ):
+        return _probe(situation, seconds=RETRY_SECONDS)
+    if state.probed is None:
+        return act(ProbeSettings())
+    if situation.fresh:
+        returned = _finish_outside(situation)
+        if returned is not None:
+            return returned
+    finishing = recover.before_the_next(situation)
+    if finishing is not None:
+        return finishing
+    return _cannot_begin(situation)
+
+
+def _finish_outside(situation: Situation) -> Decision | None:
+    """Nodes that are back and in no wave: their hooks, and their last step, at once."""
+    state = situation.state
+    recovering = {node.name for node in state.recovering_nodes}
+    back = [
+        node
+        for node in state.nodes.values()
+        if node.phase is NodePhase.REJOINED
+        and node.name not in recovering
+        and situation.member(node.name) is not None
+    ]
+    if not back:
+        return None
+    hooks = recover.hooks_after(situation, back)
+    if hooks:
+        return act(*hooks)
+    events = recover.finish(situation, back)
+    failure = recover.failed_hook(state, back)
+    if failure is not None:
+        return stand_down(state, failure, Outcome.FAILED, *events)
+    return note(*events)
+
+
+def _cannot_begin(situation: Situation) -> Decision | None:
+    """A run that can be seen not to finish does not begin: everything that no waiting cures, at once."""
+    state = situation.state
+    known = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
+    if not known or not situation.fresh or not admit.untouched_so_far(state):
+        return None
+    if situation.policy.begin_anyway:
+        skipped = admit.skipped_at_planning(situation)
+        return note(*skipped) if skipped else None
+    lasting = admit.cannot_finish(situation)
+    if not lasting:
+        return None
+    more = f" (and {len(lasting) - 1} predicates more)" if len(lasting) > 1 else ""
+    reason = f"it could not finish, so it does not begin: {admit.sentence(lasting[0])}{more}"
+    return stand_down(state, reason, Outcome.HELD, *admit.of_predicates(lasting))
+
+
+def _not_admitted(
+    situation: Situation, view: ClusterView | None, wave: Wave, refused: tuple[Hold, ...]
+) -> Decision:
+    """A predicate is not met: what the run can do about that itself, or hold."""
+    if view is not None and not isinstance(situation.seen.settings, Unknown):
+        adding = _add_replicas(situation, view, wave)
+        if adding is not None:
+            return adding
+        again = recover.held_by_recovery(situation, refused)
+        if again is not None:
+            return again
+        retrying = recover.retry_given_up(situation, tuple(view.not_started))
+        if retrying is not None and any(hold.predicate == "no_worse_than_baseline" for hold in refused):
+            return retrying
+    return admit.failed_and_absent(situation) or admit.held(situation, refused)
+
+
+def _nothing_left(situation: Situation) -> Decision:
+    state = situation.state
+    failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
+    return admit.failed_before(situation, failed) or note(run_phase(state.phase, Phase.FINISHING))
+
+
+def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
+    """Give a replica to every index without one, once; the copies rule then waits for it."""
+    if situation.policy.zero_replicas is not ZeroReplicas.ADD_REPLICA:
+        return None
+    here = {copy.shard.index_uuid for copy in view.on(wave.nodes)}
+    bare = [
+        index
+        for index in view.indices
+        if index.uuid in here and index.open and index.replicas == 0 and not index.searchable_snapshot
+    ]
+    events: list[Event] = []
+    actions: list[Action] = []
+    for index in bare:
+        action = SetReplicas(index=index.name, index_uuid=index.uuid, found=0, wanted=1)
+        failure = situation.state.failure_of(action)
+        soon = situation.now - situation.state.acted_at < RETRY_SECONDS
+        if failure and (soon or not failure.in_doubt):
+            continue
+        if index.uuid not in situation.state.replicas:
+            events.append(ReplicasAdded(index=index.name, index_uuid=index.uuid, found=0, wanted=1))
+        actions.append(action)
+    return act(*actions, events=events) if actions else None
+
+
+def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
+    """Have another master elected before the master's own stop, if the playbook wants that and it is safe."""
+    state, master = situation.state, view.master
+    if state.excluded:
+        asked = any(ExcludeFromVoting(node=name) in state.confirmed for name in state.excluded)
+        waited = situation.now - state.acted_at
+        if asked and master in state.excluded and waited < _STEP_DOWN_SECONDS:
+            return wait(situation.now, f"another master than {master}", seconds=0.5)
+        # It stepped down, or it will not: either way the exclusion goes before the stop.
+        clearing = situation.now - state.phase_since > situation.policy.deadlines.rejoin
+        failure = state.failure_of(ClearVotingExclusions())
+        if failure and clearing:
+            reason = f"voting exclusions could not be cleared: {failure.reason}"
+            return stand_down(state, reason, Outcome.FAILED)
+        return changes.restore_voting(situation)
+    voters = len(view.voters or ())
+    if not situation.policy.master_step_down or master not in wave.nodes or voters < _VOTERS_FOR_STEP_DOWN:
+        return None
+    exclude = ExcludeFromVoting(node=master)
+    if state.failure_of(exclude) or exclude in state.confirmed:
+        return None  # it stepped down and was elected again, or will not step down: it goes as it is
+    return act(exclude, events=(VotingExcluded(node=master),))
+
+
+def _disable(situation: Situation, wave: Wave) -> Decision:
+    """The wave is admitted: its `before_stop` hooks, then allocation."""
+    state = situation.state
+    events: list[Event] = [*admit.let_go(situation)]
+    if state.wave != wave:
+        members = [node for name in wave.nodes if (node := situation.member(name))]
+        lives = {node.name: node.incarnation for node in members}
+        hosts = situation.hosts
+        boots = {n: boot for n in wave.nodes if n in hosts and (boot := hosts[n].boot_id)}
+        events.append(WaveStarted(wave=wave, incarnations=lives, boots=boots))
+    due = _hooks_before(situation, wave)
+    failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
+    if failure:
+        reason = f"hook before_stop on {action_target(failure.action)}: {failure.reason}"
+        return stand_down(state, reason, Outcome.FAILED)
+    if due:
+        return act(*_at_once(due), events=events)
+    return changes.disable_allocation(situation, *events)
+
+
+def _hooks_before(situation: Situation, wave: Wave) -> tuple[RunHook, ...]:
+    return tuple(
+        RunHook(node=name, moment=Moment.BEFORE_STOP, number=number, hook=hook)
+        for name in wave.nodes
+        for number, hook in enumerate(situation.policy.hooks.before_stop)
+        if number not in situation.state.nodes[name].ready
+    )
+
+
+def _at_once(hooks: tuple[RunHook, ...]) -> tuple[RunHook, ...]:
+    """The next hook of each node, hosts in parallel; hooks that run on this machine go one by one."""
+    first: dict[NodeName, RunHook] = {}
+    for hook in hooks:
+        first.setdefault(hook.node, hook)
+    on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
+    return on_hosts or tuple(first.values())[:1]
+
+
+def withheld(situation: Situation) -> Decision:
+    """Allocation is disabled: flush, read once more, and stop or call off. Never a wait."""
+    state, policy, wave = situation.state, situation.policy, situation.state.wave
+    if wave is None or not situation.fresh:
+        return LOOK_AGAIN
+    failure = next((f for f in state.failed if isinstance(f.action, WriteSettings)), None)
+    if failure and not failure.in_doubt:
+        why = f"settings could not be written: {failure.reason}"
+        return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
+    flush = Flush()
+    if policy.flush and flush not in state.confirmed and not state.failure_of(flush):
+        # A flush that fails costs recovery time and nothing else: it is in the journal, and the run continues.
+        return act(flush)
+    refused = admit.refusals(situation, situation.kind.predicates, wave)
+    off = not isinstance(situation.seen.settings, Unknown) and not situation.kind.withhold(
+        situation.seen.settings, policy
+    )
+    if not off:
+        evidence = "the update is not in the settings that were read back"
+        refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
+    unfit = [
+        node.name
+        for node in state.wave_nodes
+        if move_of(node.phase, sight(situation, node), situation.goal(node)) is not Move.STOP
+    ]
+    if refused or unfit or situation.view is None:
+        why = admit.sentence(refused[0]) if refused else f"{unfit[0]} is not as it was when it was chosen"
+        news = gate_news(state, policy, situation.seen)
+        step = run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}")
+        return note(*admit.of_predicates(refused), *news, step)
+    return _stop(situation, situation.view, wave)
+
+
+def _stop(situation: Situation, view: ClusterView, wave: Wave) -> Decision:
+    """Every predicate passed at the last reading: record what the wave takes down, and stop it."""
+    steps = [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING) for name in wave.nodes]
+    stops = [StopNode(node=name) for name in wave.nodes]
+    taken = situation.kind.taken(view, wave)
+    events: tuple[Event, ...] = (
+        *recover.overlap_evidence(situation, wave),
+        *gates_passed(situation.policy, situation.seen),
+        *((TakenDown(number=wave.number, indices=taken),) if taken else ()),
+        run_phase(situation.state.phase, Phase.DOWN),
+        *steps,
+    )
+    return act(*stops, events=events)
+
+
+# While nodes are down ------------------------------------
+
+
+def down(situation: Situation) -> Decision:
+    """Every node of the wave made its move; continue when each runs again, or when none was stopped."""
+    state = situation.state
+    if not situation.fresh:
+        return LOOK_AGAIN
+    touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
+    if not touched:
+        why = _why_not_stopped(state)
+        return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
+    if all(_runs(situation, node) for node in touched):
+        return note(run_phase(state.phase, Phase.REJOINED))
+    return _listen(situation, touched)
+
+
+def _why_not_stopped(state: RunState) -> str:
+    refused = next((f for f in state.failed if isinstance(f.action, StopNode) and not f.in_doubt), None)
+    return f"no node was stopped: {refused.reason}" if refused else "no node was stopped: the same lives"
+
+
+def _runs(situation: Situation, node: NodeProgress) -> bool:
+    """Its service runs, or it is a member already: the cluster is watched from here on."""
+    if node.phase not in GOING_UP_OR_DOWN:
+        return True
+    if node.phase is not NodePhase.STARTING:
+        return False
+    host = situation.seen.host(node.name)
+    running = not isinstance(host, Unknown) and host.service is ServiceState.RUNNING
+    seen = sight(situation, node)
+    return seen is Sight.NEW or (seen is Sight.COMING and running)
+
+
+def _listen(situation: Situation, nodes: list[NodeProgress]) -> Decision:
+    phases = sorted({f"{node.name} {node.phase.value}" for node in nodes})
+    starting = any(node.phase is NodePhase.STARTING for node in nodes)
+    return wait(
+        situation.now,
+        f"services: {', '.join(phases)}",
+        services=[node.name for node in nodes],
+        cluster=members_awaited(situation) if starting else None,
+    )
+
+
+def rejoining(situation: Situation) -> Decision:
+    """Started; wait until the master lists every node in a new life, in several readings that agree."""
+    state, policy, now = situation.state, situation.policy, situation.now
+    if not situation.fresh:
+        return LOOK_AGAIN
+    nodes = [node for node in state.wave_nodes if node.phase is NodePhase.STARTING]
+    away = [node.name for node in nodes if sight(situation, node) is not Sight.NEW]
+    lacking = _lacking(situation, [node for node in nodes if node.name not in away])
+    settled = not isinstance(situation.seen.health, Unknown) and situation.seen.health.settled
+    if away or lacking or not settled:
+        return _not_back(situation, away, lacking)
+    count = state.good_readings + 1
+    if nodes and count < policy.settle_consecutive:
+        progress = GoodReading(count=count)
+        return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=(progress,))
+    steps = [rejoined(situation, node) for node in nodes]
+    return note(*steps, run_phase(state.phase, Phase.REASSIGNED))
+
+
+def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, str]:
+    """What nodes that are up lack to be counted as back, where the kind of cluster wants more of them."""
+    view = situation.view
+    if view is None:
+        return {}
+    said = {node.name: situation.kind.not_back(view, node.name) for node in nodes}
+    return {name: what for name, what in said.items() if what is not None}
+
+
+def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeName, str]) -> Decision:
+    state, policy, now = situation.state, situation.policy, situation.now
+    lack = [f"{name} ({what})" for name, what in lacking.items()]
+    names = ", ".join([*away, *lack]) or "a reading that is not stale"
+    if now - state.phase_since > policy.deadlines.rejoin:
+        reason = f"{names}: not back in the cluster within {policy.deadlines.rejoin:.0f} s"
+        return stand_down(state, reason, Outcome.FAILED, overdue=[*away, *lacking])
+    broken = (GoodReading(count=0, why=f"{names} not back"),) if state.good_readings else ()
+    return wait(
+        now,
+        f"{names} to rejoin",
+        seconds=1.0,
+        services=away,
+        cluster=members_awaited(situation),
+        events=broken,
+    )
+
+
+# After they are back ------------------------------------
+
+
+def reassigned(situation: Situation) -> Decision:
+    """Allocation is restored; then wait until what the wave took down is back."""
+    state, policy, now = situation.state, situation.policy, situation.now
+    restoring = changes.restore_settings(situation, Purpose.REASSIGN)
+    if restoring is not None:
+        if now - state.phase_since > policy.deadlines.rejoin and not restoring.at_once:
+            return stand_down(state, "allocation could not be restored yet", Outcome.FAILED)
+        return restoring
+    touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
+    if not touched:
+        return note(run_phase(state.phase, Phase.GATED))
+    if not situation.fresh:
+        return LOOK_AGAIN
+    raising = changes.raise_again(situation)
+    if raising is not None:
+        return raising
+    view, health = situation.view, situation.seen.health
+    unsettled = situation.kind.unsettled(view) if view is not None else None
+    missing: tuple[ShardCopy, ...] | None = None
+    if view is not None and not isinstance(health, Unknown) and health.settled:
+        missing = situation.kind.missing(state, view)
+    away = [node.name for node in touched if situation.member(node.name) is None]
+    absent = [*away, *(name for name in situation.absent_members if name not in away)]
+    finishing = recover.finish_recovered(situation, missing) if missing is not None else None
+    if finishing is not None:
+        return finishing
+    onwards = () if unsettled or absent else _onwards(situation, missing)
+    if onwards:
+        count = state.good_readings + 1
+        if count >= policy.settle_consecutive:
+            return note(*onwards)
+        progress = (GoodReading(count=count),)
+        return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
+    failed = admit.failed_and_absent(situation) if missing or unsettled else None
+    if failed is not None:
+        return failed
+    if now - state.recovery_since > policy.deadlines.recover:
+        names = ", ".join(sorted({str(copy.shard) for copy in missing or ()})[:5])
+        what = names or unsettled or ", ".join(absent) or "the cluster cannot be read"
+        reason = f"not recovered within {policy.deadlines.recover:.0f} s: {what}"
+        return stand_down(state, reason, Outcome.HELD)
+    return _recovering(situation, missing, unsettled, absent)
+
+
+def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tuple[Event, ...]:
+    """Out of this phase: all is back, or with overlap as much as has to be; none while it is not."""
+    state, view = situation.state, situation.view
+    if missing is None or view is None:
+        return ()
+    if not missing:
+        unplaced = situation.kind.unplaced(state, view)
+        why = "these copies have no place, and no wave took them down"
+        news = (NotWaitedFor(shards=unplaced, why=why),) if unplaced else ()
+        return (*news, run_phase(state.phase, Phase.SETTLED))
+    if recover.is_back_alone(situation, missing):
+        why = "its copies are back; those of waves before it are not"
+        return (run_phase(state.phase, Phase.SETTLED, why=why),)
+    return recover.makes_room(situation, missing)
+
+
+def _recovering(
+    situation: Situation,
+    missing: tuple[ShardCopy, ...] | None,
+    unsettled: str | None,
+    absent: list[NodeName],
+) -> Decision:
+    state, now, view = situation.state, situation.now, situation.view
+    why = unsettled or (f"{absent[0]} is absent" if absent else "copies are missing")
+    broken = (GoodReading(count=0, why=why),) if state.good_readings else ()
+    if missing is None or view is None:
+        return wait(now, "a reading of the cluster", seconds=1.0, events=broken)
+    if absent:
+        names = ", ".join(absent)
+        return wait(now, f"{names} to be back", seconds=1.0, services=absent, events=broken)
+    if unsettled:
+        return wait(now, unsettled, events=broken)
+    retrying = recover.retry_given_up(situation, missing)
+    if retrying is not None:
+        return replace(retrying, events=(*broken, *retrying.events))
+    given_up = [copy for copy in missing if recover.given_up(copy)]
+    active = sum(copy.started for copy in view.copies)
+    what = f"{len(missing)} shard copies to recover"
+    if given_up:
+        first = given_up[0]
+        what += f"; {first.shard} failed {first.failed_attempts} times (ask _cluster/allocation/explain)"
+    return wait(now, what, cluster=CopiesActive(count=active + len(missing)), events=broken)
+
+
+def settled(situation: Situation) -> Decision:
+    """The wave is back: its hooks, its figures, and on to the next wave or to the end."""
+    state, now = situation.state, situation.now
+    nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
+    if situation.fresh and any(situation.member(node.name) is None for node in nodes):
+        names = ", ".join(node.name for node in nodes if situation.member(node.name) is None)
+        return wait(now, f"{names} to be back", seconds=1.0)
+    hooks = recover.hooks_after(situation, nodes)
+    if hooks:
+        return act(*hooks)
+    events: list[Event] = [*recover.finish(situation, nodes)]
+    if state.wave:
+        seconds = now - (state.wave_since if state.wave_since is not None else now)
+        events.append(WaveFinished(number=state.wave.number, seconds=seconds))
+    failure = recover.failed_hook(state, nodes)
+    if failure is not None:
+        return stand_down(state, failure, Outcome.FAILED, *events)
+    restless = recover.restless(situation.after(*events).state)
+    if restless is not None:
+        return stand_down(state, restless, Outcome.FAILED, *events)
+    return note(*events, run_phase(state.phase, Phase.GATED))
+
+
+def finishing(situation: Situation) -> Decision:
+    """Every node is restarted: restore everything and end."""
+    state, now = situation.state, situation.now
+    restoring = changes.restore_all(situation)
+    if restoring is not None:
+        # A setting that a reading shows to be restored is restored, however late it came.
+        if now - state.phase_since > situation.policy.deadlines.rejoin and not restoring.at_once:
+            return stand_down(state, "settings could not be restored yet", Outcome.FAILED)
+        return restoring
+    hooks = recover.hooks_after(situation, _out_of_service(state))
+    if hooks:
+        return act(*hooks)
+    failure = recover.failed_hook(state)
+    if failure is not None:
+        return stand_down(state, failure, Outcome.FAILED)
+    skipped = [node for node in state.nodes.values() if node.phase is NodePhase.SKIPPED]
+    names = ", ".join(node.name for node in skipped)
+    not_admitted = [node for node in skipped if node.failure]
+    outcome = Outcome.HELD if not_admitted else Outcome.DONE
+    message = f"skipped: {names}" if skipped else ""
+    if not_admitted:
+        message = "; ".join(f"{node.name} was skipped: {node.failure}" for node in not_admitted)
+    return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
+
+
+def _out_of_service(state: RunState) -> list[NodeProgress]:
+    """Nodes that are up and whose `before_stop` hooks ran, or may have: their undoing is still to come."""
+    return [
+        node
+        for node in state.nodes.values()
+        if node.ready_since is not None and node.phase is not NodePhase.FAILED
+    ]
+
+
+# Standing down ------------------------------------
+
+
+def standing_down(situation: Situation) -> Decision:
+    """Nodes were started (`_moves`, with the goal to bring up); now everything else, and the end.
+
+    The order: nodes; a master; allocation; other settings and exclusions; hooks owed to nodes whose
+    `before_stop` ran. The lease goes last, with the run. A node that stays down is FAILED, and delays
+    nothing after it. A deposed run restores nothing: what it changed is now the other run's to restore.
+    """
+    state, policy, now = situation.state, situation.policy, situation.now
+    if not situation.fresh:
+        return LOOK_AGAIN
+    back = _back(situation)
+    if back:
+        return note(*back)
+    awaited = _awaited(situation)
+    starting = [n.name for n in state.nodes.values() if n.phase in GOING_UP_OR_DOWN and not _theirs(state, n)]
+    overdue = _allocation_overdue(situation)
+    if awaited and state.second_failure is None and not overdue:
+        # Back before allocation is: copies that return need not be rebuilt elsewhere.
+        names = ", ".join(awaited)
+        return wait(
+            now, f"{names} to be back", seconds=1.0, services=awaited, cluster=members_awaited(situation)
+        )
+    if state.deposed is not None:
+        return _end(situation)
+    late = now - _restoring_since(situation) > policy.deadlines.rejoin
+    if situation.view is None and _changed(state):
+        if late:
+            return _end(situation)
+        whom = "a node that answers" if policy.kind is Kind.RIAK else "a master"
+        return wait(now, whom, seconds=1.0, cluster=MasterElected())
+    restoring = changes.restore_all(situation)
+    if restoring is not None and (restoring.at_once or not late):
+        return restoring
+    if starting and restoring is None and not overdue:
+        return wait(now, f"{', '.join(starting)} to be back", seconds=1.0, services=starting)
+    hooks = recover.hooks_after(situation, _out_of_service(state))
+    if hooks:
+        return act(*hooks)
+    return _end(situation)
+
+
+def _back(situation: Situation) -> tuple[Event, ...]:
+    """Nodes that are members in a new life: the stand-down does not wait for readings that agree."""
+    return tuple(
+        rejoined(situation, node)
+        for node in situation.state.nodes.values()
+        if node.phase is NodePhase.STARTING and sight(situation, node) is Sight.NEW
+    )
+
+
+def _theirs(state: RunState, node: NodeProgress) -> bool:
+    return state.deposed is not None and node.name in state.deposed.in_hand
+
+
+def _awaited(situation: Situation) -> list[NodeName]:
+    """Nodes on their way for which allocation waits: those that are back wait for none that had its time."""
+    state = situation.state
+    nodes = [node for node in state.nodes.values() if not _theirs(state, node)]
+    back = any(node.phase is NodePhase.REJOINED for node in nodes)
+    passed_over = state.overdue if back else frozenset()
+    return [n.name for n in nodes if n.phase in GOING_UP_OR_DOWN and n.name not in passed_over]
+
+
+def _allocation_overdue(situation: Situation) -> bool:
+    """Allocation was disabled for its whole time: it is restored now, whichever node is still on its way."""
+    since = situation.state.withheld_since
+    return since is not None and situation.now - since > situation.policy.deadlines.withheld
+
+
+def _restoring_since(situation: Situation) -> Instant:
+    """From when the limit of restoring counts: when the last node's fate was known."""
+    return max([situation.state.phase_since, *(n.since for n in situation.state.nodes.values())])
+
+
+def _changed(state: RunState) -> bool:
+    return bool(state.debts or state.replicas or state.excluded or state.in_hand)
+
+
+_EXIT: Final = {
+    Outcome.DONE: ExitCode.DONE,
+    Outcome.RESTORED: ExitCode.DONE,
+    Outcome.HELD: ExitCode.HELD,
+    Outcome.FAILED: ExitCode.FAILED,
+    Outcome.INTERRUPTED: ExitCode.INTERRUPTED,
+    Outcome.PAUSED: ExitCode.PAUSED,
+    Outcome.NOT_RESTORED: ExitCode.NOT_RESTORED,
+    Outcome.DEPOSED: ExitCode.LEASED,
+}
+
+
+def exit_code_of(outcome: Outcome) -> ExitCode:
+    """The exit code of an outcome."""
+    return _EXIT[outcome]
+
+
+def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
+    return RunFinished(
+        outcome=outcome,
+        exit_code=int(_EXIT[outcome]),
+        seconds=situation.now - situation.state.started,
+        message=message,
+    )
+
+
+def _end(situation: Situation) -> Decision:
+    state = situation.state
+    left = _left(situation)
+    failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
+    outcome = state.stand_down_outcome or Outcome.RESTORED
+    if state.deposed is not None:
+        outcome = Outcome.DEPOSED
+    hook = recover.failed_hook(state)
+    if left:
+        outcome = Outcome.NOT_RESTORED
+    elif (failed or hook) and outcome is not Outcome.DEPOSED:
+        outcome = Outcome.FAILED
+    reason = state.stand_down_reason or ""
+    # The reason of a stand-down is often the failure of the very node: one mention is enough.
+    also = [
+        f"{node.name}: {node.failure}"
+        for node in failed
+        if not (node.name in reason and (node.failure or "") in reason)
+    ]
+    message = "; ".join(text for text in (reason, *also, hook or "") if text)
+    return note(
+        StoodDown(outcome=outcome, left=left),
+        run_phase(state.phase, Phase.ENDED),
+        _ended(situation, outcome, message),
+    )
+
+
+def _left(situation: Situation) -> tuple[str, ...]:
+    """What is not restored, in words that a person can act on."""
+    state = situation.state
+    if state.deposed is not None:
+        return ()
+    debts = [
+        *changes.unrestored(state, Purpose.REASSIGN),
+        *changes.unrestored(state, Purpose.PUT_BACK),
+    ]
+    settings = [f"{d.key} ({d.level.value}) = {d.wanted}, found {d.found}" for d in debts]
+    exclusions = [f"voting exclusion of {name}" for name in sorted(state.excluded)]
+    replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in state.replicas.values()]
+    nodes = [f"node {n.name} is {n.phase.value}" for n in state.nodes.values() if n.phase in GOING_UP_OR_DOWN]
+    return (*settings, *exclusions, *replicas, *nodes)
+
+
+STEPS: Final[Mapping[Phase, Step]] = {
+    Phase.PREPARING: preparing,
+    Phase.GATED: gated,
+    Phase.WITHHELD: withheld,
+    Phase.DOWN: down,
+    Phase.REJOINED: rejoining,
+    Phase.REASSIGNED: reassigned,
+    Phase.SETTLED: settled,
+    Phase.FINISHING: finishing,
+    Phase.STANDING_DOWN: standing_down,
+}
+"""What is next in each phase of the core; a run that has ended has nothing next."""
+
+
+# What to read ------------------------------------
+
+
+def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
+    """What to read for the next decision, and of which nodes' hosts: as little as it needs."""
+    reads = READS[state.phase]
+    look = reads.look
+    if not gates_are_asked(state):
+        look -= {Look.GATES}
+    pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
+    hosts = _hosts_needed(state, reads.hosts, pending)
+    if state.phase is Phase.MERGING and (state.merging.begun or not pending):
+        look -= {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS}
+        hosts = frozenset()
+    return (look if hosts else look - {Look.HOSTS, Look.HOST_RIGHTS}), hosts
+
+
+def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -> frozenset[NodeName]:
+    wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
+    late = frozenset(name for name in state.absent if name in state.nodes)
+    match hosts:
+        case Hosts.NONE:
+            return frozenset()
+        case Hosts.CANDIDATES:
+            return (pending if not state.waves_begun else wave or pending) | late
+        case Hosts.WAVE:
+            return wave | late
+        case Hosts.ABSENT:
+            return late
+        case Hosts.OURS:
+            ours = IN_HAND | {NodePhase.REJOINED}
+            return frozenset(n.name for n in state.nodes.values() if n.phase in ours or n.doubt) | late

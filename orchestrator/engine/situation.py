@@ -1,0 +1,209 @@
+"""What a decision looks at, and what it answers.
+
+A `Situation` is the state, the policy, the reading and the time: all that any rule of the core may know. A
+`Decision` is the answer: events to commit, actions to perform, or something to listen to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from orchestrator.engine.fold import Absence, NodeProgress, RunState, evolve
+from orchestrator.engine.kinds.kind import KindOfCluster
+from orchestrator.model.action import Action
+from orchestrator.model.cluster import Node, NodeName
+from orchestrator.model.event import ActionSent, Event, Hold, Record, StandingDown, run_phase
+from orchestrator.model.observation import ClusterView, HostView, Observation
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.model.turn import Doubt, Goal, Verb
+from orchestrator.model.watch import ClusterWatch, NodesJoined, Watch
+
+POLL_SECONDS: Final[Seconds] = 2.0
+"""How long a decision listens before it looks again all the same: no reading that we wait for is older."""
+
+QUICK_SECONDS: Final[Seconds] = 0.2
+"""Between readings that must agree in a row: far enough apart to be different ones."""
+
+RETRY_SECONDS: Final[Seconds] = 5.0
+"""Before a verb that was refused or is in doubt is sent again."""
+
+DOUBT_SECONDS: Final[Seconds] = 30.0
+"""A verb whose connection was lost may reach a slow host later: until then it may still take effect."""
+
+LEAVING_SECONDS: Final[Seconds] = 30.0
+"""A member that is missing for less is not gone: a flap of its network, or a long pause of its process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The next step of a run.
+
+    The events are committed first; if that fails, no action is performed. Then the actions are performed, and
+    each outcome is an event too. Then, unless something happened, the shell listens to `watch` and looks
+    again.
+
+    Attributes:
+        events: to be committed, `ActionSent` for each action among them.
+        actions: to be performed once the events are committed.
+        holds: why the run does not continue, as of this reading.
+        watch: what to listen to until then; None = look again at once.
+    """
+
+    events: tuple[Event, ...] = ()
+    actions: tuple[Action, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    watch: Watch | None = None
+
+    @property
+    def at_once(self) -> bool:
+        """Whether nothing is performed and nothing waited for: events are committed, or it looks again."""
+        return not self.actions and self.watch is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that a step of a decision needs."""
+
+    state: RunState
+    policy: Policy
+    kind: KindOfCluster
+    seen: Observation
+    now: Instant
+
+    def after(self, *events: Event) -> Situation:
+        """The situation once these events are committed; the reading stays the same."""
+        state = self.state
+        for event in events:
+            state = evolve(state, Record(run=state.run, sequence=0, at=self.now, event=event))
+        return replace(self, state=state)
+
+    @property
+    def view(self) -> ClusterView | None:
+        """The cluster state if it is known *and* has an elected master, else None."""
+        view = self.seen.cluster
+        return None if isinstance(view, Unknown) or view.master is None else view
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the reading was begun after the last thing that the run did."""
+        return self.seen.at >= self.state.acted_at
+
+    @property
+    def hosts(self) -> dict[NodeName, HostView]:
+        """The hosts that were read."""
+        return {name: host for name, host in self.seen.hosts.items() if not isinstance(host, Unknown)}
+
+    def member(self, name: NodeName) -> Node | None:
+        """The node as the master lists it; None when it is absent, or nothing was read."""
+        return self.view.node(name) if self.view else None
+
+    def goal(self, node: NodeProgress) -> Goal:
+        """What is wanted of a node: a run that stands down, or that was deposed, only brings up."""
+        down = self.state.phase is Phase.STANDING_DOWN or self.state.deposed is not None
+        return Goal.BRING_UP if down else node.goal
+
+    def same_life(self, node: NodeProgress) -> bool:
+        """Whether the node is a member in the life accounted for."""
+        member = self.member(node.name)
+        return member is not None and node.life is not None and member.incarnation.is_same_as(node.life)
+
+    def rebooted(self, node: NodeProgress) -> bool:
+        """Whether the node's host provably has another boot id than in the last life accounted for."""
+        host = self.seen.host(node.name)
+        return (
+            not isinstance(host, Unknown)
+            and None not in (host.boot_id, node.boot)
+            and host.boot_id != node.boot
+        )
+
+    def limit_of(self, doubt: Doubt) -> Seconds:
+        """How long a verb may still take effect after it was sent."""
+        if not doubt.accepted:
+            return DOUBT_SECONDS
+        return self.policy.deadlines.stop if doubt.verb is Verb.STOP else self.policy.deadlines.reboot
+
+    def in_reach(self, node: NodeProgress) -> bool:
+        """Whether a node that is away now may have been taken down by a lost verb of this run."""
+        doubt = node.doubt
+        if doubt is None or self.rebooted(node):
+            return False
+        return self.now - doubt.since <= max(self.policy.deadlines.stop, self.limit_of(doubt))
+
+    def machine(self, node: NodeProgress) -> tuple[NodeProgress, ...]:
+        """The nodes of the wave that go down and come up with a node's machine, itself included."""
+        names = self.state.wave.machine(node.name) if self.state.wave else (node.name,)
+        return tuple(self.state.nodes[name] for name in names)
+
+    def absence(self, name: NodeName) -> Absence | None:
+        """The absence of a member once enough readings in a row agree on it; None before."""
+        absence = self.state.absent.get(name)
+        if absence is None or absence.readings < self.policy.settle_consecutive:
+            return None
+        return absence
+
+    def has_left(self, name: NodeName) -> bool:
+        """Whether a member is gone: as many readings as for coming back, and at least half a minute."""
+        absence = self.absence(name)
+        return absence is not None and self.seen.at - absence.since >= LEAVING_SECONDS
+
+
+    @property
+    def absent_members(self) -> tuple[NodeName, ...]:
+        """Members that the cluster cannot spare and that are missing, besides what the wave took down."""
+        spared = set(self.state.baseline.bystanders) if self.state.baseline else set[NodeName]()
+        over = (NodePhase.FAILED, NodePhase.SKIPPED)
+        given_up = {n.name for n in self.state.nodes.values() if n.phase in over}
+        return tuple(sorted(self.state.absent.keys() - spared - given_up))
+
+
+def act(*actions: Action, events: Iterable[Event] = ()) -> Decision:
+    """Commit these events, then perform these actions."""
+    sent = tuple(ActionSent(action=action) for action in actions)
+    return Decision(events=(*events, *sent), actions=actions)
+
+
+def note(*events: Event) -> Decision:
+    """Commit these events, then decide again."""
+    return Decision(events=events)
+
+
+LOOK_AGAIN: Final = Decision()
+"""The reading is older than what the run did: read again at once."""
+
+
+def wait(
+    now: Instant,
+    for_people: str,
+    *,
+    seconds: Seconds = POLL_SECONDS,
+    cluster: ClusterWatch | None = None,
+    services: Iterable[NodeName] = (),
+    holds: tuple[Hold, ...] = (),
+    events: tuple[Event, ...] = (),
+) -> Decision:
+    """Listen at most so long, then look again."""
+    watch = Watch(until=now + seconds, cluster=cluster, services=frozenset(services), for_people=for_people)
+    return Decision(events=events, holds=holds, watch=watch)
+
+
+def stand_down(
+    state: RunState, reason: str, outcome: Outcome, *events: Event, overdue: Iterable[NodeName] = ()
+) -> Decision:
+    """Stop safely: nodes are brought up, settings restored, and the run can be resumed."""
+    return note(
+        *events,
+        StandingDown(reason=reason, outcome=outcome, overdue=tuple(overdue)),
+        run_phase(state.phase, Phase.STANDING_DOWN, why=reason),
+    )
+
+
+def members_awaited(situation: Situation) -> ClusterWatch | None:
+    """Listen for nodes to join while some are absent: with all present the long poll would not wait."""
+    if situation.view is None or situation.state.baseline is None:
+        return None
+    expected = len(set(situation.state.baseline.incarnations) | {n.name for n in situation.view.nodes})
+    return NodesJoined(count=expected) if len(situation.view.nodes) < expected else None

@@ -1,0 +1,28 @@
+"""Merging indices after a bulk load, before the first wave: a state machine of its own under the same loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from orchestrator.engine import run
+from orchestrator.engine.fold import RunState
+from orchestrator.engine.run import Step
+from orchestrator.engine.situation import Decision
+from orchestrator.merging.merging import merging
+from orchestrator.merging.settling import settling
+from orchestrator.model.observation import Observation
+from orchestrator.model.phase import Phase
+from orchestrator.model.reading import Instant
+
+STEPS: Final[Mapping[Phase, Step]] = {Phase.MERGING: merging, Phase.MERGED: settling}
+"""What is next in the phases of the merges."""
+
+
+def decide(state: RunState, observation: Observation, now: Instant) -> Decision:
+    """The next step of a run that may merge indices first; see `engine.run.decide`.
+
+    Raises:
+        SafetyViolation: as there.
+    """
+    return run.decide(state, observation, now, also=STEPS)

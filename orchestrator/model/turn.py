@@ -1,0 +1,76 @@
+"""One node's turn: what it owes, what is wanted of it now, and which verb may still take effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.model.reading import Instant
+
+
+class Work(Enum):
+    """Kinds of work that a turn can owe."""
+
+    RESTART = "restart"
+    HOOK = "hook"
+    TUNING = "tuning"
+    REBOOT = "reboot"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owed:
+    """One item of owed work.
+
+    Attributes:
+        number: which hook, for `HOOK` (`while_stopped`) and `UNDO` (`after_recovery`); 0 for all others.
+    """
+
+    work: Work
+    number: int = 0
+
+    def __str__(self) -> str:
+        hooks = {Work.HOOK: "hook while_stopped", Work.UNDO: "hook after_recovery"}
+        name = hooks.get(self.work)
+        return f"{name} {self.number}" if name else str(self.work.value)
+
+
+RESTART = Owed(work=Work.RESTART)
+TUNING = Owed(work=Work.TUNING)
+REBOOT = Owed(work=Work.REBOOT)
+
+
+def in_words(owed: frozenset[Owed]) -> str:
+    """Items in the order in which a turn does them: `restart, hook while_stopped 0`."""
+    order = list(Work)
+    return ", ".join(
+        str(item) for item in sorted(owed, key=lambda item: (order.index(item.work), item.number))
+    )
+
+
+class Goal(Enum):
+    """What is wanted of a node now."""
+
+    RESTART = "restart"
+    BRING_UP = "bring up"
+
+
+class Verb(Enum):
+    """Verbs that take a node down, and that may take effect after their connection was lost."""
+
+    STOP = "stop"
+    REBOOT = "reboot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A verb that was sent and whose effect was not seen yet.
+
+    Attributes:
+        since: when it was sent, or when a new process took over the run.
+        accepted: the host accepted it in this process; otherwise it may never have arrived.
+    """
+
+    verb: Verb
+    since: Instant
+    accepted: bool = False
