@@ -479,8 +479,8 @@ def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decisi
     for index in bare:
         action = SetReplicas(index=index.name, index_uuid=index.uuid, found=0, wanted=1)
         failure = situation.state.failure_of(action)
-        soon = situation.now - situation.state.acted_at < RETRY_SECONDS
-        if failure and (soon or not failure.in_doubt):
+        pause = RETRY_SECONDS if failure is None or failure.in_doubt else _REPROBE_SECONDS
+        if failure and situation.now - situation.state.acted_at < pause:
             continue
         if index.uuid not in situation.state.replicas:
             events.append(ReplicasAdded(index=index.name, index_uuid=index.uuid, found=0, wanted=1))

@@ -150,7 +150,6 @@ class Situation:
         absence = self.absence(name)
         return absence is not None and self.seen.at - absence.since >= LEAVING_SECONDS
 
-
     @property
     def absent_members(self) -> tuple[NodeName, ...]:
         """Members that the cluster cannot spare and that are missing, besides what the wave took down."""

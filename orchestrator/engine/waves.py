@@ -164,8 +164,12 @@ def _nodes(units: Iterable[Unit]) -> tuple[NodeName, ...]:
 
 
 def node_wave(choice: Choice) -> Wave:
-    """`--strategy node`: the first node in order, alone, or with all others that its machine takes along."""
-    unit = choice.units[0]
+    """`--strategy node`: the first node in order, alone, or with all others that its machine takes along.
+
+    A node that a predicate is against is passed over for the next one of its rank. If all are refused, the
+    wave is the first, and the run holds.
+    """
+    unit, passed_over = _first_that_passes(choice)
     name = unit[-1]
     member = choice.members.get(name)
     if len(unit) > 1:
@@ -180,7 +184,24 @@ def node_wave(choice: Choice) -> Wave:
         why = f"one node at a time, {in_order_of}"
     if choice.policy.overlap_recovery:
         why += "; may go beside recoveries that it has no part in"
+    if passed_over:
+        why += f"; before {_without(passed_over)}"
     return replace(choice.wave([unit]), why=why)
+
+
+def _first_that_passes(choice: Choice) -> tuple[Unit, Mapping[NodeName, Hold]]:
+    """The first unit of the lowest rank that no predicate is against, and what held those before it."""
+    units = choice.units
+    lowest = choice.rank(units[0][-1])
+    passed_over: dict[NodeName, Hold] = {}
+    for unit in units:
+        if choice.rank(unit[-1]) != lowest:
+            break
+        held = choice.ask(choice.wave([unit]))
+        if not held:
+            return unit, passed_over
+        passed_over |= dict.fromkeys(unit, held[0])
+    return units[0], {}
 
 
 def _leader(choice: Choice) -> str:
@@ -201,37 +222,50 @@ def zone_wave(choice: Choice) -> Wave:
 
     A zone goes when its last node would: zones without data and votes first, then tiers, then voters; the
     zone of the elected master last, and zones of one place by name. A node without a zone is a zone of its
-    own. Within the zone nodes are taken in their order (dedicated masters with their zone): the first always,
-    each other one if the rules pass it together with those taken before. What is left over goes next. If
-    the rules refuse the first node alone, the wave is that node, and the run holds. Where nodes of one
-    machine go together, all this is about machines: none is split.
+    own. Within the zone nodes are taken in their order (dedicated masters with their zone), each if the
+    predicates pass it together with those taken before. What is left over goes next. If the predicates are
+    against every node of a zone, the next zone of its rank goes first; if they are against all of them, the
+    wave is the first node, and the run holds. Where nodes of one machine go together, all this is about
+    machines: none is split.
     """
     groups: dict[str, list[Unit]] = {}
     for unit in choice.units:
         zone = choice.zone(unit[0])
         groups.setdefault(f"node {unit[0]}" if zone is None else f"zone {zone}", []).append(unit)
-    title = min(groups, key=lambda group: (max(map(choice.rank, _nodes(groups[group]))), group))
-    units = tuple(groups[title])
+    ranks = {title: max(map(choice.rank, _nodes(units))) for title, units in groups.items()}
+    titles = sorted(groups, key=lambda title: (ranks[title], title))
+    first = [title for title in titles if ranks[title] == ranks[titles[0]]]
+    for title in first:
+        wave = _of_zone(choice, tuple(groups[title]))
+        if wave is not None:
+            return wave
+    units = tuple(groups[titles[0]])
+    refused = choice.wave(units[:1])
+    return replace(refused, why=_why_zone(choice, _nodes(units), refused, {}, to_pause=False))
+
+
+def _of_zone(choice: Choice, units: tuple[Unit, ...]) -> Wave | None:
+    """The wave of one zone, as large as the predicates let it be; None when they are against each node."""
     bounded = choice.within_most(units)
     wave, refusals = choice.wave(bounded), dict[NodeName, Hold]()
-    if len(bounded) > 1 and choice.ask(wave):
+    if choice.ask(wave):
         wave, refusals = _smaller(choice, bounded)
+        if not wave.nodes:
+            return None
     cut = wave.nodes == _nodes(bounded)
     return replace(wave, why=_why_zone(choice, _nodes(units), wave, refusals, to_pause=cut))
 
 
 def _smaller(choice: Choice, whole: tuple[Unit, ...]) -> tuple[Wave, dict[NodeName, Hold]]:
     """The nodes of a refused wave that pass together, taken in order, and what refuses each other one."""
-    taken, refusals = [whole[0]], dict[NodeName, Hold]()
-    if choice.ask(choice.wave(taken)):
-        return choice.wave(taken), {}
-    for unit in whole[1:]:
+    taken, refusals = list[Unit](), dict[NodeName, Hold]()
+    for unit in whole:
         held = choice.ask(choice.wave([*taken, unit]))
         if held:
             refusals |= dict.fromkeys(unit, held[0])
         else:
             taken.append(unit)
-    return choice.wave(taken), refusals
+    return (choice.wave(taken) if taken else Wave(number=choice.number, nodes=())), refusals
 
 
 def _why_zone(
@@ -296,13 +330,11 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
 
     `machines` are the pending nodes that go together because they share one.
 
-    A wave that was chosen before (its hooks have run) and one that was planned may become smaller and never
-    wider. A node that is absent now keeps its place: the predicate about expected nodes says so.
+    A wave that was planned may become smaller and never wider. A node that is absent now keeps its place: the
+    predicate about expected nodes says so.
     """
     policy = state.policy
     pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
-    if state.wave is not None:
-        pending = tuple(name for name in pending if name in state.wave.nodes)
     if not pending or policy is None:
         return None
     members = view.members
