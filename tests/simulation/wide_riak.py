@@ -11,7 +11,7 @@ from orchestrator.engine.kinds.riak.settings import holder, limit_key
 from orchestrator.engine.fold import RunState
 from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import PhaseEntered, RestoreBegun, RunResumed, SettingRestored
+from orchestrator.model.event import OwedAgain, PhaseEntered, RestoreBegun, RunResumed, SettingRestored
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.simulation import machines
