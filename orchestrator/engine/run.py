@@ -279,7 +279,7 @@ def _moves(situation: Situation) -> Decision | None:
         return None
     rescue = _rescue(situation)
     after = situation.after(*rescue)
-    turns = [turn(after, node) for node in after.state.nodes.values()]
+    turns = [turn(after, node) for node in after.state.nodes.values() if not _at_rest(node)]
     if state.deposed is not None:
         turns = [_left_to_the_successor(state, one) for one in turns]
     events: tuple[Event, ...] = (*rescue, *(event for one in turns for event in one.events))
@@ -289,6 +289,11 @@ def _moves(situation: Situation) -> Decision | None:
         return stand_down(state, "; ".join(flips), Outcome.FAILED, *events, overdue=overdue)
     actions = [action for one in turns for action in one.actions]
     return act(*actions, events=events) if events or actions else None
+
+
+def _at_rest(node: NodeProgress) -> bool:
+    """Whether no reading can move it: its turn is over, and no verb of ours is left that could."""
+    return node.phase in FINAL_NODE_PHASES and node.doubt is None
 
 
 def _left_to_the_successor(state: RunState, one: Turn) -> Turn:

@@ -125,6 +125,8 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
 
     A run that does the upgrade itself (its own nodes came back newer) goes on.
     """
+    if len({node.version for node in view.nodes}) <= 1:
+        return
     versions = {node.name: version_key(node.version) for node in view.nodes}
     newest = max(versions.values(), default=())
     done = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.RECOVERED]
