@@ -8,10 +8,9 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,9 @@ from orchestrator.model.action import Done, InDoubt, Moment, Refused, RunHook, S
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
 from tests.integration.hostlab.hosts import wait_until
+from tests.integration.perform_and_wait import PATIENCE, killed_at_work
 from tests.integration.script_service import ScriptService
 
-ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
-"""Far more than any of this takes, for a machine that is busy."""
 RECORD_WORDS = 7
 """What, since, until, and pid and start time of the holder and of its command."""
 
@@ -56,18 +53,6 @@ def hosts(service: ScriptService) -> Iterator[Hosts]:
         yield port
 
 
-@contextmanager
-def killed_at_work(service: ScriptService, what: str, at_work: Callable[[], bool]) -> Iterator[None]:
-    """Another program asks for something, and is killed as soon as that is at work."""
-    command = [sys.executable, "-m", "tests.integration.perform_and_wait", what, str(service.folder)]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as program:  # noqa: S603
-        try:
-            assert wait_until(at_work, seconds=PATIENCE)
-        finally:
-            program.kill()
-    yield
-
-
 def seen(hosts: Hosts, *, rights: bool = False) -> HostView:
     reading = hosts.observe(["n1"], rights=rights)["n1"]
     assert isinstance(reading, HostView), reading
@@ -86,7 +71,7 @@ def test_a_start_after_a_kill_waits_for_the_first_one_and_starts_nothing(
     hosts: Hosts, service: ScriptService
 ) -> None:
     service.start_takes(4)
-    with killed_at_work(service, "start", lambda: service.starts("n1") == 1):
+    with killed_at_work(settings_of(service), "start", lambda: service.starts("n1") == 1):
         found = seen(hosts)
         assert found.service is ServiceState.STARTING
         assert "at work on it: its start since 2" in found.detail
@@ -101,7 +86,7 @@ def test_a_start_waits_for_the_command_of_a_holder_that_was_killed(
     hosts: Hosts, service: ScriptService
 ) -> None:
     service.start_takes(4)
-    with killed_at_work(service, "start", lambda: service.starts("n1") == 1):
+    with killed_at_work(settings_of(service), "start", lambda: service.starts("n1") == 1):
         holder = exclusion.read_holder(said(exclusion.holder_script(settings_of(service))))
         assert holder is not None
         os.kill(holder.pid, signal.SIGKILL)
@@ -117,7 +102,7 @@ def test_a_stop_after_a_kill_is_in_doubt_and_a_start_waits_for_it(
 ) -> None:
     hosts.perform(StartNode(node="n1"))
     service.stop_takes(4)
-    with killed_at_work(service, "stop", lambda: service.stops("n1") == ["begun"]):
+    with killed_at_work(settings_of(service), "stop", lambda: service.stops("n1") == ["begun"]):
         assert seen(hosts).service is ServiceState.STOPPING
         again = hosts.perform(StopNode(node="n1"))
         assert isinstance(again, InDoubt)
@@ -133,7 +118,7 @@ def test_a_stop_is_refused_by_name_while_a_hook_is_at_work_and_a_start_waits(
     hosts: Hosts, service: ScriptService, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
-    with killed_at_work(service, f"touch {begun}; sleep 4; echo done >>{begun}", begun.exists):
+    with killed_at_work(settings_of(service), f"touch {begun}; sleep 4; echo done >>{begun}", begun.exists):
         refused = hosts.perform(StopNode(node="n1"))
         assert isinstance(refused, Refused)
         assert "is held by its while_stopped since 2" in refused.reason
@@ -149,7 +134,7 @@ def test_a_hook_after_a_kill_waits_for_the_first_one(
 ) -> None:
     log = tmp_path / "log"
     line = f"echo begun >>{log}; sleep 2; echo ended >>{log}"
-    with killed_at_work(service, line, log.exists):
+    with killed_at_work(settings_of(service), line, log.exists):
         assert isinstance(hosts.perform(hook(line)), Done)
     assert log.read_text().split() == ["begun", "ended", "begun", "ended"]
 
