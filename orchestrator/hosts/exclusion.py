@@ -9,8 +9,8 @@ at work. So every stop, start, reboot and hook of such a node first takes a lock
 - The file names the holder: what it runs, since when, its pid, and the pid of the command. A pid counts only
   together with the start time of its process. If the shell was killed and its command still runs, the lock
   counts as held until the command ends.
-- Every holder has a limit, and a command that still runs then is ended. An account without root's rights
-  cannot end what sudo runs as root: such a command keeps the lock, and messages name it.
+- Every holder has a limit, and a command that still runs then is ended. Under sudo, only SIGTERM reaches the
+  command: one that ignores it goes on as root, keeps the lock, and is named in messages.
 - A start and a hook wait for the holder. A stop and a reboot do not, since the reading that allowed them
   would be out of date.
 - A start reads the state first, and starts nothing that runs. A start command that goes on although the
@@ -28,13 +28,19 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.hosts import script
+from orchestrator.hosts import script, services
+from orchestrator.hosts.services import Verb
 from orchestrator.hosts.settings import HostSettings, Manager
+from orchestrator.model.action import Moment
 from orchestrator.model.reading import Seconds
 
 FOLDERS: Final = ("/run", "/var/run", "/run/lock", "/var/lock", "/tmp")  # noqa: S108  (a folder of our own, checked)
 VERB_SECONDS: Final = 1800.0
 """The limit of a stop or a start: longer than any that works, and than the patience of a run."""
+REBOOT_SECONDS: Final = 60.0
+"""The limit of the command that asks for a reboot."""
+START_PATIENCE_SECONDS: Final = 3600.0
+"""A start waits for a hook that installs something. Every holder has a limit of its own, too."""
 OVERDUE_SECONDS: Final = 30
 """How long a holder past its limit is still waited for."""
 NO_RECORD_SECONDS: Final = 60
@@ -68,6 +74,35 @@ class Holder:
 def is_needed(settings: HostSettings) -> bool:
     """Whether commands of this node exclude each other by a lock of ours."""
     return settings.service.manager in (Manager.SYSV, Manager.COMMAND)
+
+
+def of_verb(settings: HostSettings, verb: Verb, line: str) -> str:
+    """The command line of a stop or a start as it is sent: under the lock where one is needed."""
+    if not is_needed(settings):
+        return line
+    if verb is Verb.STOP:
+        return exclusive(settings, verb.value, line, limit=VERB_SECONDS, patience=0, needs_lock=True)
+    running = services.running_command(settings)
+    return exclusive(
+        settings, verb.value, line, limit=VERB_SECONDS, patience=START_PATIENCE_SECONDS, unless=running
+    )
+
+
+def of_reboot(settings: HostSettings, line: str) -> str:
+    """The command line of a reboot as it is sent."""
+    if not is_needed(settings):
+        return line
+    return exclusive(settings, "reboot", line, limit=REBOOT_SECONDS, patience=0, needs_lock=True)
+
+
+def of_hook(settings: HostSettings, moment: Moment, line: str, limit: Seconds) -> tuple[str, Seconds]:
+    """The script of a hook with its limit, and the longest time that it takes with the wait for the lock.
+
+    The same hook, begun before this program was killed, takes no longer than the limit.
+    """
+    if not is_needed(settings):
+        return script.limited(line, limit), limit
+    return exclusive(settings, moment.value, line, limit=limit, patience=limit), 2 * limit
 
 
 def exclusive(
@@ -277,9 +312,22 @@ until=$((now + limit * 100)) over=''
 trap 'over=yes' USR1
 record
 {script.bounded(line, closing="9>&-", each_look=let_go, started="record $work")}
+# What the watchdog could not end is root's, and still at work.
+is_at_work() {{
+    for process in /proc/[0-9]*; do
+        {{ read -r stat <"$process/stat"; }} 2>/dev/null || continue
+        # shellcheck disable=SC2086  # its fields
+        set -- ${{stat##*") "}}
+        case $1:$4 in Z:*|X:*) ;; *:"$work") return 0 ;; esac
+    done
+    return 1
+}}
+case $over/$code in
+    /{script.TIMEOUT_EXIT}) while is_at_work; do sleep 1; done ;;
+esac
 case $over/$code in
     yes/*) echo 'the command has not ended, but the service runs: the command goes on'; code=0 ;;
-    /{script.TIMEOUT_EXIT}) echo "no end within $limit s: the command was ended" ;;
+    /{script.TIMEOUT_EXIT}) echo "the command was ended at its limit of $limit s" ;;
 esac
 [ -z "$lock" ] || : >"$lock"
 exit $code"""

@@ -66,8 +66,6 @@ JOB_LIMIT_SECONDS: Final = 6 * 3600.0
 """After which a foreground job is listened to no more: longer than any deadline of a stop or a start."""
 _HOOK_MARGIN_SECONDS: Final = 10.0
 """The host itself ends an overrunning hook first, so that nothing of it is left behind there."""
-_REBOOT_SECONDS: Final = 60.0
-"""For the command that asks for a reboot."""
 
 
 class Hosts:
@@ -291,7 +289,7 @@ class Hosts:
             outcome = connection.run(script.shell(line), timeout=settings.limits.command, stdin=stdin)
             return self._result(settings, line, outcome)
 
-        sent = _alone(settings, verb, line) if exclusion.is_needed(settings) else line
+        sent = exclusion.of_verb(settings, verb, line)
 
         def launch(ended: Callable[[], None]) -> Job | Unreachable:
             return connection.start(
@@ -326,14 +324,8 @@ class Hosts:
         if settings.connect is Connect.LOCAL:
             return Refused(reason=f"{node} is on this machine: it is not rebooted under the run itself")
         line = services.reboot_command(settings)
-        sent = line
-        if exclusion.is_needed(settings):
-            sent = exclusion.exclusive(
-                settings, "reboot", line, limit=_REBOOT_SECONDS, patience=0, needs_lock=True
-            )
-        outcome = connection.run(
-            script.shell(sent), timeout=settings.limits.command, stdin=sudo.stdin(settings)
-        )
+        sent = script.shell(exclusion.of_reboot(settings, line))
+        outcome = connection.run(sent, timeout=settings.limits.command, stdin=sudo.stdin(settings))
         result = self._result(settings, line, outcome)
         if not isinstance(result, Refused):
             # It stands for a host that is going away: the next reading makes a new one, or tells it cannot.
@@ -345,7 +337,7 @@ class Hosts:
     def _hook(self, action: RunHook) -> ActionResult:
         hook = action.hook
         line = services.for_node(hook.run, action.node)
-        sent, patience = script.limited(line, hook.timeout), 0.0
+        sent, longest = script.limited(line, hook.timeout), hook.timeout
         if hook.local:
             connection: Connection = self._connections.here()
         else:
@@ -353,13 +345,8 @@ class Hosts:
             if isinstance(found, Unreachable):
                 return Refused(reason=self._redact(found.reason))
             settings, connection = found
-            if exclusion.is_needed(settings):
-                # The same hook, begun before this program was killed, takes no longer than that.
-                patience = hook.timeout
-                sent = exclusion.exclusive(
-                    settings, action.moment.value, line, limit=hook.timeout, patience=patience
-                )
-        outcome = connection.run(script.shell(sent), timeout=patience + hook.timeout + _HOOK_MARGIN_SECONDS)
+            sent, longest = exclusion.of_hook(settings, action.moment, line, hook.timeout)
+        outcome = connection.run(script.shell(sent), timeout=longest + _HOOK_MARGIN_SECONDS)
         if isinstance(outcome, Unreachable):
             return Refused(reason=self._redact(outcome.reason))
         if isinstance(outcome, CommandResult) and exclusion.was_not_run(outcome.stdout):
@@ -399,22 +386,6 @@ class Hosts:
                 return Refused(reason=reason) if nothing else InDoubt(reason=reason)
             case _:
                 assert_never(outcome)
-
-
-def _alone(settings: HostSettings, verb: Verb, line: str) -> str:
-    """The script of a stop or a start under the node's lock."""
-    if verb is Verb.STOP:
-        return exclusion.exclusive(
-            settings, verb.value, line, limit=exclusion.VERB_SECONDS, patience=0, needs_lock=True
-        )
-    return exclusion.exclusive(
-        settings,
-        verb.value,
-        line,
-        limit=exclusion.VERB_SECONDS,
-        patience=JOB_LIMIT_SECONDS,
-        unless=services.running_command(settings),
-    )
 
 
 def _said(result: CommandResult) -> str:

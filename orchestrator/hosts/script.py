@@ -107,9 +107,8 @@ def bounded(line: str, *, closing: str = "", each_look: str = "", started: str =
     """Lines of a script that run a line, end it after `$limit` seconds, and leave its exit code in `$code`.
 
     The shell itself keeps the limit: `timeout` is not everywhere, older ones have no `-k`, and those of older
-    BusyBoxes take other arguments. The line runs in a session of its own, so that all of its processes are
-    ended; only root can end what runs behind sudo, so that is waited for. If a trap interrupts the wait, the
-    line goes on.
+    BusyBoxes take other arguments. The line runs in a session of its own, `$work`, so that all of its
+    processes are ended. If a trap interrupts the wait, the line goes on.
 
     Args:
         line: it gets the standard input of the script.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.hosts import exclusion
 from orchestrator.hosts.check import Grade, HostCheck, Point, check_host
 from orchestrator.hosts.connections import Connections
 from orchestrator.hosts.port import Hosts
@@ -80,6 +82,37 @@ def test_a_start_that_is_sent_again_after_a_kill_is_the_first_one(
         assert wait_until(lambda: seen(hosts).service is ServiceState.RUNNING, seconds=PATIENCE)
         assert wait_until(lambda: hosts._asked.under_way("n1") is None, seconds=PATIENCE)
     assert (service.starts("n1"), living(bare, service)) == (1, 1)
+
+
+def test_a_command_that_runs_as_root_and_cannot_be_ended_keeps_the_lock(
+    bare: BareHost, service: ScriptService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind sudo: this account may end its own processes alone."""
+    bare.run("cp /usr/bin/setpriv /usr/local/bin/as-root && chmod 4755 /usr/local/bin/as-root")
+    as_root = "/usr/local/bin/as-root --reuid 0 --regid 0 --clear-groups"
+    pid = service.folder / "root.pid"
+    start = f"{as_root} sh -c 'echo $$ >{pid}; exec sleep 600'; :"
+    settings = bare.settings("deploy", replace(service.settings(), start=start))
+    monkeypatch.setattr(exclusion, "VERB_SECONDS", 1.0)
+    monkeypatch.setattr(exclusion, "OVERDUE_SECONDS", 1)
+    with closing(Hosts({"n1": settings})) as hosts:
+        hosts.perform(StartNode(node="n1"))
+        assert wait_until(pid.exists, seconds=PATIENCE)
+        # Its shell is ended at the limit, and the command itself goes on.
+        assert wait_until(
+            lambda: bare.run(f"cut -d ' ' -f 4 /proc/$(cat {pid})/stat") == "1", seconds=PATIENCE
+        )
+        assert "at work on it: its start" in seen(hosts).detail
+
+        def named() -> bool:
+            refused = hosts.perform(StopNode(node="n1"))
+            assert isinstance(refused, Refused)
+            assert "held by its start since 2" in refused.reason
+            return "it should have ended by now: end that process" in refused.reason
+
+        assert wait_until(named, seconds=PATIENCE)
+        bare.run(f"kill $(cat {pid})")
+        assert wait_until(lambda: "at work" not in seen(hosts).detail, seconds=PATIENCE)
 
 
 def test_where_the_account_is_root_no_sudo_is_needed(bare: BareHost, service: ScriptService) -> None:
