@@ -182,7 +182,9 @@ def was_not_run(output: str) -> bool:
 def _names(settings: HostSettings) -> str:
     """Two clusters may have nodes of one name on one machine: what is run tells them apart."""
     service = settings.service
-    mark = "\0".join((service.manager.value, service.unit, service.stop or "", service.start or ""))
+    mark = "\0".join(
+        (settings.node, service.manager.value, service.unit, service.stop or "", service.start or "")
+    )
     name = f"{_UNSAFE.sub('_', settings.node)[:80]}-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.lock"
     return f"name={name} uid=$(id -u) folders='{' '.join(FOLDERS)}' lock=''"
 

@@ -122,7 +122,7 @@ class Hosts:
 
         Args:
             node: whose machine it runs on.
-            line: the command line.
+            line: the command line, a single command.
             as_root: whether through sudo, where the settings say so.
             timeout: its limit, in seconds.
             keep: bytes of its output.
@@ -133,7 +133,7 @@ class Hosts:
         settings, connection = found
         password, behind = (sudo.stdin(settings), sudo.prefix(settings.sudo)) if as_root else (None, "")
         # Ended on its host too: a command that nobody listens to any more would go on there for ever.
-        bounded = script.shell(script.limited(f"{behind}{line}", timeout))
+        bounded = script.shell(script.limited(f"exec {behind}{line}", timeout))
         return connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
 
     def perform(self, action: HostAction) -> ActionResult:
