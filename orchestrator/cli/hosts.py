@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final, Literal
 
 from orchestrator.config import hosts as written
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, Secret, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
+
+_SUDO: Final[Mapping[bool | Literal["auto"], Sudo]] = {
+    "auto": Sudo.AUTO,
+    True: Sudo.PASSWORDLESS,
+    False: Sudo.OFF,
+}
 
 
 def host_settings(
@@ -30,7 +37,7 @@ def host_settings(
 def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
     host = file.host(name)
     password: Secret | None = None
-    sudo = Sudo.PASSWORDLESS if host.sudo else Sudo.OFF
+    sudo = _SUDO[host.sudo]
     reference = host.sudo_password
     if reference is not None:
         sudo, password = Sudo.PASSWORD, lambda: resolver.resolve(reference).reveal()
@@ -50,6 +57,7 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
             stop=host.service.stop,
             start=host.service.start,
             status=host.service.status,
+            status_as_root=host.service.status_as_root,
         ),
         data=host.data,
     )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from orchestrator.hosts.connection import CommandResult, Lost, Unreachable
-from orchestrator.hosts.port import TIMEOUT_EXIT, Hosts
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.admin import Command

@@ -13,7 +13,14 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from orchestrator.config.faults import Faults, validate
-from orchestrator.config.hosts import HostSettings, HostsSpec, RiakHostsSpec, settings_of, without_node
+from orchestrator.config.hosts import (
+    HostSettings,
+    HostsSpec,
+    RiakHostsSpec,
+    SudoSpec,
+    settings_of,
+    without_node,
+)
 from orchestrator.config.reaching import AuthSpec, Endpoint, ExpectSpec, RiakEndpoint, TlsSpec, each_once
 from orchestrator.config.riak import RiakSpec, address_of, names_of, plain_name, riak_service
 from orchestrator.config.secrets import SecretReference, expand
@@ -125,7 +132,7 @@ class ClusterFile:
                 self.spec.hosts,
                 folder=self.path.parent,
                 home=self.home,
-                usual=lambda sudo: _usual_service(self.spec, sudo=sudo),
+                usual=_usual_service(self.spec),
                 also=() if nodes is None else names_of(node, nodes),
                 address=None if nodes is None else address_of(node, nodes),
             )
@@ -159,7 +166,7 @@ class ClusterFile:
             found += [auth.api_key] if auth.api_key else []
             found += [auth.basic.password] if auth.basic else []
         sudoers = [self.spec.hosts.sudo, *(over.sudo for over in self.spec.hosts.overrides.values())]
-        found += [sudo.password for sudo in sudoers if sudo is not None and not isinstance(sudo, bool)]
+        found += [sudo.password for sudo in sudoers if isinstance(sudo, SudoSpec)]
         return tuple(dict.fromkeys(found))
 
     def overrides_without_node(self, nodes: Collection[str]) -> tuple[str, ...]:
@@ -239,14 +246,14 @@ def check_cluster(document: Document, *, path: Path, home: Path) -> ClusterFile:
     return ClusterFile(path=path, spec=spec, document=document, home=home, warnings=_warnings(spec, document))
 
 
-def _usual_service(spec: AnyClusterSpec, *, sudo: bool) -> UsualService:
-    return riak_service(spec.riak, sudo=sudo) if isinstance(spec, RiakClusterSpec) else ELASTICSEARCH
+def _usual_service(spec: AnyClusterSpec) -> UsualService:
+    return riak_service(spec.riak) if isinstance(spec, RiakClusterSpec) else ELASTICSEARCH
 
 
 def _check_services(spec: AnyClusterSpec, document: Document) -> None:
     """Each override must make sense over the rest by itself, whichever nodes it will match."""
     faults = Faults(document)
-    usual = _usual_service(spec, sudo=False)
+    usual = _usual_service(spec)
     places: list[tuple[KeyPath, ServiceSpec]] = [(("hosts", "service"), spec.hosts.service)]
     places += [
         (

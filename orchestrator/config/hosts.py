@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Discriminator, Field, StrictBool, Tag
 
@@ -62,7 +62,11 @@ class SudoSpec(Spec):
     password: Reference = Field(description="The SSH user's password for sudo, by reference.")
 
 
-Sudo = Annotated[Annotated[StrictBool, Tag(SCALAR)] | Annotated[SudoSpec, Tag(MAPPING)], Discriminator(shape)]
+AUTO: Final = "auto"
+Sudo = Annotated[
+    Annotated[Literal["auto"] | StrictBool, Tag(SCALAR)] | Annotated[SudoSpec, Tag(MAPPING)],
+    Discriminator(shape),
+]
 
 
 class HostKeys(Spec):
@@ -126,8 +130,9 @@ class HostsSpec(HostKeys):
         ),
     )
     sudo: Sudo = Field(
-        default=True,
-        description="Whether root's work goes through `sudo -n`; `{password: REFERENCE}` where sudo asks.",
+        default=AUTO,
+        description="Whether root's work goes through `sudo -n`. `auto`: yes, unless the account on the host"
+        " is root. `{password: REFERENCE}` where sudo asks.",
     )
     service: ServiceSpec = Field(default_factory=ServiceSpec, description="What runs the node's process.")
     together: Together = Field(
@@ -160,6 +165,7 @@ class HostSettings:
     """Everything that the file says about one node's machine.
 
     Attributes:
+        sudo: whether root's work goes through sudo; `auto`: unless the account is root.
         address: None: the node's transport publish address. Of a Riak node it is always known.
         user: None: what `~/.ssh/config` or the process says. So are `port` and `identity`.
         sudo_password: None: sudo asks for none, or is not used.
@@ -172,7 +178,7 @@ class HostSettings:
     port: int | None
     identity: Path | None
     known_hosts: Path
-    sudo: bool
+    sudo: bool | Literal["auto"]
     sudo_password: SecretReference | None
     service: ServiceSettings
     data: tuple[str, ...] = ()
@@ -184,7 +190,7 @@ def settings_of(
     *,
     folder: Path,
     home: Path,
-    usual: Callable[[bool], UsualService],
+    usual: UsualService,
     also: Collection[str] = (),
     address: str | None = None,
 ) -> HostSettings:
@@ -195,7 +201,7 @@ def settings_of(
         hosts: the section of the file.
         folder: where relative paths start.
         home: what `~` stands for.
-        usual: what runs the process unless the file says, told whether root's work goes through sudo.
+        usual: what runs the process unless the file says.
         also: other names under which overrides may mean it; its own one counts last, and so wins.
         address: where its machine is, unless an override says; None where the cluster itself tells.
 
@@ -203,10 +209,9 @@ def settings_of(
         ValueError: the overrides that match contradict each other in `service`.
     """
     keys: HostKeys = hosts
-    default = usual(False)
     for override in _matching((*also, node), hosts.overrides):
         address = override.address or address
-        keys = _laid_over(keys, override, default)
+        keys = _laid_over(keys, override, usual)
     known_hosts = keys.known_hosts or hosts.known_hosts
     sudo = hosts.sudo if keys.sudo is None else keys.sudo
     return HostSettings(
@@ -216,9 +221,9 @@ def settings_of(
         port=keys.port,
         identity=expand(keys.identity, folder=folder, home=home) if keys.identity else None,
         known_hosts=expand(known_hosts, folder=folder, home=home),
-        sudo=sudo is not False,
+        sudo=True if isinstance(sudo, SudoSpec) else sudo,
         sudo_password=sudo.password if isinstance(sudo, SudoSpec) else None,
-        service=settle_service(keys.service or hosts.service, usual(sudo is not False)),
+        service=settle_service(keys.service or hosts.service, usual),
         data=keys.data or (),
     )
 

@@ -82,17 +82,13 @@ class RiakSpec(Spec):
         return tuple(shlex.split(self.admin)) if self.admin else ()
 
 
-def riak_service(commands: RiakSpec, *, sudo: bool) -> UsualService:
+def riak_service(commands: RiakSpec) -> UsualService:
     """How a node is stopped and started unless the file says: through `riak`, which every package has.
 
     The unit that 3.2 ships is of no use for that: systemd takes `riak start`, which ends when the node is up,
     for the node itself. Every version from 1.4 on has `start`; `daemon`, which 3.2 names instead and starts
-    the node in the same way, is unknown before it.
-
-    Args:
-        commands: of the cluster file.
-        sudo: whether root's work goes through sudo. `ping` reads files that only root and `riak` may read;
-            without them it takes a node that runs for one that does not.
+    the node in the same way, is unknown before it. `ping` reads files that only root and `riak` may read;
+    without them it takes a node that runs for one that does not.
     """
     program = shlex.join(commands.command_words)
     return UsualService(
@@ -100,7 +96,8 @@ def riak_service(commands: RiakSpec, *, sudo: bool) -> UsualService:
         unit=UNIT,
         stop=f"{program} stop",
         start=f"{program} start",
-        status=f"{'sudo -n ' if sudo else ''}{program} ping",
+        status=f"{program} ping",
+        status_as_root=True,
     )
 
 

@@ -63,6 +63,7 @@ class UsualService:
         unit: for every manager that needs one.
         stop: command line for `manager: command`; None where there is no usual one. So are `start` and
             `status`.
+        status_as_root: whether `status` needs root's rights.
     """
 
     manager: Manager
@@ -70,6 +71,7 @@ class UsualService:
     stop: str | None = None
     start: str | None = None
     status: str | None = None
+    status_as_root: bool = False
 
 
 ELASTICSEARCH: Final = UsualService(manager=Manager.SYSTEMD, unit="elasticsearch")
@@ -83,6 +85,7 @@ class ServiceSettings:
     Attributes:
         unit: unit, script or container, in which `{node}` stands for the node's name; None for commands.
         stop: command line with `{node}`; None unless the manager is `command`. So are `start` and `status`.
+        status_as_root: whether `status` needs root's rights; a line of the file says `sudo` itself.
     """
 
     manager: Manager
@@ -90,6 +93,7 @@ class ServiceSettings:
     stop: str | None = None
     start: str | None = None
     status: str | None = None
+    status_as_root: bool = False
 
 
 def merge_service(base: ServiceSpec, over: ServiceSpec, usual: UsualService) -> ServiceSpec:
@@ -125,4 +129,5 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceSettings
     missing = [key for key, line in filled.items() if line is None]
     if missing:
         raise ValueError(f"`manager: command` needs {', '.join(missing)} as well")
-    return ServiceSettings(manager=manager, **filled)
+    as_root = service.status is None and usual.status_as_root
+    return ServiceSettings(manager=manager, status_as_root=as_root, **filled)

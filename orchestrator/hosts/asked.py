@@ -2,7 +2,8 @@
 
 systemd keeps such a record itself. Here it is kept for as long as this process lives: it tells a service
 that is stopping from one that runs, a start that failed from a service that is merely down, and lets a start
-wait behind a stop. After a crash only the service's own status is left to go by, as for any operator.
+wait behind a stop. What this program began before a crash is read from the node's lock on its host: see
+`exclusion`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from orchestrator.hosts.connection import CommandResult, Ended, Job, Unreachable
+from orchestrator.hosts.exclusion import Holder
 from orchestrator.hosts.services import Verb
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
@@ -40,13 +42,17 @@ class AskedJobs:
         self._lock = threading.Lock()
         self._asked: dict[NodeName, _Asked] = {}
 
-    def launch(self, node: NodeName, verb: Verb, launch: Launch) -> Job | Unreachable | None:
-        """Start a job; None when it is a start that now waits behind a stop under way."""
+    def launch(self, node: NodeName, verb: Verb, launch: Launch) -> Job | Unreachable | Verb:
+        """Start a job; for a start, the verb that is under way if it now waits for that one.
+
+        Behind a stop it is sent as soon as that has ended; one start is enough.
+        """
         with self._lock:
             before = self._asked.get(node)
-            if verb is Verb.START and before is not None and before.verb is Verb.STOP and _going_on(before):
-                before.next_start = launch
-                return None
+            if verb is Verb.START and before is not None and _going_on(before):
+                if before.verb is Verb.STOP:
+                    before.next_start = launch
+                return before.verb
             asked = _Asked(verb=verb)
             self._asked[node] = asked
         job = launch(lambda: self._ended(node, asked))
@@ -77,8 +83,10 @@ class AskedJobs:
             if asked is not None and not _going_on(asked):
                 asked.noticed = True
 
-    def seen_with(self, node: NodeName, view: HostView) -> HostView:
-        """The reading together with what is known of the last job."""
+    def seen_with(self, node: NodeName, view: HostView, holder: Holder | None) -> HostView:
+        """The reading together with what is known of the last job, and of who holds the node's lock."""
+        if holder is not None:
+            view = _seen_with(holder, view)
         with self._lock:
             asked = self._asked.get(node)
             if asked is None:
@@ -112,6 +120,17 @@ class AskedJobs:
         if launch is not None and current:
             self.launch(node, Verb.START, launch)
         self._ring()
+
+
+def _seen_with(holder: Holder, view: HostView) -> HostView:
+    """The reading while a command of this node is at work on its host, whoever began it."""
+    gone = view.service in (ServiceState.STOPPED, ServiceState.FAILED)
+    state = view.service
+    if holder.what == Verb.STOP.value and state is ServiceState.RUNNING:
+        state = ServiceState.STOPPING
+    elif holder.what == Verb.START.value and gone:
+        state = ServiceState.STARTING
+    return replace(view, service=state, detail=f"{view.detail}; at work on it: {holder}")
 
 
 def failure_of(end: Ended | None) -> str | None:

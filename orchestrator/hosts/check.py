@@ -8,12 +8,13 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
+from orchestrator.hosts import exclusion, sudo
 from orchestrator.hosts.connection import Lost, Trouble, Unreachable
 from orchestrator.hosts.connections import Connections
 from orchestrator.hosts.parallel import in_parallel
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo
-from orchestrator.hosts.survey import Right, read_survey, survey_script, survey_stdin
+from orchestrator.hosts.survey import LOCK, Right, read_survey, survey_script, survey_stdin
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 
@@ -32,6 +33,7 @@ class Point(Enum):
     RIGHT_STOP = "right_stop"
     RIGHT_START = "right_start"
     RIGHT_REBOOT = "right_reboot"
+    LOCK = "lock"
 
 
 class Grade(Enum):
@@ -69,7 +71,12 @@ _FAILS_AT: Final = {
     Trouble.PROTOCOL: Point.LOG_IN,
 }
 _WAY: Final = (Point.RESOLVE, Point.CONNECT, Point.HOST_KEY, Point.LOG_IN)
-_RIGHTS: Final = {"stop": Point.RIGHT_STOP, "start": Point.RIGHT_START, "reboot": Point.RIGHT_REBOOT}
+_RIGHTS: Final = {
+    "stop": Point.RIGHT_STOP,
+    "start": Point.RIGHT_START,
+    "reboot": Point.RIGHT_REBOOT,
+    LOCK: Point.LOCK,
+}
 
 
 def check_hosts(
@@ -101,7 +108,7 @@ def check_host(
         grade = Grade.GOOD if good else Grade.BAD
         return HostCheck(node=settings.node, point=point, grade=grade, message=redact(message))
 
-    points = _points(reboot=reboot)
+    points = _points(settings, reboot=reboot)
     connection = connections.to(settings)
     if isinstance(connection, Unreachable):
         return _cut_off(settings, points, Point.RESOLVE, redact(connection.reason))
@@ -122,14 +129,20 @@ def check_host(
     else:
         said = f"{survey.view.service.value}: {survey.view.detail}"
         checks.append(found(Point.SERVICE, said, good=True))
+    settings = sudo.settled(settings, root=survey.root is True)
     for right in survey.rights:
-        message = f"`{right.command}` is allowed" if right.allowed else missing_right(settings, right)
-        checks.append(found(_RIGHTS[right.what], message, good=right.allowed))
-    if reboot and settings.connect is Connect.LOCAL:
-        checks[-1] = found(
-            Point.RIGHT_REBOOT, "this machine is not rebooted under the run itself", good=False
-        )
+        message = _allowed(right) if right.allowed else missing_right(settings, right)
+        good = right.allowed
+        if right.what == "reboot" and settings.connect is Connect.LOCAL:
+            message, good = "this machine is not rebooted under the run itself", False
+        checks.append(found(_RIGHTS[right.what], message, good=good))
     return tuple(checks)
+
+
+def _allowed(right: Right) -> str:
+    if right.what == LOCK:
+        return "commands of this node exclude each other on its host"
+    return f"`{right.command}` is allowed"
 
 
 _WELL: Final = {
@@ -141,8 +154,11 @@ _WELL: Final = {
 _HERE: Final = "this machine: nothing to reach"
 
 
-def _points(*, reboot: bool) -> tuple[Point, ...]:
-    return tuple(point for point in Point if reboot or point is not Point.RIGHT_REBOOT)
+def _points(settings: HostSettings, *, reboot: bool) -> tuple[Point, ...]:
+    left_out = set() if reboot else {Point.RIGHT_REBOOT}
+    if not exclusion.is_needed(settings):
+        left_out.add(Point.LOCK)
+    return tuple(point for point in Point if point not in left_out)
 
 
 def _cut_off(
@@ -167,13 +183,20 @@ def _cut_off(
 def missing_right(settings: HostSettings, right: Right) -> str:
     """What the account may not do, and what is to be done about it."""
     said = f" ({right.said})" if right.said else ""
+    if right.what == LOCK:
+        return (
+            f"commands of this node cannot exclude each other on its host{said}: install util-linux, which"
+            " has `flock`, and give the account a folder for its lock (docs/how-to/least-rights.md)"
+        )
+    if settings.sudo is not Sudo.OFF and sudo.is_missing(right.said):
+        return f"`{right.command}` cannot be run as root{said}: {sudo.advice(right.said)}"
     match settings.sudo:
         case Sudo.OFF:
             return (
-                f"`{right.command}` is not allowed{said}: set `hosts.sudo`, or give the account the right"
-                " on the host"
+                f"`{right.command}` is not allowed{said}: remove `hosts.sudo: false`, so that an account"
+                " other than root goes through sudo, or give the account the right on the host"
             )
-        case Sudo.PASSWORDLESS:
+        case Sudo.PASSWORDLESS | Sudo.AUTO:
             return (
                 f"sudo does not let the account run `{right.command}` without asking{said}: put this"
                 " line, word for word, into the host's sudoers file with NOPASSWD (the docs have one to copy)"

@@ -8,7 +8,10 @@ What its answers mean, for whoever implements the same port:
   `Done`: it was taken and goes on, also without us; `observe` tells how it goes;
   `Refused`: certainly nothing was done: out of reach, sudo or the manager said no, no such unit;
   `InDoubt`: it was sent and its end is not known, or a script failed half-way: only a reading tells.
-- A start sent while a stop is under way waits behind it.
+- A start sent while a stop is under way waits behind it; one sent while a start is under way is that start.
+- Under init scripts and command lines, verbs and hooks of a node exclude each other on its host, also those
+  of a program that was killed: see `exclusion`. A start and a hook wait for the holder of the lock. A stop
+  and a reboot are `Refused` with the holder's name, or `InDoubt` where the holder is a stop.
 - A reboot ends the connection; until the host is back its readings are `Unknown`.
 - A `TuneHost` is made and read back before `perform` returns; see `hosts/tuner.py`.
 - A hook runs to its end or its limit. `Refused`: it did not run at all. `InDoubt`: it failed or overran, and
@@ -24,7 +27,8 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from orchestrator.errors import ConfigError
-from orchestrator.hosts import script, services, sudo
+from orchestrator.hosts import exclusion, script, services, sudo
+from orchestrator.hosts.accounts import Accounts
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_right
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
@@ -62,8 +66,6 @@ JOB_LIMIT_SECONDS: Final = 6 * 3600.0
 """After which a foreground job is listened to no more: longer than any deadline of a stop or a start."""
 _HOOK_MARGIN_SECONDS: Final = 10.0
 """The host itself ends an overrunning hook first, so that nothing of it is left behind there."""
-TIMEOUT_EXIT: Final = 124
-"""What `timeout` exits with when the limit ran out (GNU coreutils, "timeout invocation")."""
 
 
 class Hosts:
@@ -91,7 +93,8 @@ class Hosts:
         self._asks_nothing: set[tuple[NodeName, str]] = set()
         self._watcher = Watcher(self._connection)
         self._asked = AskedJobs(self._watcher.ring)
-        self._tuner = Tuner(self._connection, self._redact)
+        self._accounts = Accounts()
+        self._tuner = Tuner(self._connection, self._redact, as_root=self._as_root)
 
     def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
         """Read each node's service and host, in parallel, one round trip a node; with `rights`, ask sudo."""
@@ -119,18 +122,18 @@ class Hosts:
 
         Args:
             node: whose machine it runs on.
-            line: the command line.
+            line: the command line, a single command.
             as_root: whether through sudo, where the settings say so.
             timeout: its limit, in seconds.
             keep: bytes of its output.
         """
-        found = self._connection(node)
+        found = self._as_root(node) if as_root else self._connection(node)
         if isinstance(found, Unreachable):
             return found
         settings, connection = found
-        password = sudo.stdin(settings) if as_root else None
+        password, behind = (sudo.stdin(settings), sudo.prefix(settings.sudo)) if as_root else (None, "")
         # Ended on its host too: a command that nobody listens to any more would go on there for ever.
-        bounded = f"timeout -k 5 {timeout:.0f} {sudo.prefix(settings.sudo) if as_root else ''}{line}"
+        bounded = script.shell(script.limited(f"exec {behind}{line}", timeout))
         return connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
 
     def perform(self, action: HostAction) -> ActionResult:
@@ -168,6 +171,7 @@ class Hosts:
         settings = self._settings.get(action.node)
         if settings is None:
             return f"(no host settings for {action.node})"
+        settings = self._accounts.as_known(settings)
         match action:
             case StopNode():
                 return self._redact(services.command(settings, Verb.STOP))
@@ -207,7 +211,19 @@ class Hosts:
         if settings is None:
             return Unreachable(trouble=Trouble.SETTINGS, reason=f"there are no host settings for {node}")
         connection = self._connections.to(settings)
-        return connection if isinstance(connection, Unreachable) else (settings, connection)
+        if isinstance(connection, Unreachable):
+            return connection
+        return self._accounts.as_known(settings), connection
+
+    def _as_root(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
+        """The connection for what root has to do, with the way to root decided."""
+        found = self._connection(node)
+        if isinstance(found, Unreachable):
+            return found
+        settings = self._accounts.settled(*found)
+        if isinstance(settings, Unreachable):
+            return replace(settings, reason=f"host of {node}: {settings.reason}")
+        return settings, found[1]
 
     def _observe_safely(self, node: NodeName, *, rights: bool) -> Reading[HostView]:
         try:
@@ -235,6 +251,8 @@ class Hosts:
         if not isinstance(outcome, CommandResult):
             return self._unread(node, outcome)
         survey = read_survey(settings, outcome.stdout, rights=rights)
+        self._accounts.learn(settings, root=survey.root)
+        settings = sudo.settled(settings, root=survey.root is True)
         with self._lock:
             self._marks[node] = survey.mark
             self._away.discard(node)
@@ -243,7 +261,7 @@ class Hosts:
         if isinstance(survey.view, Unknown):
             said = f" ({outcome.stderr.strip()[:300]})" if outcome.stderr.strip() else ""
             return Unknown(reason=self._redact(f"host of {node}: {survey.view.reason}{said}"))
-        view = self._asked.seen_with(node, survey.view)
+        view = self._asked.seen_with(node, survey.view, survey.holder)
         refused = [missing_right(settings, right) for right in survey.rights if not right.allowed]
         detail = f"{'; '.join(refused)} ({view.detail})" if refused else view.detail
         return HostView(
@@ -261,7 +279,7 @@ class Hosts:
         return Unknown(reason=self._redact(f"host of {node}: {fault.reason}"))
 
     def _ask(self, node: NodeName, verb: Verb) -> ActionResult:
-        found = self._connection(node)
+        found = self._as_root(node)
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(found.reason))
         settings, connection = found
@@ -271,14 +289,17 @@ class Hosts:
             outcome = connection.run(script.shell(line), timeout=settings.limits.command, stdin=stdin)
             return self._result(settings, line, outcome)
 
+        sent = exclusion.of_verb(settings, verb, line)
+
         def launch(ended: Callable[[], None]) -> Job | Unreachable:
             return connection.start(
-                script.shell(script.detached(line)), timeout=JOB_LIMIT_SECONDS, stdin=stdin, ended=ended
+                script.shell(script.detached(sent)), timeout=JOB_LIMIT_SECONDS, stdin=stdin, ended=ended
             )
 
         job = self._asked.launch(node, verb, launch)
-        if job is None:
-            return Done(output="waits behind the stop that is under way")
+        if isinstance(job, Verb):
+            way = "waits behind the stop" if job is Verb.STOP else "is the start"
+            return Done(output=f"{way} that is under way")
         if isinstance(job, Unreachable):
             return self._result(settings, line, job)
         end = job.wait(QUICK_SECONDS)
@@ -296,16 +317,15 @@ class Hosts:
         return replace(settings, sudo=Sudo.PASSWORDLESS) if known else settings
 
     def _reboot(self, node: NodeName) -> ActionResult:
-        found = self._connection(node)
+        found = self._as_root(node)
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(found.reason))
         settings, connection = found
         if settings.connect is Connect.LOCAL:
             return Refused(reason=f"{node} is on this machine: it is not rebooted under the run itself")
         line = services.reboot_command(settings)
-        outcome = connection.run(
-            script.shell(line), timeout=settings.limits.command, stdin=sudo.stdin(settings)
-        )
+        sent = script.shell(exclusion.of_reboot(settings, line))
+        outcome = connection.run(sent, timeout=settings.limits.command, stdin=sudo.stdin(settings))
         result = self._result(settings, line, outcome)
         if not isinstance(result, Refused):
             # It stands for a host that is going away: the next reading makes a new one, or tells it cannot.
@@ -317,19 +337,21 @@ class Hosts:
     def _hook(self, action: RunHook) -> ActionResult:
         hook = action.hook
         line = services.for_node(hook.run, action.node)
+        sent, longest = script.limited(line, hook.timeout), hook.timeout
         if hook.local:
             connection: Connection = self._connections.here()
         else:
             found = self._connection(action.node)
             if isinstance(found, Unreachable):
                 return Refused(reason=self._redact(found.reason))
-            _, connection = found
-        outcome = connection.run(
-            script.shell(script.limited(line, hook.timeout)), timeout=hook.timeout + _HOOK_MARGIN_SECONDS
-        )
+            settings, connection = found
+            sent, longest = exclusion.of_hook(settings, action.moment, line, hook.timeout)
+        outcome = connection.run(script.shell(sent), timeout=longest + _HOOK_MARGIN_SECONDS)
         if isinstance(outcome, Unreachable):
             return Refused(reason=self._redact(outcome.reason))
-        if isinstance(outcome, CommandResult) and outcome.exit == TIMEOUT_EXIT:
+        if isinstance(outcome, CommandResult) and exclusion.was_not_run(outcome.stdout):
+            return Refused(reason=self._redact(_said(outcome)))
+        if isinstance(outcome, CommandResult) and outcome.exit == script.TIMEOUT_EXIT:
             return InDoubt(reason=self._redact(f"no end within {hook.timeout:g} s: {_said(outcome)}"))
         failure = failure_of(outcome)
         if failure is None and isinstance(outcome, CommandResult):
@@ -350,11 +372,15 @@ class Hosts:
                 return Done(output=self._redact(_said(outcome)))
             case CommandResult(exit=code):
                 said = _said(outcome)
+                holder = exclusion.held_by(said)
+                if holder is not None and holder.what == Verb.STOP.value:
+                    # The node is going down all the same: `Refused` would say that it stays up.
+                    return InDoubt(reason=self._redact(f"at work on it already: {holder}"))
+                if exclusion.was_not_run(said):
+                    return Refused(reason=self._redact(said))
                 refusal = services.refused_by_sudo(line, said)
                 if refusal is not None:
-                    return Refused(
-                        reason=self._redact(f"sudo refused: {refusal}; see the sudoers file in the reference")
-                    )
+                    return Refused(reason=self._redact(f"sudo refused: {refusal}; {sudo.advice(refusal)}"))
                 reason = self._redact(f"exit {code}: {said or 'no output'}")
                 nothing = services.did_nothing(settings, line, said)
                 return Refused(reason=reason) if nothing else InDoubt(reason=reason)

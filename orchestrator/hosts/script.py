@@ -20,8 +20,27 @@ FAST_SECONDS: Final = 0.1
 """A service stops or starts within seconds as a rule, and every tenth of a second of a restart counts."""
 SLOW_SECONDS: Final = 0.5
 """For those that take longer, so that looking costs a busy host little."""
+TIMEOUT_EXIT: Final = 124
+"""The exit code of a line that was ended at its limit, as `timeout` has it."""
+KILL_SECONDS: Final = 5
+"""Between SIGTERM and SIGKILL at the limit."""
+LOOK_SECONDS: Final = 30
+"""Between two looks of the watchdog at what it bounds."""
 CHANGED: Final = "changed"
 SIGN_OF_LIFE: Final = "."
+
+LOOK_AT_PROCESS: Final = r"""
+# When a process began, in $begun; empty when it is gone, or a zombie.
+look_at_process() {
+    begun=''
+    { read -r stat </proc/"$1"/stat; } 2>/dev/null || return 0
+    # shellcheck disable=SC2086  # its fields
+    set -- ${stat##*") "}
+    case $1 in Z|X) return 0 ;; esac
+    begun=${20}
+}
+"""
+"""A pid alone names no process: pids are used again."""
 
 BEGIN = "@@orchestrate-begin"
 END = "@@orchestrate-end"
@@ -80,11 +99,61 @@ def detached(line: str) -> str:
 
 
 def limited(line: str, seconds: Seconds) -> str:
-    """A script that runs a line and ends it on the host at the limit, where `timeout` is to be had."""
-    quoted = shlex.quote(line)
-    return (
-        "if command -v timeout >/dev/null;"
-        f" then timeout -k 5 {max(1, round(seconds))} /bin/sh -c {quoted}; else /bin/sh -c {quoted}; fi"
+    """A script that runs a line and ends it on the host at the limit, with `TIMEOUT_EXIT`."""
+    return f"limit={max(1, round(seconds))}\n{bounded(line)}\nexit $code"
+
+
+def bounded(line: str, *, closing: str = "", each_look: str = "", started: str = "") -> str:
+    """Lines of a script that run a line, end it after `$limit` seconds, and leave its exit code in `$code`.
+
+    The shell itself keeps the limit: `timeout` is not everywhere, older ones have no `-k`, and those of older
+    BusyBoxes take other arguments. The line runs in a session of its own, `$work`, so that all of its
+    processes are ended. If a trap interrupts the wait, the line goes on.
+
+    Args:
+        line: it gets the standard input of the script.
+        closing: redirections that close what the line must not inherit.
+        each_look: lines of the watchdog at each of its looks, `LOOK_SECONDS` apart. The script's process id
+            is in `$script`, and `look_at_process` gives `$script_began` for it if it still runs.
+        started: lines to run when the line is at work, in `$work`.
+    """
+    watchdog = "\n".join(
+        (
+            LOOK_AT_PROCESS,
+            "left=$1 work=$2 script=$3",
+            'look_at_process "$script"; script_began=$begun',
+            'look_at_process "$work"; work_began=$begun',
+            # If the script was killed, nobody ends this watchdog: it ends with the line.
+            'is_at_work() { look_at_process "$work"; [ -n "$begun" ] && [ "$begun" = "$work_began" ]; }',
+            'end() { is_at_work || exit 0; kill "$1" "-$work" || kill "$1" "$work"; }',
+            'while [ "$left" -gt 0 ]; do',
+            f'step={LOOK_SECONDS}; [ "$left" -gt "$step" ] || step=$left',
+            'sleep "$step"; left=$((left - step))',
+            "is_at_work || exit 0",
+            each_look,
+            "done",
+            "end -TERM",
+            f"sleep {KILL_SECONDS}",
+            "end -KILL",
+        )
+    )
+    apart = f"</dev/null >/dev/null 2>&1 6<&- {closing}"
+    return "\n".join(
+        (
+            "exec 6<&0",
+            "command -v setsid >/dev/null && apart=setsid || apart=",
+            "read -r began rest </proc/uptime",
+            f"$apart /bin/sh -c {shlex.quote(line)} <&6 6<&- {closing} &",
+            "work=$!",
+            f"$apart /bin/sh -c {shlex.quote(watchdog)} watchdog $limit $work $$ {apart} &",
+            "watchdog=$!",
+            started,
+            "wait $work; code=$?",
+            "read -r ended rest </proc/uptime",
+            "{ kill -KILL -$watchdog || kill -KILL $watchdog; wait $watchdog; } 2>/dev/null",
+            "began=${began%.*}${began#*.} ended=${ended%.*}${ended#*.}",
+            f"if [ $((ended - began)) -ge $((limit * 100)) ]; then code={TIMEOUT_EXIT}; fi",
+        )
     )
 
 

@@ -6,7 +6,7 @@ Stops and starts are asked for in one of two ways:
   work goes on without us, and a start sent during a stop waits behind it in systemd's own queue.
 - **sysv, docker and command lines** work in the foreground: they run detached, see `script.detached`.
 
-Reads need no rights and never go through sudo.
+Reads need no rights and do not go through sudo, but for Riak's own (`status_as_root`).
 """
 
 from __future__ import annotations
@@ -179,8 +179,29 @@ def status_command(settings: HostSettings) -> str:
         case Manager.DOCKER:
             return f"{_program(service)} inspect --type container -f {shlex.quote(_INSPECT)} {name} 2>&1"
         case Manager.COMMAND:
-            line = for_node(service.status or "", settings.node)
-            return f"/bin/sh -c {shlex.quote(line)} </dev/null 2>&1"
+            plain = _shell_read(for_node(service.status or "", settings.node))
+            if not service.status_as_root or settings.sudo is Sudo.OFF:
+                return plain
+            behind_sudo = _shell_read(_status_line(settings))
+            if settings.sudo is not Sudo.AUTO:
+                return behind_sudo
+            return f"if {sudo.IS_ROOT}; then {plain}; else {behind_sudo}; fi"
+
+
+def _shell_read(line: str) -> str:
+    return f"/bin/sh -c {shlex.quote(line)} </dev/null 2>&1"
+
+
+def _status_line(settings: HostSettings) -> str:
+    """The status command with sudo where it needs it: always without a password, as all reads."""
+    line = for_node(settings.service.status or "", settings.node)
+    needs_sudo = settings.service.status_as_root and settings.sudo is not Sudo.OFF
+    return f"{sudo.prefix(Sudo.PASSWORDLESS)}{line}" if needs_sudo else line
+
+
+def running_command(settings: HostSettings) -> str:
+    """A shell line that succeeds when the service runs, and prints nothing; for init scripts and commands."""
+    return f"{{ {status_command(settings)}; }} >/dev/null 2>&1"
 
 
 def mark_command(settings: HostSettings) -> str:
@@ -335,9 +356,10 @@ def _read_docker(settings: HostSettings, answer: Section) -> ServiceReading | Un
 
 def _read_command(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
     words = _short(answer.text)
-    if refused_by_sudo(settings.service.status or "", answer.text) is not None:
+    refusal = refused_by_sudo(_status_line(settings), answer.text)
+    if refusal is not None:
         # It exits 1 then, as a status command does of what is not running.
-        return Unknown(reason=f"the status command is refused by sudo: {words}")
+        return Unknown(reason=f"the status command is refused by sudo: {refusal}; {sudo.advice(refusal)}")
     if answer.exit in (126, 127):
         return Unknown(reason=f"the status command cannot be run: {words or f'exit {answer.exit}'}")
     if answer.exit == 0:

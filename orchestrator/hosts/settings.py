@@ -38,8 +38,9 @@ class Manager(Enum):
 
 
 class Sudo(Enum):
-    """Whether stop, start and reboot go through sudo. Reads never do."""
+    """Whether root's work goes through sudo; `AUTO`: unless the account on the host is root."""
 
+    AUTO = "auto"
     OFF = "off"
     PASSWORDLESS = "passwordless"
     PASSWORD = "password"  # noqa: S105  (a mode, no secret)
@@ -71,6 +72,7 @@ class ServiceSettings:
     Attributes:
         unit: systemd unit, init script or container.
         stop: command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 when it runs.
+        status_as_root: whether `status` needs root's rights, so goes through sudo unless the account is root.
         program: path of `systemctl`, `service` or `docker`, word for word as the sudoers file has it; the
             manager's usual one when None.
         reboot: command line of a reboot, word for word as the sudoers file has it; the manager's usual one
@@ -84,6 +86,7 @@ class ServiceSettings:
     stop: str | None = None
     start: str | None = None
     status: str | None = None
+    status_as_root: bool = False
     program: str | None = None
     reboot: str | None = None
     grace: Seconds = 600.0

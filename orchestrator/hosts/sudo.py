@@ -1,11 +1,13 @@
 """sudo: how a command is put behind it, what it says when it refuses, and what it allows without doing it.
 
-Only stop, start and reboot go through sudo, word for word as the sudoers file has them.
+Only stop, start, reboot, tuning and what Riak answers to root alone go through sudo, word for word as the
+sudoers file has them.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.hosts.settings import HostSettings, Sudo
@@ -19,8 +21,38 @@ _REFUSALS: Final = re.compile(
 """Wordings of sudo 1.7 to 1.9 under LC_ALL=C. `sudo: unable to resolve host` is a mere warning: not here."""
 
 
+_MISSING: Final = re.compile(r"sudo: (?:command )?not found")
+"""What a shell says of it."""
+IS_ROOT: Final = '[ "$(id -u)" = 0 ]'
+"""A shell line that succeeds where the account is root."""
+
+
+def settled(settings: HostSettings, *, root: bool) -> HostSettings:
+    """The settings with `Sudo.AUTO` decided: root needs no sudo, and a host without sudo has none to ask."""
+    if settings.sudo is not Sudo.AUTO:
+        return settings
+    return replace(settings, sudo=Sudo.OFF if root else Sudo.PASSWORDLESS)
+
+
+def is_missing(refusal: str) -> bool:
+    """Whether there is no sudo on the host, by what its shell said."""
+    return _MISSING.search(refusal) is not None
+
+
+def advice(refusal: str) -> str:
+    """What to do about a refusal of sudo's."""
+    if is_missing(refusal):
+        return (
+            "there is no sudo on the host: install it, or log in as root (`hosts.user: root`) with"
+            " `hosts.sudo: auto`; where the account has the rights without sudo, set `hosts.sudo: false`"
+        )
+    return "see the sudoers file in the reference"
+
+
 def prefix(sudo: Sudo) -> str:
     """What stands before a command; empty without sudo.
+
+    While it is not known whether the account is root, the line is shown as an ordinary account needs it.
 
     With a password, `-k` makes sudo read it even if it remembers an earlier one: otherwise the password
     would be left on the standard input of the command itself.
@@ -28,7 +60,7 @@ def prefix(sudo: Sudo) -> str:
     match sudo:
         case Sudo.OFF:
             return ""
-        case Sudo.PASSWORDLESS:
+        case Sudo.PASSWORDLESS | Sudo.AUTO:
             return "sudo -n "
         case Sudo.PASSWORD:
             return "sudo -k -S -p '' "

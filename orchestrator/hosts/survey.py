@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.hosts import script, services, sudo
+from orchestrator.hosts import exclusion, script, services, sudo
+from orchestrator.hosts.exclusion import Holder
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import Verb
 from orchestrator.hosts.settings import HostSettings, Manager, Sudo
@@ -15,12 +16,14 @@ from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Unknown
 
 _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service"
-_NEVER_ASKS = "never-asks"
+_NEVER_ASKS, _ACCOUNT, _HOLDER = "never-asks", "account", "holder"
 _RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
-_REBOOT = "may-reboot"
-_VERBS: Final = frozenset(verb.value for verb in Verb)
+_REBOOT, _LOCK = "may-reboot", "may-lock"
+LOCK: Final = "lock"
+"""The right that is no command: whether commands of the node can exclude each other on its host."""
+_NEEDED: Final = frozenset((*(verb.value for verb in Verb), LOCK))
 _ROOT_OR_POLKIT: Final = (
-    '[ "$(id -u)" = 0 ] || pkcheck --action-id org.freedesktop.systemd1.manage-units --process $$'
+    f"{sudo.IS_ROOT} || pkcheck --action-id org.freedesktop.systemd1.manage-units --process $$"
 )
 
 
@@ -29,7 +32,7 @@ class Right:
     """Whether one command may be given on a host.
 
     Attributes:
-        what: `stop`, `start` or `reboot`.
+        what: `stop`, `start`, `reboot` or `lock`.
         command: the line that would be run, without sudo.
         said: what the host answered; empty when it allowed it without a word.
         asks_nothing: sudo has told that the rule has NOPASSWD, and so reads no password.
@@ -51,12 +54,16 @@ class Survey:
         mark: the exact state, to notice a change by; None when the answer was cut off before it.
         rights: empty when they were not asked for.
         uptime: seconds since the boot, as the host counts them.
+        root: whether the account is root there; None when the host did not say.
+        holder: who holds the node's lock, where there is one.
     """
 
     view: Reading[HostView]
     mark: str | None
     rights: tuple[Right, ...] = ()
     uptime: float | None = None
+    root: bool | None = None
+    holder: Holder | None = None
 
 
 def survey_script(settings: HostSettings, *, rights: bool, reboot: bool = False) -> str:
@@ -65,11 +72,16 @@ def survey_script(settings: HostSettings, *, rights: bool, reboot: bool = False)
         (_BOOT, "cat /proc/sys/kernel/random/boot_id"),
         (_MACHINE, "cat /etc/machine-id 2>/dev/null || cat /var/lib/dbus/machine-id"),
         (_UPTIME, "cut -d ' ' -f 1 /proc/uptime"),
+        (_ACCOUNT, "id -u"),
     ]
     if rights:
         parts += [(name, line) for name, _, line in _right_parts(settings, reboot=reboot)]
         if settings.sudo is Sudo.PASSWORDLESS:
             parts.append((_NEVER_ASKS, sudo.PASSWORDLESS_CHECK))
+        elif settings.sudo is Sudo.AUTO:
+            parts.append((_NEVER_ASKS, f"{sudo.IS_ROOT} || {sudo.PASSWORDLESS_CHECK}"))
+    if exclusion.is_needed(settings):
+        parts.append((_HOLDER, exclusion.holder_script(settings)))
     # Last, so that a status command with much to say costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
     return script.shell(script.sections(parts))
@@ -79,14 +91,17 @@ def survey_stdin(settings: HostSettings, *, rights: bool, reboot: bool = False) 
     """The password, once for each question put to sudo."""
     if not rights:
         return None
-    return sudo.stdin(settings, times=len(_right_parts(settings, reboot=reboot)))
+    return sudo.stdin(settings, times=len(_commands(settings, reboot=reboot)))
 
 
 def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bool = False) -> Survey:
     """Read the answers; without a state of the service, there is no view."""
     answers = script.read_sections(output)
+    account = _value(answers, _ACCOUNT)
+    root = account == "0" if account is not None and account.isdigit() else None
+    settings = sudo.settled(settings, root=root is True)
     found = _read_rights(settings, answers, reboot=reboot) if rights else ()
-    may_control = all(right.allowed for right in found if right.what in _VERBS) if rights else None
+    may_control = all(right.allowed for right in found if right.what in _NEEDED) if rights else None
     answer = answers.get(_SERVICE)
     uptime = _value(answers, _UPTIME)
     return Survey(
@@ -94,6 +109,8 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
         mark=None if answer is None else services.mark(settings, answer),
         rights=found,
         uptime=float(uptime) if uptime and uptime.replace(".", "", 1).isdigit() else None,
+        root=root,
+        holder=exclusion.read_holder(_value(answers, _HOLDER) or ""),
     )
 
 
@@ -117,10 +134,29 @@ def _view(
 
 def _right_parts(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str, str], ...]:
     """Name of the part, command in question, shell line that asks."""
+    if settings.sudo is Sudo.AUTO:
+        # The host itself knows which of the two it is, so that the answer is no round trip of its own.
+        root, other = (
+            _right_parts(sudo.settled(settings, root=root), reboot=reboot) for root in (True, False)
+        )
+        return tuple(
+            (name, command, f"if {sudo.IS_ROOT}; then {ask}; else {ask_sudo}; fi")
+            for (name, _, ask), (_, command, ask_sudo) in zip(root, other, strict=True)
+        )
+    parts = [
+        (name, command, _question(settings, command)) for name, command in _commands(settings, reboot=reboot)
+    ]
+    if exclusion.is_needed(settings):
+        parts.append((_LOCK, "flock", exclusion.question()))
+    return tuple(parts)
+
+
+def _commands(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str], ...]:
+    """Name of the part, and command, of everything that sudo may be asked for."""
     commands = [(_RIGHT[verb], services.plain_command(settings, verb)) for verb in Verb]
     if reboot:
         commands.append((_REBOOT, services.plain_reboot(settings)))
-    return tuple((name, command, _question(settings, command)) for name, command in commands)
+    return tuple(commands)
 
 
 def _question(settings: HostSettings, command: str) -> str:
@@ -135,7 +171,7 @@ def _question(settings: HostSettings, command: str) -> str:
         case Manager.SYSTEMD:
             return _ROOT_OR_POLKIT
         case Manager.SYSV:
-            return '[ "$(id -u)" = 0 ]'
+            return sudo.IS_ROOT
         case Manager.DOCKER:
             return services.status_command(settings)
         case Manager.COMMAND:
@@ -163,7 +199,7 @@ def _read_rights(
         if answer is not None:
             said = sudo.refusal(answer.text) or answer.text.strip().partition("\n")[0]
             allowed = answer.exit == 0
-            if settings.sudo is not Sudo.OFF:
+            if settings.sudo is not Sudo.OFF and name != _LOCK:
                 allowed = sudo.allows(settings.sudo, answer.exit, answer.text, never_asks=never_asks)
                 asks_nothing = sudo.needs_no_password(answer.exit, answer.text)
         rights.append(

@@ -46,10 +46,19 @@ class Tuner:
         way: gives settings and connection of a node.
         redact: takes secrets out of everything that the hosts say.
         tunables: by name.
+        as_root: like `way`, with `sudo: auto` decided; None = `way` itself.
     """
 
-    def __init__(self, way: Way, redact: Redactor, tunables: Mapping[str, Tunable] = TUNABLES) -> None:
+    def __init__(
+        self,
+        way: Way,
+        redact: Redactor,
+        tunables: Mapping[str, Tunable] = TUNABLES,
+        *,
+        as_root: Way | None = None,
+    ) -> None:
         self._way, self._redact, self._tunables = way, redact, tunables
+        self._as_root = as_root or way
         self._lock = threading.Lock()
         self._turns: dict[tuple[object, ...], threading.Lock] = {}
 
@@ -74,7 +83,7 @@ class Tuner:
 
     def perform(self, action: TuneHost) -> ActionResult:
         """Make the changes of one tunable; on one machine, those of one action after those of another."""
-        found = self._way(action.node)
+        found = self._as_root(action.node)
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(f"{action.tunable}: {found.reason}"))
         settings, connection = found

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.hosts.settings import Manager, ServiceSettings
+from orchestrator.lab import nodectl
 
 _SCRIPT = """#!/bin/sh
 pid={folder}/$2.pid
 case $1 in
 start) [ ! -f {folder}/broken ] || {{ echo "disk full, password=hunter22"; exit 7; }}
-       setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $! >$pid; echo "started $2" ;;
+       echo begun >>{folder}/$2.starts; sleep $(cat {folder}/start_seconds)
+       setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $! >$pid; echo $! >>{folder}/$2.processes
+       echo "started $2"; [ ! -f {folder}/stays ] || wait ;;
 stop)  echo begun >>{folder}/$2.stops; sleep $(cat {folder}/stop_seconds)
        kill $(cat $pid) && rm $pid; echo ended >>{folder}/$2.stops ;;
 status) [ -f $pid ] && kill -0 $(cat $pid) 2>/dev/null ;;
@@ -28,13 +31,33 @@ class ScriptService:
 
     folder: Path
 
-    def install(self) -> ScriptService:
+    def install(self, *, start_takes: float = 0) -> ScriptService:
         self.folder.mkdir(parents=True, exist_ok=True)
         script = self.folder / "service"
         script.write_text(_SCRIPT.format(folder=self.folder))
         script.chmod(0o755)
         self.stop_takes(0)
+        self.start_takes(start_takes)
         return self
+
+    def start_takes(self, seconds: float) -> None:
+        """So long, the service is down, and a second start would not notice the first."""
+        (self.folder / "start_seconds").write_text(str(seconds))
+
+    def stays(self) -> None:
+        """Let its start command go on for as long as the process does."""
+        (self.folder / "stays").touch()
+
+    def starts(self, node: str) -> int:
+        """How often the start command was run."""
+        file = self.folder / f"{node}.starts"
+        return len(file.read_text().split()) if file.exists() else 0
+
+    def processes(self, node: str) -> list[int]:
+        """Every process that was started and lives."""
+        file = self.folder / f"{node}.processes"
+        pids = [int(pid) for pid in file.read_text().split()] if file.exists() else []
+        return [pid for pid in pids if nodectl.start_time(pid) is not None]
 
     def stop_takes(self, seconds: float) -> None:
         (self.folder / "stop_seconds").write_text(str(seconds))
@@ -67,6 +90,7 @@ class ScriptService:
             os.kill(pid, signal.SIGKILL)
 
     def end(self) -> None:
-        for file in self.folder.glob("*.pid"):
-            with contextlib.suppress(ProcessLookupError, ValueError):
-                os.kill(int(file.read_text()), signal.SIGKILL)
+        for file in self.folder.glob("*.processes"):
+            for pid in self.processes(file.stem):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)

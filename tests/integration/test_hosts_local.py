@@ -210,6 +210,25 @@ def test_only_stop_and_start_go_through_sudo(service: ScriptService, sudo_folder
     assert (sudo_folder / "sudo.log").read_text().splitlines() == [f"-n {script} start n1"]
 
 
+def test_a_machine_without_sudo_is_no_reason_to_hold_root(service: ScriptService, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if program.name != "sudo":
+            (tools / program.name).symlink_to(program)
+    settings = local(service, sudo=Sudo.AUTO, environment={"PATH": str(tools)})
+    hosts = Hosts({"n1": settings})
+    view, started = seen(hosts, rights=True), hosts.perform(StartNode(node="n1"))
+    if os.geteuid() == 0:
+        assert view.may_control is True
+        assert started == Done(output="started n1")
+        assert hosts.describe(StartNode(node="n1")) == f"{service.folder}/service start n1"
+    else:
+        assert "there is no sudo on the host: install it, or log in as root" in view.detail
+        assert isinstance(started, Refused)
+        assert hosts.describe(StartNode(node="n1")) == f"sudo -n {service.folder}/service start n1"
+
+
 def test_rights_are_asked_for_without_doing_anything(service: ScriptService, sudo_folder: Path) -> None:
     hosts = with_sudo(service, sudo_folder, Sudo.PASSWORDLESS)
     assert seen(hosts, rights=True).may_control is True

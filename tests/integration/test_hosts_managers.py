@@ -12,6 +12,8 @@ from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
 from orchestrator.model.action import Done, InDoubt, RebootHost, Refused, StartNode, StopNode
 from orchestrator.model.observation import HostView, ServiceState
+from tests.integration.hostlab.hosts import wait_until
+from tests.integration.perform_and_wait import killed_at_work
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_hosts import HostClusterFactory
@@ -72,6 +74,8 @@ def test_stops_starts_and_reboots_with_the_shipped_rights(
         assert len(until(hosts, ServiceState.STOPPED, 120)) < 8  # each look had its reason
         assert isinstance(hosts.perform(StartNode(node="es1")), Done)
         assert ServiceState.FAILED not in until(hosts, ServiceState.RUNNING, 180)
+        # An init script may still be at work: until it has ended, nothing else is done to its node.
+        assert wait_until(lambda: "at work" not in seen(hosts).detail, seconds=180)
         refused = hosts.perform(RebootHost(node="es1"))
         assert isinstance(refused, Refused)
         assert "sudo refused" in refused.reason
@@ -81,6 +85,41 @@ def test_stops_starts_and_reboots_with_the_shipped_rights(
         wrong.close()
     finally:
         hosts.close()
+
+
+@pytest.mark.parametrize("flavour", ["sysv"])
+def test_under_an_init_script_a_start_that_is_sent_again_after_a_kill_is_the_first_one(
+    host_cluster: HostClusterFactory, flavour: str
+) -> None:
+    """With the shipped sudoers file: the lock is the account's, and sudo runs what it always ran."""
+    cluster = host_cluster(flavour, nodes=NODES[Manager.SYSV])
+    reached = settings(cluster, Manager.SYSV)
+    hosts = Hosts({"es1": reached})
+    try:
+        assert isinstance(hosts.perform(StopNode(node="es1")), Done)
+        until(hosts, ServiceState.STOPPED, 120)
+        most = 0
+
+        def nodes() -> int:
+            """Java processes that are Elasticsearch itself, and not its launcher."""
+            line = "pgrep -u node -f org.elasticsearch.bootstrap.Elasticsearch | wc -l"
+            return int(cluster.exec("es1", line).stdout)
+
+        with killed_at_work(reached, "start", lambda: "its start" in seen(hosts).detail):
+            assert seen(hosts).service is ServiceState.STARTING
+            assert isinstance(hosts.perform(StartNode(node="es1")), Done)
+            stop = hosts.perform(StopNode(node="es1"))
+            assert isinstance(stop, Refused)
+            assert "the lock of this node on its host is held by its start" in stop.reason
+            deadline = time.monotonic() + 180
+            while "at work" in (view := seen(hosts)).detail or view.service is not ServiceState.RUNNING:
+                assert time.monotonic() < deadline, view
+                most = max(most, nodes())
+                time.sleep(0.2)
+        assert (most, nodes()) == (1, 1)
+    finally:
+        hosts.close()
+        cluster.wait_ready()
 
 
 @pytest.mark.exhaustive  # test_faults_on_hosts reboots three hosts, with the program around it

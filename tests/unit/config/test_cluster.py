@@ -94,7 +94,7 @@ def test_a_file_may_say_next_to_nothing() -> None:
         port=None,
         identity=None,
         known_hosts=HOME / ".ssh" / "known_hosts",
-        sudo=True,
+        sudo="auto",
         sudo_password=None,
         service=ServiceSettings(manager=Manager.SYSTEMD, unit="elasticsearch"),
     )

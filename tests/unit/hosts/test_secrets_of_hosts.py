@@ -57,7 +57,7 @@ def hosts_with(sudo: Path, redact: Redactor) -> Hosts:
         connect=Connect.LOCAL,
         sudo=Sudo.PASSWORD,
         sudo_password=lambda: PASSWORD,
-        service=ServiceSettings(manager=Manager.COMMAND, stop=line, start=line, status="true"),
+        service=ServiceSettings(manager=Manager.COMMAND, stop=line, start=line, status="false"),
         environment={"PATH": f"{sudo}:/usr/bin:/bin"},
     )
     return Hosts({NODE: settings}, redact=redact)

@@ -94,6 +94,29 @@ def test_reads_never_go_through_sudo() -> None:
         assert "sudo" not in services.mark_command(settings)
 
 
+@pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        (Sudo.OFF, "/bin/sh -c 'riak ping' </dev/null 2>&1"),
+        (Sudo.PASSWORDLESS, "/bin/sh -c 'sudo -n riak ping' </dev/null 2>&1"),
+        (Sudo.PASSWORD, "/bin/sh -c 'sudo -n riak ping' </dev/null 2>&1"),
+        (
+            Sudo.AUTO,
+            (
+                f"if {sudo.IS_ROOT}; then /bin/sh -c 'riak ping' </dev/null 2>&1;"
+                " else /bin/sh -c 'sudo -n riak ping' </dev/null 2>&1; fi"
+            ),
+        ),
+    ],
+)
+def test_a_status_that_needs_root_goes_through_sudo_unless_the_account_is_root(mode: Sudo, line: str) -> None:
+    """As another user `riak ping` cannot read its configuration, and says that a running node is down."""
+    assert (
+        services.status_command(host(Manager.COMMAND, mode=mode, status="riak ping", status_as_root=True))
+        == line
+    )
+
+
 def show(
     active: str,
     sub: str,
@@ -171,7 +194,7 @@ def test_a_status_that_sudo_refuses_is_no_word_about_the_service() -> None:
     refused = Section(exit=1, text="sudo: a password is required")
     reading = services.read_state(settings, refused)
     assert isinstance(reading, Unknown)
-    assert reading.reason == "the status command is refused by sudo: sudo: a password is required"
+    assert "refused by sudo: sudo: a password is required; see the sudoers file" in reading.reason
     down = Section(exit=1, text="Node riak@riak1 is not responding to pings")
     assert services.read_state(settings, down) == ServiceReading(
         state=ServiceState.STOPPED, detail="Node riak@riak1 is not responding to pings"

@@ -1,0 +1,335 @@
+"""One command at a time for a node on its host, under init scripts and command lines.
+
+systemd has a queue of its own, and dockerd refuses what does not fit. Init scripts and command lines have
+neither: a second start, sent after this program was killed, starts a second process while the first start is
+at work. So every stop, start, reboot and hook of such a node first takes a lock on its host:
+
+- The lock is a file. The shell that runs the command holds it with `flock`. The kernel releases it when that
+  shell ends, also when it is killed.
+- The file names the holder: what it runs, since when, its pid, and the pid of the command. A pid counts only
+  together with the start time of its process. If the shell was killed and its command still runs, the lock
+  counts as held until the command ends.
+- Every holder has a limit, and a command that still runs then is ended. Under sudo, only SIGTERM reaches the
+  command: one that ignores it goes on as root, keeps the lock, and is named in messages.
+- A start and a hook wait for the holder. A stop and a reboot do not, since the reading that allowed them
+  would be out of date.
+- A start reads the state first, and starts nothing that runs. A start command that goes on although the
+  service runs may be the node itself: it is left alone, and releases the lock.
+
+The lock is the account's. It lies in a folder `orchestrate-UID`, mode 0700, in the first of `FOLDERS` where
+the account can make one. Root's is in `/run`; an administrator can provide one there for any other account.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.hosts import script, services
+from orchestrator.hosts.services import Verb
+from orchestrator.hosts.settings import HostSettings, Manager
+from orchestrator.model.action import Moment
+from orchestrator.model.reading import Seconds
+
+FOLDERS: Final = ("/run", "/var/run", "/run/lock", "/var/lock", "/tmp")  # noqa: S108  (a folder of our own, checked)
+VERB_SECONDS: Final = 1800.0
+"""The limit of a stop or a start: longer than any that works, and than the patience of a run."""
+REBOOT_SECONDS: Final = 60.0
+"""The limit of the command that asks for a reboot."""
+START_PATIENCE_SECONDS: Final = 3600.0
+"""A start waits for a hook that installs something. Every holder has a limit of its own, too."""
+OVERDUE_SECONDS: Final = 30
+"""How long a holder past its limit is still waited for."""
+NO_RECORD_SECONDS: Final = 60
+"""How long a holder that has not written who it is is waited for."""
+
+_HELD: Final = "not done: the lock of this node on its host is held by"
+_HELD_BY: Final = re.compile(rf"^{_HELD} its (\S+) since (\S+) \(pid (\d+)\)", re.MULTILINE)
+_NO_LOCK: Final = "not done: no lock can be taken on this host"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.@-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds a node's lock.
+
+    Attributes:
+        what: `stop`, `start`, `reboot`, or the moment of a hook.
+        since: when it began, by the host's clock, in UTC.
+        pid: of the shell that holds the lock; of the command itself if that shell is gone.
+    """
+
+    what: str
+    since: str
+    pid: int
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"its {self.what} since {self.since} (pid {self.pid})"
+
+
+def is_needed(settings: HostSettings) -> bool:
+    """Whether commands of this node exclude each other by a lock of ours."""
+    return settings.service.manager in (Manager.SYSV, Manager.COMMAND)
+
+
+def of_verb(settings: HostSettings, verb: Verb, line: str) -> str:
+    """The command line of a stop or a start as it is sent: under the lock where one is needed."""
+    if not is_needed(settings):
+        return line
+    if verb is Verb.STOP:
+        return exclusive(settings, verb.value, line, limit=VERB_SECONDS, patience=0, needs_lock=True)
+    running = services.running_command(settings)
+    return exclusive(
+        settings, verb.value, line, limit=VERB_SECONDS, patience=START_PATIENCE_SECONDS, unless=running
+    )
+
+
+def of_reboot(settings: HostSettings, line: str) -> str:
+    """The command line of a reboot as it is sent."""
+    if not is_needed(settings):
+        return line
+    return exclusive(settings, "reboot", line, limit=REBOOT_SECONDS, patience=0, needs_lock=True)
+
+
+def of_hook(settings: HostSettings, moment: Moment, line: str, limit: Seconds) -> tuple[str, Seconds]:
+    """The script of a hook with its limit, and the longest time that it takes with the wait for the lock.
+
+    The same hook, begun before this program was killed, takes no longer than the limit.
+    """
+    if not is_needed(settings):
+        return script.limited(line, limit), limit
+    return exclusive(settings, moment.value, line, limit=limit, patience=limit), 2 * limit
+
+
+def exclusive(
+    settings: HostSettings,
+    what: str,
+    line: str,
+    *,
+    limit: Seconds,
+    patience: Seconds,
+    unless: str | None = None,
+    needs_lock: bool = False,
+) -> str:
+    """A script that runs a command line under the node's lock and ends with its exit code.
+
+    Args:
+        settings: of the node.
+        what: names the holder: `stop`, `start`, `reboot`, or the moment of a hook.
+        line: the command line; its standard input is that of the script.
+        limit: seconds after which the command is ended.
+        patience: seconds to wait for another holder, who has its own limit too; 0 = a moment only.
+        unless: a shell line; when it succeeds, the command is not needed and not run.
+        needs_lock: whether the command is refused where no lock can be taken at all. A start is not: a node
+            must not stay down because a disk is full.
+    """
+    skip = f"if {unless}\nthen echo 'it runs already: nothing was started'; exit 0; fi\n" if unless else ""
+    return "\n".join(
+        (
+            _names(settings),
+            f"what={shlex.quote(what)} limit={max(1, round(limit))} patience={round(patience)}",
+            _FUNCTIONS,
+            _TAKE,
+            "make_lock",
+            'if [ -n "$lock" ]; then exec 9>>"$lock"; take; fi',
+            '[ -n "$lock" ] || no_lock' if needs_lock else "",
+            _run(f"{skip}{line}", unless),
+        )
+    )
+
+
+def holder_script(settings: HostSettings) -> str:
+    """A shell line that prints who holds the node's lock, and nothing when nobody does. It takes no lock."""
+    return f'({_names(settings)}\n{_FUNCTIONS}\nfind_lock && holder && echo "$held_by $since $pid")'
+
+
+def read_holder(text: str) -> Holder | None:
+    """The answer to `holder_script`."""
+    words = text.split()
+    if len(words) != 3 or not words[2].isdigit():  # noqa: PLR2004  (three words are printed)
+        return None
+    return Holder(what=words[0], since=words[1], pid=int(words[2]))
+
+
+def question() -> str:
+    """A shell line that succeeds where a lock can be taken, and says what is missing elsewhere.
+
+    It changes nothing.
+    """
+    return f"""(uid=$(id -u)
+command -v flock >/dev/null || {{ echo 'there is no flock'; exit 1; }}
+for base in {" ".join(FOLDERS)}; do
+    if [ -d "$base/orchestrate-$uid" ] || [ -w "$base" ]; then exit 0; fi
+done
+echo 'no folder for it can be made in {", ".join(FOLDERS)}'; exit 1)"""
+
+
+def held_by(output: str) -> Holder | None:
+    """Who held the lock, if a command was not run because of that; None when it was run."""
+    found = _HELD_BY.search(output)
+    return found and Holder(what=found[1], since=found[2], pid=int(found[3]))
+
+
+def was_not_run(output: str) -> bool:
+    """Whether the command was certainly not run, for want of the lock."""
+    return any(line.startswith((_HELD, _NO_LOCK)) for line in output.splitlines())
+
+
+def _names(settings: HostSettings) -> str:
+    """Two clusters may have nodes of one name on one machine: what is run tells them apart."""
+    service = settings.service
+    mark = "\0".join(
+        (settings.node, service.manager.value, service.unit, service.stop or "", service.start or "")
+    )
+    name = f"{_UNSAFE.sub('_', settings.node)[:80]}-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.lock"
+    return f"name={name} uid=$(id -u) folders='{' '.join(FOLDERS)}' lock=''"
+
+
+_FUNCTIONS: Final = (
+    script.LOOK_AT_PROCESS
+    + r"""
+# Seconds and hundredths since the boot, in $now: no clock that somebody sets.
+look_at_clock() { read -r now rest </proc/uptime; now=${now%.*}${now#*.}; }
+
+lives() {
+    case $1:$2 in *[!0-9:]*|:*|*:) return 1 ;; esac
+    look_at_process "$1"
+    [ "$begun" = "$2" ]
+}
+
+# Who holds the lock, in $held_by, $since, $until and $pid.
+holder() {
+    held_by='' since='' until='' pid=''
+    { read -r held_by since until pid began worker worker_began <"$lock"; } 2>/dev/null
+    case $held_by:$until in *:|:*|*:*[!0-9]*) return 1 ;; esac
+    if lives "$pid" "$began"; then return 0; fi
+    pid=$worker
+    lives "$worker" "$worker_began"
+}
+
+# Only a folder of this account's that is closed to all others: nobody else can put a file or a link there.
+is_ours() {
+    # shellcheck disable=SC2046  # its fields
+    set -- $(ls -ldn "$1" 2>/dev/null)
+    case ${1-}:${3-} in drwx------*:"$uid") return 0 ;; esac
+    return 1
+}
+
+find_lock() {
+    for base in $folders; do
+        if is_ours "$base/orchestrate-$uid" && [ -w "$base/orchestrate-$uid" ]; then
+            lock=$base/orchestrate-$uid/$name
+            return 0
+        fi
+    done
+    return 1
+}
+"""
+)
+_TAKE: Final = rf"""
+# The first folder that can be had, in $lock the file; empty where there is none, or no flock.
+make_lock() {{
+    command -v flock >/dev/null || return 0
+    for base in $folders; do
+        [ -e "$base/orchestrate-$uid" ] || (umask 077; mkdir "$base/orchestrate-$uid") 2>/dev/null
+        if is_ours "$base/orchestrate-$uid"; then
+            lock=$base/orchestrate-$uid/$name
+            if (: >>"$lock") 2>/dev/null; then return 0; fi
+        fi
+    done
+    lock=''
+}}
+
+no_lock() {{
+    echo '{_NO_LOCK}: it needs flock (util-linux) and a folder in one of {" ".join(FOLDERS)}'
+    exit 1
+}}
+
+held() {{
+    echo "{_HELD} its ${{held_by:-unknown command}} since ${{since:-unknown}} (pid ${{pid:-0}})${{1:-}}"
+    exit 1
+}}
+
+# Waits for the lock. With the lock in hand, a record of a process that still lives is of a holder that was
+# killed while its command goes on: that is waited for too.
+take() {{
+    tries=0
+    look_at_clock
+    first=$now
+    while :; do
+        flock -n 9 9>&9 2>/dev/null
+        case $? in
+            0) holder || return 0 ;;
+            1) holder || : ;;
+            # A file system without locks.
+            *) lock=''; return 0 ;;
+        esac
+        look_at_clock
+        tries=$((tries + 1))
+        waited=$(((now - first) / 100))
+        if [ -n "$until" ] && [ "$now" -gt "$((until + {OVERDUE_SECONDS} * 100))" ]; then
+            held "; it should have ended by now: end that process, and see why it hangs"
+        fi
+        if [ -z "$until" ] && [ "$waited" -ge {NO_RECORD_SECONDS} ]; then held; fi
+        if [ "$tries" -gt 4 ] && [ "$waited" -ge "$patience" ]; then held; fi
+        sleep 0.2 2>/dev/null || sleep 1
+    done
+}}
+"""
+
+
+def _run(line: str, unless: str | None) -> str:
+    """Run the line with a limit, under the record of who does so.
+
+    Neither lock nor our own input is left to the command: a node that it starts would hold both for ever.
+    """
+    let_go = (
+        f"""
+# Each question has until the next look: one that hangs must not keep the watchdog from its limit.
+if [ -n "${{question:-}}" ] && kill -KILL "$question"; then runs=0
+elif [ -n "${{question:-}}" ] && wait "$question"; then runs=$((${{runs:-0}} + 1)); else runs=0; fi
+{{ {unless}
+}} & question=$!
+if [ "$runs" -ge 2 ]; then
+    look_at_process "$script"
+    [ "$begun" != "$script_began" ] || kill -USR1 "$script"
+    exit 0
+fi"""
+        if unless
+        else ""
+    )
+    return f"""
+record() {{
+    [ -n "$lock" ] || return 0
+    look_at_process $$; holder_began=$begun worker_began=''
+    if [ -n "${{1:-}}" ]; then look_at_process "$1"; worker_began=$begun; fi
+    echo "$what $(date -u +%Y-%m-%dT%H:%M:%SZ) $until $$ $holder_began ${{1:-}} $worker_began" >"$lock"
+}}
+look_at_clock
+until=$((now + limit * 100)) over=''
+trap 'over=yes' USR1
+record
+{script.bounded(line, closing="9>&-", each_look=let_go, started="record $work")}
+# What the watchdog could not end is root's, and still at work.
+is_at_work() {{
+    for process in /proc/[0-9]*; do
+        {{ read -r stat <"$process/stat"; }} 2>/dev/null || continue
+        # shellcheck disable=SC2086  # its fields
+        set -- ${{stat##*") "}}
+        case $1:$4 in Z:*|X:*) ;; *:"$work") return 0 ;; esac
+    done
+    return 1
+}}
+case $over/$code in
+    /{script.TIMEOUT_EXIT}) while is_at_work; do sleep 1; done ;;
+esac
+case $over/$code in
+    yes/*) echo 'the command has not ended, but the service runs: the command goes on'; code=0 ;;
+    /{script.TIMEOUT_EXIT}) echo "the command was ended at its limit of $limit s" ;;
+esac
+[ -z "$lock" ] || : >"$lock"
+exit $code"""

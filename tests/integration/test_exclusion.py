@@ -1,0 +1,275 @@
+"""Under init scripts and command lines, the commands of one node exclude each other on its host."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts import exclusion, script
+from orchestrator.hosts.check import Grade, Point, check_host
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import Connect, HostSettings
+from orchestrator.lab import nodectl
+from orchestrator.model.action import Done, InDoubt, Moment, Refused, RunHook, StartNode, StopNode
+from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.model.policy import Hook
+from tests.integration.hostlab.hosts import wait_until
+from tests.integration.perform_and_wait import PATIENCE, killed_at_work
+from tests.integration.script_service import ScriptService
+
+RECORD_WORDS = 7
+"""What, since, until, and pid and start time of the holder and of its command."""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ScriptService]:
+    made = ScriptService(folder=tmp_path / "service").install()
+    yield made
+    made.end()
+
+
+def settings_of(service: ScriptService, **changes: object) -> HostSettings:
+    values = {"node": "n1", "address": "localhost", "connect": Connect.LOCAL, "service": service.settings()}
+    return HostSettings(**{**values, **changes})  # type: ignore[arg-type]  # field names by keyword
+
+
+@pytest.fixture
+def hosts(service: ScriptService) -> Iterator[Hosts]:
+    with closing(Hosts({"n1": settings_of(service)})) as port:
+        yield port
+
+
+def seen(hosts: Hosts, *, rights: bool = False) -> HostView:
+    reading = hosts.observe(["n1"], rights=rights)["n1"]
+    assert isinstance(reading, HostView), reading
+    return reading
+
+
+def runs(hosts: Hosts) -> bool:
+    return seen(hosts).service is ServiceState.RUNNING
+
+
+def hook(line: str, timeout: float = 60.0) -> RunHook:
+    return RunHook(node="n1", moment=Moment.BEFORE_STOP, number=0, hook=Hook(run=line, timeout=timeout))
+
+
+def test_a_start_after_a_kill_waits_for_the_first_one_and_starts_nothing(
+    hosts: Hosts, service: ScriptService
+) -> None:
+    service.start_takes(4)
+    with killed_at_work(settings_of(service), "start", lambda: service.starts("n1") == 1):
+        found = seen(hosts)
+        assert found.service is ServiceState.STARTING
+        assert "at work on it: its start since 2" in found.detail
+        assert isinstance(hosts.perform(StartNode(node="n1")), Done)
+        assert wait_until(lambda: runs(hosts), seconds=PATIENCE)
+    # The second start ends only after it has seen that the service runs.
+    assert wait_until(lambda: hosts._asked.under_way("n1") is None, seconds=PATIENCE)
+    assert (service.starts("n1"), len(service.processes("n1"))) == (1, 1)
+
+
+def test_a_start_waits_for_the_command_of_a_holder_that_was_killed(
+    hosts: Hosts, service: ScriptService
+) -> None:
+    service.start_takes(4)
+    with killed_at_work(settings_of(service), "start", lambda: service.starts("n1") == 1):
+        holder = exclusion.read_holder(said(exclusion.holder_script(settings_of(service))))
+        assert holder is not None
+        os.kill(holder.pid, signal.SIGKILL)
+        assert "at work on it: its start" in seen(hosts).detail
+        hosts.perform(StartNode(node="n1"))
+        assert wait_until(lambda: runs(hosts), seconds=PATIENCE)
+    assert wait_until(lambda: hosts._asked.under_way("n1") is None, seconds=PATIENCE)
+    assert (service.starts("n1"), len(service.processes("n1"))) == (1, 1)
+
+
+def test_a_stop_after_a_kill_is_in_doubt_and_a_start_waits_for_it(
+    hosts: Hosts, service: ScriptService
+) -> None:
+    hosts.perform(StartNode(node="n1"))
+    service.stop_takes(4)
+    with killed_at_work(settings_of(service), "stop", lambda: service.stops("n1") == ["begun"]):
+        assert seen(hosts).service is ServiceState.STOPPING
+        again = hosts.perform(StopNode(node="n1"))
+        assert isinstance(again, InDoubt)
+        assert "at work on it already: its stop since 2" in again.reason
+        assert isinstance(hosts.perform(StartNode(node="n1")), Done)
+        assert wait_until(lambda: service.starts("n1") == 2, seconds=PATIENCE)
+    assert service.stops("n1") == ["begun", "ended"]
+    assert wait_until(lambda: runs(hosts), seconds=PATIENCE)
+    assert len(service.processes("n1")) == 1
+
+
+def test_a_stop_is_refused_by_name_while_a_hook_is_at_work_and_a_start_waits(
+    hosts: Hosts, service: ScriptService, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    with killed_at_work(settings_of(service), f"touch {begun}; sleep 4; echo done >>{begun}", begun.exists):
+        refused = hosts.perform(StopNode(node="n1"))
+        assert isinstance(refused, Refused)
+        assert "is held by its while_stopped since 2" in refused.reason
+        assert "(pid " in refused.reason
+        hosts.perform(StartNode(node="n1"))
+        assert service.starts("n1") == 0
+        assert wait_until(lambda: service.starts("n1") == 1, seconds=PATIENCE)
+    assert begun.read_text() == "done\n"
+
+
+def test_a_hook_after_a_kill_waits_for_the_first_one(
+    hosts: Hosts, service: ScriptService, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    line = f"echo begun >>{log}; sleep 2; echo ended >>{log}"
+    with killed_at_work(settings_of(service), line, log.exists):
+        assert isinstance(hosts.perform(hook(line)), Done)
+    assert log.read_text().split() == ["begun", "ended", "begun", "ended"]
+
+
+def test_a_hook_that_hangs_is_ended_with_all_its_processes(hosts: Hosts) -> None:
+    result = hosts.perform(hook("sleep 600 & echo $!; trap '' TERM; wait; sleep 600", timeout=1))
+    assert isinstance(result, InDoubt)
+    assert "no end within 1 s" in result.reason
+    pid = next(int(word) for word in result.reason.split() if word.isdigit() and int(word) > 2)
+    assert nodectl.start_time(pid) is None
+    assert isinstance(hosts.perform(StartNode(node="n1")), Done)
+    assert wait_until(lambda: runs(hosts), seconds=PATIENCE)
+
+
+def test_a_start_that_hangs_is_ended_and_the_next_one_goes(
+    hosts: Hosts, service: ScriptService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.start_takes(600)
+    with monkeypatch.context() as patched:
+        patched.setattr(exclusion, "VERB_SECONDS", 2.0)
+        hosts.perform(StartNode(node="n1"))
+    assert wait_until(lambda: seen(hosts).service is ServiceState.FAILED, seconds=PATIENCE)
+    assert "the command was ended at its limit of 2 s" in seen(hosts).detail
+    service.start_takes(0)
+    hosts.perform(StartNode(node="n1"))
+    assert wait_until(lambda: runs(hosts), seconds=PATIENCE)
+
+
+def test_a_start_command_that_is_the_node_itself_is_left_alone(
+    hosts: Hosts, service: ScriptService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its limit must not end the node, and its lock must not bar the next stop."""
+    monkeypatch.setattr(script, "LOOK_SECONDS", 1)
+    monkeypatch.setattr(exclusion, "VERB_SECONDS", 8.0)
+    service.stays()
+    hosts.perform(StartNode(node="n1"))
+    assert wait_until(lambda: hosts._asked.under_way("n1") is None, seconds=PATIENCE)
+    time.sleep(8)
+    assert runs(hosts)
+    assert isinstance(hosts.perform(StopNode(node="n1")), Done)
+    assert wait_until(lambda: seen(hosts).service is ServiceState.STOPPED, seconds=PATIENCE)
+
+
+def said(line: str, shell: str = "/bin/sh") -> str:
+    """What a script prints under one shell."""
+    end = LocalConnection().run(f"{shell} -c {shlex.quote(line)}", timeout=PATIENCE)
+    assert isinstance(end, CommandResult), end
+    return end.stdout.strip()
+
+
+@pytest.fixture
+def shells() -> list[str]:
+    """Those of this machine; RHEL's `sh` is bash."""
+    there = [shutil.which(name) for name in ("dash", "bash", "busybox")]
+    return [f"{path} sh" if path.endswith("busybox") else path for path in there if path]
+
+
+def test_every_shell_takes_turns_names_a_hung_holder_and_keeps_limits(
+    service: ScriptService, shells: list[str], tmp_path: Path
+) -> None:
+    settings = settings_of(service)
+    assert shells
+    for shell in shells:
+        log = tmp_path / f"log-{Path(shell.split()[0]).name}"
+        line = f"echo begun >>{log}; sleep 1; echo ended >>{log}; exit 3"
+        turn = exclusion.exclusive(settings, "start", line, limit=60, patience=60)
+        one = f"{shell} -c {shlex.quote(turn)}"
+        both = f"{one} & first=$!; {one}; echo $?; wait $first; echo $?"
+        assert said(both, shell).split() == ["3", "3"], shell
+        assert log.read_text().split() == ["begun", "ended"] * 2, shell
+        # A holder that nobody could end: it is long past its limit.
+        hung = exclusion.exclusive(settings, "reboot", "sleep 600", limit=600, patience=0)
+        with subprocess.Popen(  # noqa: S603  (the script under test)
+            [*shell.split(), "-c", hung], start_new_session=True
+        ) as holder:
+            lock = wait_for_record(settings, "reboot")
+            words = lock.read_text().split()
+            lock.write_text(" ".join((*words[:2], "1", *words[3:])) + "\n")
+            message = said(exclusion.exclusive(settings, "start", line, limit=60, patience=60), shell)
+            assert (
+                f"is held by its reboot since {words[1]} (pid {holder.pid}); it should have ended" in message
+            )
+            os.kill(holder.pid, signal.SIGKILL)
+            os.killpg(int(words[5]), signal.SIGKILL)
+        # Killed, with its command: the lock is free, whatever the record says.
+        assert said(exclusion.exclusive(settings, "stop", "echo goes", limit=60, patience=0), shell) == "goes"
+        assert said(script.limited("sleep 600", 1).replace("exit $code", "echo $code"), shell) == "124", shell
+        assert (
+            said(f"echo secret | {{ {script.limited('read -r word; echo $word', 60)}\n}}", shell) == "secret"
+        )
+
+
+def wait_for_record(settings: HostSettings, what: str) -> Path:
+    """The lock file of a node, as soon as its holder and the holder's command are named."""
+    name = re.search(r"name=(\S+)", exclusion.holder_script(settings))
+    assert name is not None
+    found: list[Path] = []
+
+    def named() -> bool:
+        found[:] = [
+            file
+            for folder in exclusion.FOLDERS
+            if (file := Path(folder, f"orchestrate-{os.geteuid()}", name[1])).exists()
+            and file.read_text().startswith(f"{what} ")
+            and len(file.read_text().split()) == RECORD_WORDS
+        ]
+        return bool(found)
+
+    assert wait_until(named, seconds=PATIENCE)
+    return found[0]
+
+
+def test_without_flock_nothing_is_stopped_but_a_node_is_still_started(
+    service: ScriptService, tmp_path: Path
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for folder in ("/usr/bin", "/bin"):
+        for program in Path(folder).iterdir():
+            link = tools / program.name
+            if program.name != "flock" and not link.is_symlink():
+                link.symlink_to(program)
+    settings = settings_of(service, environment={"PATH": str(tools)})
+    with closing(Hosts({"n1": settings})) as hosts:
+        view = seen(hosts, rights=True)
+        assert view.may_control is False
+        assert "cannot exclude each other on its host (there is no flock): install util-linux" in view.detail
+        stop = hosts.perform(StopNode(node="n1"))
+        assert isinstance(stop, Refused)
+        assert "no lock can be taken on this host" in stop.reason
+        assert hosts.perform(StartNode(node="n1")) == Done(output="started n1")
+    with closing(Connections()) as connections:
+        checks = {one.point: one for one in check_host(settings, connections, reboot=True, redact=Redactor())}
+        assert checks[Point.LOCK].grade is Grade.BAD
+        assert (checks[Point.RIGHT_STOP].grade, checks[Point.RIGHT_REBOOT].grade) == (Grade.GOOD, Grade.BAD)
+        usual = check_host(settings_of(service), connections, reboot=False, redact=Redactor())
+        assert usual[-1].point is Point.LOCK
+        assert usual[-1].grade is Grade.GOOD
