@@ -11,7 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.simulation import merge_judge
+from orchestrator.simulation import merge_judge, turns
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
@@ -19,6 +19,9 @@ from orchestrator.simulation.world import World
 
 _IN_DOUBT: Seconds = 30.0
 """A host that is reached at all does within it what it was asked."""
+
+_CHANGED: Seconds = 60.0
+"""A shard of an index that was closed, opened or restored over is red for as long without being lost."""
 
 _LEFT_DOWN: Seconds = 300.0
 """Far longer than hooks take: a node whose host answers is started before, whatever else is waited for."""
@@ -34,6 +37,10 @@ def stop(world: World, node: SimNode) -> None:
         node.stopped_by_us = True  # it has just died of itself: whoever asks for its stop owes its start
         return
     node.restarts_by_us += 1
+    turns.stopped(world, node)
+    busy = node.name in world.merges | world.reindexes
+    if busy and world.busy_since.get(node.name, 0.0) < world.last_read:
+        world.violated(f"{name} is stopped while other people's work runs on it")
     if world.stale_read:
         world.violated(f"{name} is stopped on a reading that says it may be old")
     others = [n for n in world.nodes.values() if n.stopped_by_us and n.name != name]
@@ -90,7 +97,8 @@ def delay(world: World, node: SimNode, what: str) -> None:
         return
     for index, shard in shards_of(world):
         lost = shard.lost_at is not None and shard.lost_at < world.last_read
-        if not lost or _exempt(world, index) or node.name not in shard.on_disk:
+        changed = index.changed_at + _CHANGED >= world.agenda.now or shard.never
+        if not lost or changed or _exempt(world, index) or node.name not in shard.on_disk:
             continue
         if shard.on_disk[node.name] in shard.in_sync:
             world.violated(f"{what} on {node.name} while {shard.id} waits for it")
@@ -111,7 +119,8 @@ def start(world: World, node: SimNode) -> None:
     """Write down that a node was left down though its host could be reached."""
     if node.process or not node.stopped_by_us:
         return
-    since = max(node.ended, world.program_since, node.unreachable_until, node.hangs_until)
+    out_of_reach = max(node.unreachable_until, node.hangs_until, node.refuses_until)
+    since = max(node.ended, world.program_since, out_of_reach)
     if world.agenda.now - since > _LEFT_DOWN:
         world.violated(f"{node.name} was left down for {world.agenda.now - since:.0f} s")
     node.ended = world.agenda.now

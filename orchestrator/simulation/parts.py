@@ -56,6 +56,22 @@ class Meddled:
     raced: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something that a node's machine saw.
+
+    Attributes:
+        what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`.
+        alive: the node's process ran.
+        missing: of an after_recovery hook, the shards of the node whose copies were not back.
+    """
+
+    at: Instant
+    what: str
+    alive: bool
+    missing: tuple[str, ...] = ()
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class SimNode:
     """A node and its machine.
@@ -78,6 +94,16 @@ class SimNode:
             is done all the same.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
         restarts_by_us: stops of the program that ended a process.
+        apart: its process runs, and reaches no other node.
+        apart_from_peers_until: it reaches the master alone before this moment.
+        paused_until: its process does nothing before this moment.
+        crashes: so many of its next lives end `crash_after` seconds after they began; its service manager
+            starts it again `crash_back` seconds later, None = it does not.
+        loses_disk: its next life begins with an empty disk, `next_version` and `next_zone`: with these.
+        refuses_until: its host refuses every verb before this moment; with `key_changed`, every read too.
+        failed_starts: starts that failed since the last one that did not.
+        facts: what its machine saw of the program; `ready`, the before_stop hooks that ran since its last
+            after_recovery hooks; `to_undo`, the after_recovery hooks that are due.
         kernel: values of tunables that are not as a profile would want them.
     """
 
@@ -109,8 +135,28 @@ class SimNode:
     hangs_and_does: bool = True
     stopped_by_us: bool = False
     restarts_by_us: int = 0
+    apart: bool = False
+    apart_from_peers_until: Instant = 0.0
+    paused_until: Instant = 0.0
+    crashes: int = 0
+    crash_after: Seconds = 0.0
+    crash_back: Seconds | None = None
+    loses_disk: bool = False
+    next_version: str | None = None
+    next_zone: str | None = None
+    refuses_until: Instant = 0.0
+    key_changed: bool = False
+    failed_starts: int = 0
+    facts: list[Fact] = field(default_factory=list)
+    ready: set[int] = field(default_factory=set)
+    to_undo: set[int] = field(default_factory=set)
     kernel: dict[str, str] = field(default_factory=dict)
     shown: tuple[object, Node] | None = None
+
+    @property
+    def present(self) -> bool:
+        """Whether its process runs, and reaches the other nodes."""
+        return self.process and not self.apart
 
     @property
     def joined(self) -> bool:
@@ -129,6 +175,7 @@ class SimCopy:
 
     Attributes:
         fresh: of an index that was just made: nothing on any disk yet.
+        from_snapshot: of a primary that a snapshot is restored into: the seconds that this takes.
         left_at: when its node left, from which the delay of its re-allocation counts.
         relocating_to: the target while it moves; it serves at its source until then.
         ticket: counts assignments, so that the end of an abandoned recovery is known.
@@ -141,6 +188,7 @@ class SimCopy:
     allocation_id: str | None = None
     reason: str | None = None
     fresh: bool = False
+    from_snapshot: Seconds | None = None
     failed_attempts: int = 0
     left_at: Instant | None = None
     relocating_to: NodeName | None = None
@@ -222,6 +270,8 @@ class SimShard:
         segments: of the copy that a node has on disk; of an index that nobody loaded, none are kept.
         failing: so many more allocations of a replica fail.
         lost_at: since when no copy is started; None while one is.
+        had: started copies at the last stop by the program of a node with one of them; 0 = all are back.
+        never: allocation of the primary was refused while it was to be restored: it has failed for good.
     """
 
     id: ShardId
@@ -233,6 +283,8 @@ class SimShard:
     segments: dict[NodeName, SimSegments] = field(default_factory=dict)
     failing: int = 0
     lost_at: Instant | None = None
+    had: int = 0
+    never: bool = False
 
     @property
     def primary(self) -> SimCopy:
@@ -257,6 +309,8 @@ class SimIndex:
         durability: `index.translog.durability`, as set.
         made_at: when it was created, by which the tests know a race from a mistake.
         made_with: the replicas that it was created with during the run.
+        changed_at: when it was closed, opened or restored over.
+        wanted_by_others: the replicas that another operator gave it during the run; None = none did.
         closed: it serves nothing and is written by nobody; its copies are allocated like others (since 7.2).
         auto_expand: `auto_expand_replicas`, such as `0-1` or `0-all`; None = off.
         allocation_enable: its own `index.routing.allocation.enable`, which goes before the cluster's.
@@ -276,6 +330,8 @@ class SimIndex:
     durability: str | None = None
     made_at: Instant = 0.0
     made_with: int = 0
+    changed_at: Instant = -1e9
+    wanted_by_others: int | None = None
     closed: bool = False
     auto_expand: str | None = None
     allocation_enable: str | None = None

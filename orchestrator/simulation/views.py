@@ -30,7 +30,7 @@ from orchestrator.simulation.world import World
 
 _LOW_WATERMARK: Final = 0.85
 
-_OF_NODE: Final = attrgetter("member_life", "roles", "version", "zone")
+_OF_NODE: Final = attrgetter("member_life", "roles", "version", "zone", "node_id")
 _OF_INDEX: Final = attrgetter("closed", "replicas", "auto_expand", "allocation_enable", "searchable_snapshot")
 _OF_COPY: Final = attrgetter(
     "primary", "state", "node", "relocating_to", "allocation_id", "reason", "failed_attempts"
@@ -59,7 +59,11 @@ def _settings(world: World) -> SettingsView:
 
 
 def _activity(world: World) -> Activity:
-    return Activity(snapshots=world.snapshots, merges=frozenset(world.merges.union(merges.at_work(world))))
+    return Activity(
+        snapshots=world.snapshots,
+        merges=frozenset(world.merges.union(merges.at_work(world))),
+        reindexes=frozenset(world.reindexes),
+    )
 
 
 def _disks(world: World) -> dict[NodeName, Disk]:
@@ -213,13 +217,13 @@ def _recovery(recovery: SimRecovery, now: Instant) -> Recovery:
     return shown
 
 
-def host(node: SimNode, *, rights: bool) -> HostView:
-    """What the machine's service manager and kernel say."""
+def host(node: SimNode, *, rights: bool, may: bool = True) -> HostView:
+    """What the machine's service manager and kernel say; `may` tells whether sudo lets us."""
     failed = node.service is ServiceState.FAILED
     return HostView(
         service=node.service,
         detail="failed (Result: exit-code)" if failed else node.service.value,
         boot_id=f"{node.machine}-boot-{node.boot}",
         machine_id=f"{node.machine}-machine",
-        may_control=True if rights else None,
+        may_control=may if rights else None,
     )
