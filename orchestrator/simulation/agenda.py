@@ -15,8 +15,10 @@ from orchestrator.model.reading import Instant, Seconds
 
 Happening = Callable[[], object]
 
+_NEVER: Instant = float("inf")
 
-class Dismissed(BaseException):  # noqa: N818  (no error: a guest is sent home, and no handler may catch it)
+
+class Dismissed(BaseException):
     """The world ends before the guest does."""
 
 
@@ -145,15 +147,12 @@ class Agenda:
                 guest.run()
                 self._guests = [each for each in self._guests if not each.over]
                 continue
-            wakes = min((guest.wakes_at for guest in self._guests), default=end)
-            happens = self._due[0][0] if self._due else end
-            if min(wakes, happens) > end or not (self._guests or self._due):
+            wakes = min((guest.wakes_at for guest in self._guests), default=_NEVER)
+            happens = self._due[0][0] if self._due else _NEVER
+            if min(wakes, happens) > end:
                 self.now = end
                 return holds()
             if happens <= wakes:
-                if not self._due or happens > end:
-                    self.now = end
-                    return holds()
                 at, _, happening = heapq.heappop(self._due)
                 self.now = max(self.now, at)
                 happening()

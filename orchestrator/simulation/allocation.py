@@ -43,6 +43,8 @@ _REPLAYED_A_SECOND: Final = 20_000.0
 """Operations, of each shard."""
 
 _OVERHEAD_SECONDS: Final = 0.4
+_NOT_YET: Final = 0.001
+"""Less is a matter of rounding."""
 _FROM_DISK_SECONDS: Final = 1.0
 _FIRST_WRITE_SECONDS: Final = 3.0
 """After so long an index that is written has acknowledged something without the copy that is away."""
@@ -174,7 +176,7 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
         if copy.ticket == ticket and copy.state is CopyState.INITIALIZING:
             world.agenda.after(1.0, lambda: _end(world, shard, copy, ticket, recovery))
         return
-    if world.agenda.now < recovery.ends:  # it made no progress for a while
+    if recovery.ends - world.agenda.now > _NOT_YET:  # it made no progress for a while
         world.agenda.after(
             recovery.ends - world.agenda.now, lambda: _end(world, shard, copy, ticket, recovery)
         )

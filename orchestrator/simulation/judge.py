@@ -20,6 +20,9 @@ from orchestrator.simulation.world import World
 _IN_DOUBT: Seconds = 30.0
 """A host that is reached at all does within it what it was asked."""
 
+_FORGOTTEN: Seconds = 180.0
+"""A stop that a host does so long after it was asked for is nobody's."""
+
 _CHANGED: Seconds = 60.0
 """A shard of an index that was closed, opened or restored over is red for as long without being lost."""
 
@@ -73,12 +76,13 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
     """Write down what the program did while a stop of its own could still be done.
 
     What others did since it was `read` that the stop may be `sent` is no fault of it, and after half a
-    minute of silence a stop may be taken as lost. That no more nodes than allowed are down is judged all
-    the same, as at every moment.
+    minute of silence a stop may be taken as lost, and other nodes may be stopped. After minutes nobody can
+    tell it from a stop by other people.
     """
-    if not node.process:
+    if not node.process or world.agenda.now - sent >= _FORGOTTEN:
         return
     node.stopped_by_us = True
+    node.stopped_late = world.agenda.now - sent >= _IN_DOUBT
     others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(world.story[-200:]))
     others_allow = any(set_.at >= read for level in Level for set_ in world.meddled[level, ALLOCATION])
     blameless = others_failed or others_allow or world.agenda.now - sent >= _IN_DOUBT

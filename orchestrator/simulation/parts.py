@@ -93,6 +93,7 @@ class SimNode:
         hangs_until: SSH to its host hangs before this moment; `hangs_and_does` tells whether what is asked
             is done all the same.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
+        stopped_late: that stop was done when it could be taken as lost.
         restarts_by_us: stops of the program that ended a process.
         apart: its process runs, and reaches no other node.
         apart_from_peers_until: it reaches the master alone before this moment.
@@ -134,6 +135,7 @@ class SimNode:
     hangs_until: Instant = 0.0
     hangs_and_does: bool = True
     stopped_by_us: bool = False
+    stopped_late: bool = False
     restarts_by_us: int = 0
     apart: bool = False
     apart_from_peers_until: Instant = 0.0

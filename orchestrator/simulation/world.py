@@ -15,8 +15,8 @@ from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView, Level, SettingValue
-from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.policy import Hooks
+from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, machines, membership, segments
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
@@ -352,7 +352,8 @@ class World:
 
     def judge_down(self) -> None:
         """The standing check: no more nodes are down by the program than it may have down."""
-        down = [node.name for node in self.nodes.values() if node.stopped_by_us and not node.process]
+        ours = [node for node in self.nodes.values() if node.stopped_by_us and not node.stopped_late]
+        down = [node.name for node in ours if not node.process]
         if len(down) > self.allowed_down:
             self.violated(f"{', '.join(down)} are down by us at once")
 

@@ -24,7 +24,7 @@ from orchestrator.model.policy import (
 )
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
-from orchestrator.simulation.mishaps import How, Mishap, Trip, What
+from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
 from tests.simulation import gated, merged, nights, tuned
 from tests.simulation.play import policy
@@ -355,4 +355,6 @@ def world_of(drawn: Chance) -> World:
         world.exempt_indices = {index.name for index in bare}
     if drawn.wanted.tune is not None:
         tuned.detune_by_chance(world, drawn.seed)
+        if drawn.ordinary:
+            tuned.repair(world)
     return world

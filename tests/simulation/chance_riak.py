@@ -15,7 +15,7 @@ from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection, Strategy
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps, riak_mishaps
-from orchestrator.simulation.mishaps import How, Mishap, Trip, What
+from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
 from tests.simulation import gated

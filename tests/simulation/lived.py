@@ -58,7 +58,6 @@ class Told:
         overlapped: waves that stopped while copies of others recovered.
         together: waves in which nodes of one machine went together; `reboots`, of a machine with several.
         waited: gates that were found closed, or could not be read.
-        met: of each kind of mishap, how often it came about in each phase of a run.
     """
 
     seed: int
@@ -70,7 +69,6 @@ class Told:
     together: int
     reboots: int
     waited: int
-    met: Counter[tuple[str, str]]
 
 
 class Noting(Seams):
@@ -323,7 +321,7 @@ class AnyLife:
             raise BrokenError("restoration", f"{ours} left down as {state.outcome}, failed: {failed}")
         startable = [name for name in ours if self._could_be_started(self.world.nodes[name])]
         if startable:
-            raise BrokenError("restoration", f"{startable} left down as {state.outcome}, though a start works")
+            raise BrokenError("restoration", f"{startable} left down, though a start works")
 
     def _could_be_started(self, node: SimNode) -> bool:
         """Whether nothing has kept a node from being started, as far as its machine knows."""
@@ -332,7 +330,8 @@ class AnyLife:
         starts = [what for _, what in self.simulation.fate.befell if isinstance(what, Trip)]
         tripped = any(trip.verb in ("start", "reboot") for trip in starts)
         booting = node.service is ServiceState.STOPPING or node.stop_hangs
-        return not (kept or tripped or booting or node.failed_starts or node.starts_that_fail)
+        unseen = node.ended > self.world.last_read
+        return not (kept or tripped or booting or unseen or node.failed_starts or node.starts_that_fail)
 
     def _judge_in_service(self) -> None:
         """Every node that runs is in service: after_recovery follows before_stop and the stop."""
@@ -360,10 +359,18 @@ class AnyLife:
                 for event in self._events
             ),
             waited=sum(isinstance(event, GateClosed) for event in self._events),
-            met=self._met(),
         )
 
-    def _met(self) -> Counter[tuple[str, str]]:
+    def drawn_kinds(self) -> Counter[str]:
+        """How often each kind of mishap was drawn for this life."""
+        return Counter(
+            [
+                *(type(mishap.what).__name__ for mishap in self.means.plan),
+                *(f"verb {trip.how.value}" for trip in self.means.trips),
+            ]
+        )
+
+    def met(self) -> Counter[tuple[str, str]]:
         """In which phase of a run each mishap came about, as the journals tell."""
         entered = sorted(
             (record.at - run.clock.ahead, record.event.to)

@@ -62,9 +62,9 @@ def patient(wanted: Policy) -> Policy:
             stop=300.0,
             start=300.0,
             rejoin=300.0,
-            recover=3 * 3600.0,
+            recover=2 * 3600.0,
             withheld=1800.0,
-            hold=3 * 3600.0,
+            hold=2 * 3600.0,
             reboot=600.0,
         ),
     )
@@ -94,7 +94,9 @@ def worse(
     plan = tuple(
         _when(dice, names, _worse(dice, dice.choice(names), zones)) for _ in range(dice.choice((1, 1, 2)))
     )
-    late = Trip(verb="stop", how=How.LATE, first=dice.randint(1, 3), late=dice.choice((35.0, 70.0, 200.0)))
+    late = Trip(
+        verb="stop", how=How.LATE, first=dice.randint(1, 3), late=dice.choice((35.0, 70.0, 110.0, 400.0))
+    )
     partly = Trip(verb=dice.choice(_CALLS[:3]), how=How.PARTLY, first=dice.randint(1, 3))
     return plan, dice.choice(((), (), (late,), (partly,)))
 
@@ -116,35 +118,36 @@ def _ordinary(dice: Random, node: NodeName, number: int, nodes: int) -> What:
     index = dice.choice(_INDICES)
     choices: tuple[What, ...] = (
         index_mishaps.Rollovers(
-            index="logs", every=dice.choice((10.0, 20.0)), times=dice.choice((2, 6)), crowded=dice.randint(0, 2)
+            index="logs",
+            every=dice.choice((10.0, 20.0)),
+            times=dice.choice((2, 6)),
+            crowded=dice.randint(0, 2),
         ),
         mishaps.IndexMade(name=f"crowded-{number}", on=node, replicas=nodes),
         index_mishaps.IndexRestored(
-            name=f"restored-{number}", seconds=dice.choice((5.0, 60.0, 400.0)), replicas=dice.choice((1, 1, 2))
+            name=f"restored-{number}",
+            seconds=dice.choice((5.0, 60.0, 400.0)),
+            replicas=dice.choice((1, 1, 2)),
         ),
         index_mishaps.IndexRestoredOver(index="archive", seconds=dice.choice((5.0, 90.0))),
         index_mishaps.IndexReopened(index=index, seconds=dice.choice((0.5, 5.0, 30.0))),
         index_mishaps.IndexMounted(name=f"mounted-{number}", seconds=dice.choice((2.0, 30.0))),
         index_mishaps.ReplicasSet(index=index, replicas=dice.choice((1, 2, nodes))),
         index_mishaps.WorkBegun(
-            node=node, seconds=dice.choice((60.0, 600.0, 600.0, 3600.0)), reindex=dice.random() < 0.4
+            node=node, seconds=dice.choice((60.0, 600.0, 1800.0)), reindex=dice.random() < 0.4
         ),
         mishaps.IndexDeleted(index="archive", made_again=dice.random() < 0.5),
         mishaps.SnapshotBegun(name=f"repo/hourly-{number}", seconds=dice.choice((20.0, 200.0, 900.0))),
-        mishaps.DiskFills(
-            node=node, share=dice.choice((0.87, 0.93)), seconds=dice.choice((120.0, 600.0, 1800.0))
-        ),
+        mishaps.DiskFills(node=node, share=dice.choice((0.87, 0.93)), seconds=dice.choice((120.0, 600.0))),
         mishaps.HostCutOff(node=node, seconds=dice.choice((5.0, 20.0))),
         mishaps.Unreadable(seconds=5.0),
         mishaps.StaleReadings(seconds=3.0),
         mishaps.EndpointsDisagree(seconds=dice.choice((5.0, 30.0))),
         mishaps.ProgramStandsStill(seconds=20.0),
         mishaps.LeaseUnrefreshed(seconds=50.0),
-        node_mishaps.NodeFlaps(node=node, seconds=dice.choice((0.3, 2.0, 10.0, 30.0))),
+        node_mishaps.NodeFlaps(node=node, seconds=dice.choice((0.3, 2.0, 10.0, 20.0))),
         node_mishaps.NodeFlaps(node=node, seconds=dice.choice((0.3, 2.0))),
-        node_mishaps.NodePauses(
-            node=node, seconds=dice.choice((5.0, 20.0, 35.0, 90.0)), host=dice.random() < 0.3
-        ),
+        node_mishaps.NodePauses(node=node, seconds=dice.choice((5.0, 20.0, 35.0)), host=dice.random() < 0.3),
     )
     return dice.choice(choices)
 
@@ -171,13 +174,10 @@ def _worse(dice: Random, node: NodeName, zones: tuple[str, ...]) -> What:
         if zones
         else mishaps.NodeDies(node=node, back_after=600.0),
         node_mishaps.RebootHangs(node=node),
-        node_mishaps.HostRefuses(
-            node=node, seconds=dice.choice((60.0, 900.0)), key=dice.random() < 0.5
-        ),
+        node_mishaps.HostRefuses(node=node, seconds=dice.choice((60.0, 900.0)), key=dice.random() < 0.5),
         node_mishaps.PeersUnreachable(node=node, seconds=dice.choice((20.0, 300.0))),
         node_mishaps.NodePauses(node=node, seconds=400.0, host=dice.random() < 0.5),
         index_mishaps.RecoveriesStall(seconds=dice.choice((120.0, 1500.0))),
-        index_mishaps.ReplicasSet(index="logs", replicas=0),
         mishaps.AllocationsFail(index=dice.choice(_INDICES), times=5),
         mishaps.Unauthorized(seconds=dice.choice((10.0, 900.0))),
         journal,

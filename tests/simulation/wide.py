@@ -11,7 +11,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import PhaseEntered, RunStarted, WaveStarted
 from orchestrator.model.observation import Level, ServiceState
-from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.mishaps import SettingMeddled, SettingsRefused
 from orchestrator.simulation.parts import SimIndex
@@ -111,7 +111,9 @@ class Life(AnyLife):
     def _over(self, state: RunState) -> bool:
         """Ordinary mishaps end no attempt but one that somebody interrupted."""
         over = super()._over(state)
-        if not over and self.drawn.ordinary and self.simulation.fate.request is Request.NONE:
+        restored = state.outcome is Outcome.RESTORED  # asked for, by `restore`
+        asked = restored or self.simulation.fate.request is not Request.NONE
+        if not over and self.drawn.ordinary and not asked:
             raise BrokenError("ordinary", f"{state.outcome}: {state.message}")
         return over
 
@@ -245,8 +247,16 @@ def live(seed: int, *, ordinary: bool | None = None) -> Told:
     Raises:
         BrokenError: a property does not hold.
     """
-    life = life_of(seed, ordinary=ordinary)
-    told = life.live()
+    return tell(life_of(seed, ordinary=ordinary))
+
+
+def tell(life: AnyLife) -> Told:
+    """Live it, and read one in ten back from its journal.
+
+    Raises:
+        BrokenError: a property does not hold.
+    """
+    told, seed = life.live(), life.means.seed
     if seed % _READ_BACK == 0:
         life.judge_replay()
     return told
