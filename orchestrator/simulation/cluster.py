@@ -158,9 +158,7 @@ class SimulatedCluster:
                 self.world.agenda.advance(_TIMEOUT_SECONDS)
                 return InDoubt(reason="read timed out")
             case How.UNACKNOWLEDGED | How.LATE | How.PARTLY:
-                if trip is not None and trip.how is How.PARTLY and isinstance(action, WriteSettings):
-                    action = replace(action, changes=action.changes[:1])
-                self._do(action)
+                self._do(_first_of(action) if trip is not None and trip.how is How.PARTLY else action)
                 self.world.agenda.advance(_TIMEOUT_SECONDS)
                 return InDoubt(reason="connection reset by peer")
             case _:
@@ -311,6 +309,11 @@ class SimulatedCluster:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _first_of(action: ClusterAction) -> ClusterAction:
+    """What is done of an action that is done in part: the first of several settings."""
+    return replace(action, changes=action.changes[:1]) if isinstance(action, WriteSettings) else action
 
 
 def _parts(read: ClusterReadings, look: Collection[Look]) -> ClusterReadings:

@@ -220,22 +220,34 @@ class Fate:
                 self.unrefreshed = (now, now + seconds)
             case mishaps.Asked(request=request):
                 self.request = max(self.request, request)
+            case mishaps.DiskFull() | mishaps.JournalFails():
+                self._befall_journal(what)
+            case mishaps.Unauthorized(seconds=seconds):
+                self.unauthorized_until = now + seconds
+            case mishaps.EndpointsDisagree(seconds=seconds):
+                self.disagree_until, self.frozen = now + seconds, views.readings(world, settled=False)
+            case mishaps.TakenOver():
+                self._take_over(what)
+            case _:
+                assert_never(what)
+
+    def _take_over(self, what: mishaps.TakenOver) -> None:
+        """The program's machine is suspended; without a `successor` somebody takes the lease alone."""
+        self.standing_still = what.seconds
+        if self.successor is not None:
+            self.successor(what)
+        else:
+            self.lease_holder, self.lease_taken_at = "eve@elsewhere", self._world.agenda.now
+
+    def _befall_journal(self, what: mishaps.DiskFull | mishaps.JournalFails) -> None:
+        now = self._world.agenda.now
+        match what:
             case mishaps.DiskFull(seconds=seconds):
                 self.disk_full_until, self.journal_says = now + seconds, "no space left on device"
             case mishaps.JournalFails(reason=reason, seconds=seconds):
                 self.torn = self.torn or seconds is None
                 self.disk_full_until = now + (float("inf") if seconds is None else seconds)
                 self.journal_says = reason
-            case mishaps.Unauthorized(seconds=seconds):
-                self.unauthorized_until = now + seconds
-            case mishaps.EndpointsDisagree(seconds=seconds):
-                self.disagree_until, self.frozen = now + seconds, views.readings(world, settled=False)
-            case mishaps.TakenOver(seconds=seconds):
-                self.standing_still = seconds
-                if self.successor is not None:
-                    self.successor(what)
-                else:
-                    self.lease_holder, self.lease_taken_at = "eve@elsewhere", now
             case _:
                 assert_never(what)
 

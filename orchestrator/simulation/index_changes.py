@@ -7,7 +7,7 @@ primary is forced. A restore is not: one that begins under `none` has failed for
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from orchestrator.model.cluster import CopyState
 from orchestrator.model.reading import Seconds
@@ -16,20 +16,30 @@ from orchestrator.simulation.index_mishaps import OfOthers
 from orchestrator.simulation.parts import SimCopy, SimIndex
 from orchestrator.simulation.world import World
 
+_OfIndices: TypeAlias = (
+    index_mishaps.Rollovers
+    | index_mishaps.IndexRestored
+    | index_mishaps.IndexRestoredOver
+    | index_mishaps.IndexReopened
+    | index_mishaps.IndexMounted
+    | index_mishaps.ReplicasSet
+)
+
 
 def befall(world: World, what: OfOthers) -> None:
     """Let it happen now; nothing happens to an index that is gone, or without a master."""
     match what:
         case index_mishaps.WorkBegun():
             _keep_busy(world, what)
-            return
         case index_mishaps.RecoveriesStall(seconds=seconds):
             allocation.stall(world, seconds)
-            return
+        case _ if world.master is not None:
+            _befall_indices(world, what)
         case _:
-            pass
-    if world.master is None:
-        return
+            pass  # nobody can change an index without a master
+
+
+def _befall_indices(world: World, what: _OfIndices) -> None:
     match what:
         case index_mishaps.Rollovers():
             _roll_over(world, what, what.index, 0)

@@ -68,7 +68,7 @@ def parted(world: Electorate, node: SimNode) -> None:
 
 def rejoined(world: Electorate, node: SimNode) -> None:
     """A node that ran all the time reaches the others again."""
-    if node.process and node.member_life is None and world.agenda.now >= node.began + node.join_seconds:
+    if node.process and node.member_life is None and world.agenda.now >= node.joins_at:
         ours = node.stopped_by_us
         _join(world, node, node.life)
         node.stopped_by_us = ours  # a stop that is under way goes on
@@ -81,8 +81,9 @@ def process_began(world: Electorate, node: SimNode) -> None:
     node.life += 1
     node.process, node.began = True, world.agenda.now
     node.apart, node.paused_until, node.failed_starts = False, 0.0, 0
-    life = node.life
-    world.agenda.after(world.jittered(node.join_seconds), lambda: _join(world, node, life))
+    life, takes = node.life, world.jittered(node.join_seconds)
+    node.joins_at = world.agenda.now + takes
+    world.agenda.after(takes, lambda: _join(world, node, life))
 
 
 def _leave(world: Electorate, node: SimNode, life: int) -> None:
@@ -138,7 +139,7 @@ def elect(world: Electorate) -> None:
         if node.member_life is not None and not (node.present and node.member_life == node.life):
             _leave(world, node, node.member_life)
     for node in world.nodes.values():
-        if node.present and not node.joined and node.began + node.join_seconds <= world.agenda.now:
+        if node.present and not node.joined and node.joins_at <= world.agenda.now:
             _join(world, node, node.life)
     reconfigure(world)
     allocation.reroute(world)

@@ -7,6 +7,7 @@ keeps in `shown` what it has made of a part, and makes it anew only when that pa
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -41,6 +42,21 @@ class SimGate:
     since: Instant = 0.0
     turns: int = 0
     asked: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimOwner:
+    """The process that owns the cluster.
+
+    Attributes:
+        epoch: of its lease; 0 = nobody has taken anything over.
+        since: when it took the cluster over.
+        in_hand: the nodes in its record now.
+    """
+
+    epoch: int = 0
+    since: Instant = 0.0
+    in_hand: Callable[[], Collection[NodeName]] = frozenset
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,7 +96,8 @@ class SimNode:
         life: counts the starts of its process.
         process: the process runs.
         member_life: the life in which the master lists it; None while it does not.
-        began: when the process of this life started; `ended`, when the last one ended.
+        began: when the process of this life started, and `joins_at`, when it can join; `ended`, when the last
+            one ended.
         machine: the name of its machine; nodes of one name share machine id, address and boot.
         boot: counts the boots of its machine.
         job: counts verbs of the service manager, so that a replaced one is known.
@@ -118,6 +135,7 @@ class SimNode:
     process: bool = True
     member_life: int | None = 1
     began: Instant = 0.0
+    joins_at: Instant = 0.0
     ended: Instant = 0.0
     service: ServiceState = ServiceState.RUNNING
     boot: int = 1

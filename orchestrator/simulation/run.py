@@ -23,7 +23,7 @@ from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.gates import SimulatedGates
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.mishaps import Mishap, Seams, Trip
-from orchestrator.simulation.parts import SimGate
+from orchestrator.simulation.parts import SimGate, SimOwner
 from orchestrator.simulation.records import MemoryJournal, SimulatedClock, SimulatedLease, SimulatedListener
 from orchestrator.simulation.world import World
 
@@ -97,8 +97,11 @@ class Simulation:
 
     def _owns(self) -> None:
         """From now on the cluster is this process's: any other one was taken over."""
-        self.world.lease_epoch, self.world.taken_over_at = self.lease.record.epoch, self.world.agenda.now
-        self.world.in_hand_of_owner = lambda: [each.node for each in self.lease.record.in_hand]
+        self.world.owner = SimOwner(
+            epoch=self.lease.record.epoch,
+            since=self.world.agenda.now,
+            in_hand=lambda: [each.node for each in self.lease.record.in_hand],
+        )
 
     def claim(self) -> None:
         """Take the cluster over where nothing is left to put back."""
@@ -106,8 +109,10 @@ class Simulation:
         self._owns()
 
     def successor(self, run: str) -> Simulation:
-        """Another machine's program beside this one, which lives on: each has reads, requests and a disk of
-        its own. It begins with the record that is in the cluster; `take_over` then makes the cluster its own.
+        """Another machine's program beside this one, which lives on.
+
+        Each has reads, requests and a disk of its own. It begins with the record that is in the cluster;
+        `take_over` then makes the cluster its own.
         """
         other = Simulation(self.world, run=run, operator=("ben", "bastion2"))
         other.lease.record = self.lease.record

@@ -25,6 +25,7 @@ from orchestrator.model.action import (
     action_name,
     action_target,
 )
+from orchestrator.model.cluster import CopyState
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import OnFailure
@@ -51,7 +52,7 @@ class Process:
 
 def deposed(world: World, process: Process) -> bool:
     """Whether another machine took over, and this process has read the cluster since."""
-    return 0 < process.epoch < world.lease_epoch and world.taken_over_at < world.last_read
+    return 0 < process.epoch < world.owner.epoch and world.owner.since < world.last_read
 
 
 def changes(world: World, action: ClusterAction, process: Process) -> None:
@@ -65,7 +66,7 @@ def acts(world: World, action: HostAction, node: SimNode, process: Process) -> N
     """Write down that a process that was taken over does more than start what it stopped itself."""
     if not deposed(world, process):
         return
-    theirs = isinstance(action, StartNode) and node.name in world.in_hand_of_owner()
+    theirs = isinstance(action, StartNode) and node.name in world.owner.in_hand()
     if theirs or isinstance(action, StopNode | RebootHost | TuneHost):
         world.violated(f"{process.run} was taken over, and sends {action_name(action)} of {node.name}")
 
@@ -104,7 +105,10 @@ def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
 
 
 def _missing(world: World, node: SimNode) -> tuple[str, ...]:
-    """Shards of a node that lost a copy with a stop by the program, and have it back neither here nor there."""
+    """Shards of a node that lost a copy with a stop by the program, and for which it still waits.
+
+    A copy that is on its way to another node is none of this node's any more.
+    """
     if not world.missing:
         return ()
     return tuple(
@@ -113,13 +117,18 @@ def _missing(world: World, node: SimNode) -> tuple[str, ...]:
         if shard.id in world.missing
         and node.name in shard.on_disk
         and not any(copy.node == node.name for copy in shard.started)
+        and any(
+            copy.state is CopyState.UNASSIGNED or (copy.node == node.name and not copy.serves)
+            for copy in shard.copies
+        )
     )
 
 
-def lacking(world: World, node: SimNode, policy: Policy, began: Instant, attempt: Instant) -> list[str]:
+def lacking(node: SimNode, policy: Policy, began: Instant, attempt: Instant) -> list[str]:
     """What a node lacks of its turn at the end of a run that says that it is done.
 
     Args:
+        node: the node.
         policy: of the run.
         began: when the run began.
         attempt: when its last attempt did.
@@ -128,16 +137,20 @@ def lacking(world: World, node: SimNode, policy: Policy, began: Instant, attempt
     told = []
     if not any(fact.what == "began" for fact in facts):
         told.append(f"{name} has no new life")
-    for number in range(len(policy.hooks.while_stopped)):
-        if not any(fact.what == f"hook while_stopped {number}" and not fact.alive for fact in facts):
-            told.append(f"while_stopped hook {number} never ran on {name} while it was down")
+    told += [
+        f"while_stopped hook {number} never ran on {name} while it was down"
+        for number in range(len(policy.hooks.while_stopped))
+        if not any(fact.what == f"hook while_stopped {number}" and not fact.alive for fact in facts)
+    ]
     if node.to_undo:
         told.append(f"after_recovery hook {min(node.to_undo)} did not run on {name} after its before_stop")
     if policy.reboot and not any(fact.what == "booted" for fact in facts):
         told.append(f"the host of {name} was not rebooted")
-    for fact in facts:
-        if fact.missing and fact.at >= attempt:
-            told.append(f"{fact.what} ran on {name} without a copy of {fact.missing[0]}")
+    told += [
+        f"{fact.what} ran on {name} without a copy of {fact.missing[0]}"
+        for fact in facts
+        if fact.missing and fact.at >= attempt
+    ]
     return told + _untuned(node, policy)
 
 

@@ -7,7 +7,7 @@ down what is wrong with it. Nobody but tests and faults looks in here.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from random import Random
 
@@ -28,6 +28,7 @@ from orchestrator.simulation.parts import (
     SimGate,
     SimIndex,
     SimNode,
+    SimOwner,
     SimRecovery,
     SimShard,
 )
@@ -58,8 +59,7 @@ class World:
         hooks: of the run, by which its judge goes.
         missing: shards with fewer started copies than at a stop by the program; `whole`, when that changed
             between none and some.
-        lease_epoch: of the process that owns the cluster, since `taken_over_at`; `in_hand_of_owner`, the nodes
-            in its record. 0 = nobody has taken anything over.
+        owner: the process that owns the cluster, once one has taken it over from another.
         reindexes: nodes that a reindex keeps busy; `busy_since`, since when other people's work does.
         stalled_until: no recovery makes progress before this moment.
         queues_starts: a start behind a stop under way waits for its end, as systemd has it; without a manager
@@ -97,9 +97,7 @@ class World:
         self.hooks = Hooks()
         self.missing: set[ShardId] = set()
         self.whole: list[tuple[Instant, bool]] = []
-        self.lease_epoch = 0
-        self.taken_over_at: Instant = 0.0
-        self.in_hand_of_owner: Callable[[], Collection[NodeName]] = frozenset
+        self.owner = SimOwner()
         self.forced = SimForced()
         self.disks: dict[NodeName, float] = {}
         self.gates: dict[str, SimGate] = {}

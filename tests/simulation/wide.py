@@ -9,7 +9,7 @@ from itertools import pairwise
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import PhaseEntered, RunStarted, WaveStarted
+from orchestrator.model.event import PhaseEntered, RestoreBegun, RunResumed, RunStarted, WaveStarted
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.simulation import allocation, deciders, machines, turns
@@ -182,7 +182,7 @@ class Life(AnyLife):
             self._judge_copies(since)
         for name in state.nodes:
             node = world.nodes[name]
-            lacks = turns.lacking(world, node, state.policy, self.simulation.began, self.attempt_began)
+            lacks = turns.lacking(node, state.policy, self.simulation.began, self.attempt_began)
             if lacks:
                 raise BrokenError("completeness", "; ".join(lacks))
             stops = node.restarts_by_us - self.stops_before.get(name, 0)
@@ -201,14 +201,18 @@ class Life(AnyLife):
 
     def _judge_waits(self) -> None:
         """A run does not wait on for copies that the wave did not take down."""
+        ahead = self.simulation.clock.ahead
         entered = [
-            (record.at - self.simulation.clock.ahead, record.event)
+            (record.at - ahead, record.event)
             for record in self.simulation.journal.records
-            if isinstance(record.event, PhaseEntered) and record.event.node is None
+            if isinstance(record.event, RunResumed | RestoreBegun | PhaseEntered)
+            and getattr(record.event, "node", None) is None
         ]
-        for (since, event), (until, _) in pairwise(entered):
-            if event.to != Phase.REASSIGNED.value:
+        for (since, event), (until, then) in pairwise(entered):
+            if not isinstance(event, PhaseEntered) or event.to != Phase.REASSIGNED.value:
                 continue
+            if not isinstance(then, PhaseEntered):
+                continue  # the program was killed meanwhile
             turned = [each for each in self.world.whole if each[0] <= until]
             at, whole = turned[-1] if turned else (since, True)
             if whole and until - max(at, since) > _WAITS_FOR_NOTHING:
