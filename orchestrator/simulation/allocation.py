@@ -192,8 +192,8 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
     copy.state, copy.reason, copy.left_at, copy.failed_attempts = CopyState.STARTED, None, None, 0
     if copy.allocation_id is not None and copy.node is not None:
         if copy.fresh and copy.primary:
-            shard.in_sync.clear()
-        shard.in_sync.add(copy.allocation_id)
+            shard.in_sync = frozenset()
+        shard.in_sync |= {copy.allocation_id}
         shard.on_disk[copy.node] = copy.allocation_id
         shard.missed_since.pop(copy.node, None)
         if shard.segments:
@@ -204,7 +204,7 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
     if shard.had and len(shard.started) >= shard.had:
         found_again(world, shard)
     if len(shard.started) == len(shard.copies):
-        shard.in_sync = {str(c.allocation_id) for c in shard.started}
+        shard.in_sync = frozenset(str(c.allocation_id) for c in shard.started)
         segments.forget(shard)
     world.changed(f"{shard.id} started on {copy.node}")
     reroute(world)

@@ -36,7 +36,6 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import (
     allocation,
     bulk,
-    deciders,
     membership,
     merge_judge,
     merges,
@@ -295,7 +294,7 @@ class SimulatedCluster:
             case NodesJoined(count=count):
                 return lambda: sum(node.joined for node in world.nodes.values()) >= count
             case CopiesActive(count=count):
-                return lambda: sum(len(s.started) for _, s in deciders.shards_of(world)) >= count
+                return lambda: views.active(world) >= count
             case MasterElected():
                 return lambda: world.master is not None
             case _:

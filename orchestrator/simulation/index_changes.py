@@ -94,32 +94,41 @@ def _restore_over(world: World, index: SimIndex, seconds: Seconds) -> None:
     _unassign_all(world, index, "EXISTING_INDEX_RESTORED")
     index.closed = False
     for shard in index.shards:
-        shard.in_sync, shard.on_disk = set(), {}
+        shard.in_sync, shard.on_disk = frozenset(), {}
         shard.missed_since.clear()
         shard.primary.fresh, shard.primary.from_snapshot = True, seconds
     world.changed(f"a restore over index {index.name} begins")
     allocation.reroute(world)
 
 
-def _close_for(world: World, index: SimIndex, seconds: Seconds) -> None:
+def close(world: World, index: SimIndex) -> None:
+    """Close an index: it serves nothing, and its copies are allocated anew like those of any other."""
     for shard in index.shards:
         if shard.primary.serves:  # closing verifies every copy: those that are away are stale from now on
             shard.in_sync &= {str(copy.allocation_id) for copy in shard.started}
-    was_written = index.written
     segments.turn(world, index, written=False)
     _unassign_all(world, index, "INDEX_CLOSED")
     index.closed = True
     world.changed(f"index {index.name} is closed")
     allocation.reroute(world)
 
+
+def reopen(world: World, index: SimIndex, *, written: bool) -> None:
+    """Open an index that was closed."""
+    _unassign_all(world, index, "INDEX_REOPENED")
+    index.closed = False
+    segments.turn(world, index, written=written)
+    world.changed(f"index {index.name} is opened")
+    allocation.reroute(world)
+
+
+def _close_for(world: World, index: SimIndex, seconds: Seconds) -> None:
+    written = index.written
+    close(world, index)
+
     def opened() -> None:
-        if index.uuid not in world.indices or world.master is None or not index.closed:
-            return
-        _unassign_all(world, index, "INDEX_REOPENED")
-        index.closed = False
-        segments.turn(world, index, written=was_written)
-        world.changed(f"index {index.name} is opened")
-        allocation.reroute(world)
+        if index.uuid in world.indices and world.master is not None and index.closed:
+            reopen(world, index, written=written)
 
     world.agenda.after(seconds, opened)
 

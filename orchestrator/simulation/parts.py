@@ -20,6 +20,28 @@ ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """What a node does that was not told otherwise."""
 
 
+class Changes:
+    """Counts every change of a part that a view is made of, so that what has not changed is made once.
+
+    Attributes:
+        count: of all changes in all worlds.
+    """
+
+    count = 0
+
+
+class Part:
+    """A part of the ground truth whose changes are counted."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set it, and count that."""
+        if name != "shown":
+            Changes.count += 1
+        object.__setattr__(self, name, value)
+
+
 class GateState(Enum):
     """How a gate truly is."""
 
@@ -89,7 +111,7 @@ class Fact:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimNode:
+class SimNode(Part):
     """A node and its machine.
 
     Attributes:
@@ -190,7 +212,7 @@ class SimNode:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimCopy:
+class SimCopy(Part):
     """A routing entry.
 
     Attributes:
@@ -281,7 +303,7 @@ class SimForced:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimShard:
+class SimShard(Part):
     """A shard: its routing entries, its in-sync set, and what lies on the nodes' disks.
 
     Attributes:
@@ -297,7 +319,7 @@ class SimShard:
     id: ShardId
     size: int
     copies: list[SimCopy] = field(default_factory=list)
-    in_sync: set[str] = field(default_factory=set)
+    in_sync: frozenset[str] = frozenset()
     on_disk: dict[NodeName, str] = field(default_factory=dict)
     missed_since: dict[NodeName, Instant] = field(default_factory=dict)
     segments: dict[NodeName, SimSegments] = field(default_factory=dict)
@@ -318,7 +340,7 @@ class SimShard:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimIndex:
+class SimIndex(Part):
     """An index.
 
     Attributes:

@@ -7,13 +7,13 @@ down what is wrong with it. Nobody but tests and faults looks in here.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from random import Random
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import SettingChange
-from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
+from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.policy import Hooks
 from orchestrator.model.reading import Instant, Seconds
@@ -115,6 +115,7 @@ class World:
         self.unassigned_before: Counter[ShardId] = Counter()
         self.away_before: set[NodeName] = set()
         self.shown: tuple[object, ClusterView] | None = None
+        self.counted: tuple[object, Mapping[CopyState, int], Health] | None = None
         self._ids = 0
 
     # What allocation and membership need -------------------------------------------------------
@@ -182,7 +183,7 @@ class World:
                     entry.reason = "INDEX_CREATED"
                     continue
                 entry.node, entry.state, entry.allocation_id = place, CopyState.STARTED, self.next_id()
-                shard.in_sync.add(entry.allocation_id)
+                shard.in_sync |= {entry.allocation_id}
                 shard.on_disk[place] = entry.allocation_id
             index.shards.append(shard)
         self.indices[index.uuid] = index
@@ -199,7 +200,7 @@ class World:
         primary.allocation_id = self.next_id()
         if on is not None and self.nodes[on].process:
             primary.node, primary.state, primary.reason = on, CopyState.STARTED, None
-            shard.in_sync.add(str(primary.allocation_id))
+            shard.in_sync |= {str(primary.allocation_id)}
             shard.on_disk[on] = str(primary.allocation_id)
         else:
             primary.fresh = True
