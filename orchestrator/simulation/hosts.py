@@ -161,7 +161,11 @@ class SimulatedHosts:
     def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant) -> None:
         if isinstance(action, StopNode):
             judge.late_stop(self.world, node, sent, read)
-        if not isinstance(action, RunHook):  # one that runs so late is no part of `hooks`: nobody can undo it
+        if isinstance(action, TuneHost):
+            tuning.tune(node, action)  # no fact of the turn: the program was told that it may not be done
+        elif not isinstance(
+            action, RunHook
+        ):  # one that runs so late is no part of `hooks`: nobody can undo it
             self._do(action, node)
 
     def _do(self, action: HostAction, node: SimNode) -> ActionResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from orchestrator.model.cluster import NodeName, Role
+from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, deciders
 from orchestrator.simulation.parts import SimNode
@@ -69,7 +70,7 @@ def parted(world: Electorate, node: SimNode) -> None:
 def rejoined(world: Electorate, node: SimNode) -> None:
     """A node that ran all the time reaches the others again."""
     if node.process and node.member_life is None and world.agenda.now >= node.joins_at:
-        ours = node.stopped_by_us
+        ours = node.stopped_by_us and node.service is ServiceState.STOPPING
         _join(world, node, node.life)
         node.stopped_by_us = ours  # a stop that is under way goes on
     elif world.master is None:

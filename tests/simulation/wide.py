@@ -13,7 +13,7 @@ from orchestrator.model.event import PhaseEntered, RestoreBegun, RunResumed, Run
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.simulation import allocation, deciders, machines, turns
-from orchestrator.simulation.mishaps import SettingMeddled, SettingsRefused
+from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
 from orchestrator.simulation.parts import SimIndex
 from tests.simulation import merged, tuned
 from tests.simulation.chance import Chance, chance, world_of
@@ -195,8 +195,13 @@ class Life(AnyLife):
 
     @property
     def _may_stop_again(self) -> bool:
-        """Whether a turn can need more than one stop: something may be left to do while the node is down."""
+        """Whether a turn can need more than one stop: something may be left to do while the node is down.
+
+        A stop that is done so late that it was sent again counts twice.
+        """
         wanted = self.drawn.wanted
+        if any(trip.verb == "stop" and trip.how is How.LATE for trip in self.drawn.trips):
+            return True
         return wanted.reboot or wanted.tune is not None or bool(wanted.hooks.while_stopped)
 
     def _judge_waits(self) -> None:
