@@ -336,20 +336,21 @@ def test_a_rescued_node_gets_its_hooks_and_tuning_in_another_turn() -> None:
 def test_an_undo_in_doubt_is_not_taken_for_a_node_out_of_service() -> None:
     """Killed right after an after_recovery hook: it ran, so before_stop runs again before the next stop."""
     snapshot = Mishap(what=SnapshotBegun(seconds=300.0), verb="hook_before_stop", after=0.0)
-    simulation = Simulation(six(), plan=(snapshot,))
-    state = simulation.begin(wanted())
-    for _ in range(40):  # kill at each seam until one is right behind the last hook of the undo
-        simulation.seams.crash_at = len(simulation.seams.passed) + 1
+    interrupt = Mishap(what=Asked(request=Request.INTERRUPT), verb="hook_before_stop", after=100.0)
+    lease = Mishap(what=LeaseUnrefreshed(seconds=50.0), verb="set_allocation", after=0.05)
+    for plan in ((snapshot, interrupt), (lease,)):
+        quiet, _ = lived(*plan)
+        hooks = [place for place, what in enumerate(quiet.seams.passed) if "hook_after_recovery" in what]
+        simulation = Simulation(six(), plan=plan)
+        state = simulation.begin(wanted())
+        simulation.seams.crash_at = hooks[1] + 1
         with contextlib.suppress(Crash):
-            state = play(simulation, state, invariants=False, compare=False)
-            break
+            play(simulation, state, invariants=False, compare=False)
         simulation.seams.crash_at = None
-        simulation.world.agenda.advance(5.0)
-        state = simulation.resume()
-    simulation.seams.crash_at = None
-    state = play(simulation, simulation.resume(), invariants=False, compare=False)
-    assert state.outcome is Outcome.DONE, state.message
-    assert simulation.world.violations == []
+        simulation.world.agenda.advance(900.0)
+        state = _taken_up(simulation, state)
+        assert state.outcome is Outcome.DONE, state.message
+        assert simulation.world.violations == []
 
 
 @pytest.mark.parametrize("late", [35.0, 70.0, 110.0])
