@@ -22,6 +22,7 @@ from orchestrator.simulation import (
     mishaps,
     node_changes,
     node_mishaps,
+    program_mishaps,
     riak_mishaps,
     ring_changes,
     segments,
@@ -77,7 +78,7 @@ class Fate:
         self.disk_full_until: Instant = 0.0
         self.journal_says = "no space left on device"
         self.torn = False
-        self.successor: Callable[[mishaps.TakenOver], None] | None = None
+        self.successor: Callable[[program_mishaps.TakenOver], None] | None = None
         self.read_at: Instant = 0.0
         self.read_stale = False
         self.standing_still: Seconds = 0.0
@@ -220,18 +221,18 @@ class Fate:
                 self.unrefreshed = (now, now + seconds)
             case mishaps.Asked(request=request):
                 self.request = max(self.request, request)
-            case mishaps.DiskFull() | mishaps.JournalFails():
+            case mishaps.DiskFull() | program_mishaps.JournalFails():
                 self._befall_journal(what)
-            case mishaps.Unauthorized(seconds=seconds):
+            case program_mishaps.Unauthorized(seconds=seconds):
                 self.unauthorized_until = now + seconds
-            case mishaps.EndpointsDisagree(seconds=seconds):
+            case program_mishaps.EndpointsDisagree(seconds=seconds):
                 self.disagree_until, self.frozen = now + seconds, views.readings(world, settled=False)
-            case mishaps.TakenOver():
+            case program_mishaps.TakenOver():
                 self._take_over(what)
             case _:
                 assert_never(what)
 
-    def _take_over(self, what: mishaps.TakenOver) -> None:
+    def _take_over(self, what: program_mishaps.TakenOver) -> None:
         """The program's machine is suspended; without a `successor` somebody takes the lease alone."""
         self.standing_still = what.seconds
         if self.successor is not None:
@@ -239,12 +240,12 @@ class Fate:
         else:
             self.lease_holder, self.lease_taken_at = "eve@elsewhere", self._world.agenda.now
 
-    def _befall_journal(self, what: mishaps.DiskFull | mishaps.JournalFails) -> None:
+    def _befall_journal(self, what: mishaps.DiskFull | program_mishaps.JournalFails) -> None:
         now = self._world.agenda.now
         match what:
             case mishaps.DiskFull(seconds=seconds):
                 self.disk_full_until, self.journal_says = now + seconds, "no space left on device"
-            case mishaps.JournalFails(reason=reason, seconds=seconds):
+            case program_mishaps.JournalFails(reason=reason, seconds=seconds):
                 self.torn = self.torn or seconds is None
                 self.disk_full_until = now + (float("inf") if seconds is None else seconds)
                 self.journal_says = reason

@@ -15,31 +15,10 @@ from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, S
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Recovery, ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.simulation.counted import Part
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """What a node does that was not told otherwise."""
-
-
-class Changes:
-    """Counts every change of a part that a view is made of, so that what has not changed is made once.
-
-    Attributes:
-        count: of all changes in all worlds.
-    """
-
-    count = 0
-
-
-class Part:
-    """A part of the ground truth whose changes are counted."""
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Set it, and count that."""
-        if name != "shown":
-            Changes.count += 1
-        object.__setattr__(self, name, value)
 
 
 class GateState(Enum):

@@ -23,9 +23,10 @@ from orchestrator.model.observation import (
 from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import merges, riak_views
+from orchestrator.simulation.counted import Changes
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.merges import HIGH_WATERMARK
-from orchestrator.simulation.parts import Changes, SimCopy, SimIndex, SimNode, SimRecovery
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 

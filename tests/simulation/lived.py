@@ -19,8 +19,9 @@ from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.simulation.agenda import Guest
-from orchestrator.simulation.mishaps import Crash, Seams, TakenOver, Trip
+from orchestrator.simulation.mishaps import Crash, Seams, Trip
 from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.program_mishaps import TakenOver
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn

@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy
-from orchestrator.simulation import index_mishaps, mishaps, node_mishaps
+from orchestrator.simulation import index_mishaps, mishaps, node_mishaps, program_mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip, What
 
 ORDINARY_KINDS: Final = (
@@ -27,7 +27,7 @@ ORDINARY_KINDS: Final = (
     mishaps.HostCutOff,
     mishaps.Unreadable,
     mishaps.StaleReadings,
-    mishaps.EndpointsDisagree,
+    program_mishaps.EndpointsDisagree,
     mishaps.ProgramStandsStill,
     mishaps.LeaseUnrefreshed,
     node_mishaps.NodeFlaps,
@@ -142,7 +142,7 @@ def _ordinary(dice: Random, node: NodeName, number: int, nodes: int) -> What:
         mishaps.HostCutOff(node=node, seconds=dice.choice((5.0, 20.0))),
         mishaps.Unreadable(seconds=5.0),
         mishaps.StaleReadings(seconds=3.0),
-        mishaps.EndpointsDisagree(seconds=dice.choice((5.0, 30.0))),
+        program_mishaps.EndpointsDisagree(seconds=dice.choice((5.0, 30.0))),
         mishaps.ProgramStandsStill(seconds=20.0),
         mishaps.LeaseUnrefreshed(seconds=50.0),
         node_mishaps.NodeFlaps(node=node, seconds=dice.choice((0.3, 2.0, 10.0, 20.0))),
@@ -155,9 +155,9 @@ def _ordinary(dice: Random, node: NodeName, number: int, nodes: int) -> What:
 def _worse(dice: Random, node: NodeName, zones: tuple[str, ...]) -> What:
     journal = dice.choice(
         (
-            mishaps.JournalFails(reason="database is locked", seconds=dice.choice((3.0, 60.0))),
-            mishaps.JournalFails(reason="attempt to write a readonly database", seconds=300.0),
-            mishaps.JournalFails(reason="database disk image is malformed", seconds=None),
+            program_mishaps.JournalFails(reason="database is locked", seconds=dice.choice((3.0, 60.0))),
+            program_mishaps.JournalFails(reason="attempt to write a readonly database", seconds=300.0),
+            program_mishaps.JournalFails(reason="database disk image is malformed", seconds=None),
         )
     )
     choices: tuple[What, ...] = (
@@ -179,10 +179,10 @@ def _worse(dice: Random, node: NodeName, zones: tuple[str, ...]) -> What:
         node_mishaps.NodePauses(node=node, seconds=400.0, host=dice.random() < 0.5),
         index_mishaps.RecoveriesStall(seconds=dice.choice((120.0, 1500.0))),
         mishaps.AllocationsFail(index=dice.choice(_INDICES), times=5),
-        mishaps.Unauthorized(seconds=dice.choice((10.0, 900.0))),
+        program_mishaps.Unauthorized(seconds=dice.choice((10.0, 900.0))),
         journal,
-        mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0)), restarts=dice.random() < 0.4),
-        mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0)), restarts=dice.random() < 0.4),
+        program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0)), restarts=dice.random() < 0.4),
+        program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0)), restarts=dice.random() < 0.4),
         mishaps.Asked(request=dice.choice((Request.PAUSE, Request.INTERRUPT))),
     )
     return dice.choice(choices)

@@ -24,20 +24,17 @@ from typing import Final, get_args
 
 from orchestrator.model.phase import Phase
 from orchestrator.simulation.mishaps import (
-    EndpointsDisagree,
     GateShut,
     How,
-    JournalFails,
     OfMachine,
     OfProgram,
     SegmentsUnreadable,
     SettingMeddled,
     SettingsRefused,
     StaleReadings,
-    TakenOver,
-    Unauthorized,
     What,
 )
+from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFails, TakenOver, Unauthorized
 from orchestrator.simulation.riak_mishaps import OfRiak
 from tests.simulation.chance import Chance
 from tests.simulation.chance_riak import FIRST

@@ -18,7 +18,8 @@ import pytest
 
 from orchestrator.model.policy import Together
 from orchestrator.runtime.lookout import Order
-from orchestrator.simulation.mishaps import GateShut, TakenOver
+from orchestrator.simulation.mishaps import GateShut
+from orchestrator.simulation.program_mishaps import TakenOver
 from tests.simulation.background import RUNS
 from tests.simulation.chance import chance
 from tests.simulation.lived import BrokenError

@@ -32,22 +32,19 @@ from orchestrator.simulation.mishaps import (
     Asked,
     Crash,
     DiskFills,
-    EndpointsDisagree,
     HostCutOff,
     How,
     IndexDeleted,
     IndexMade,
-    JournalFails,
     LeaseUnrefreshed,
     Mishap,
     RestartedByHand,
     SnapshotBegun,
-    TakenOver,
     Trip,
-    Unauthorized,
     What,
 )
 from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, NodeFlaps, NodePauses
+from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFails, TakenOver, Unauthorized
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation import tuned
