@@ -9,11 +9,11 @@ from typing import Final
 
 from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.invariant import Step
-from orchestrator.engine.invariants import broken
 from orchestrator.engine.plan import make_plan
 from orchestrator.engine.situation import Decision
 from orchestrator.errors import SafetyViolation
 from orchestrator.merging import decide
+from orchestrator.merging.invariants import broken
 from orchestrator.model.action import action_name
 from orchestrator.model.event import Record, RunStarted
 from orchestrator.model.observation import Observation

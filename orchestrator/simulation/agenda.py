@@ -1,13 +1,90 @@
-"""Virtual time: what will happen when, and nothing happens unless time is let pass."""
+"""Virtual time: what will happen when, and nothing happens unless time is let pass.
+
+Several processes of the program may live in one world. One of them, the host, is whoever calls from the main
+thread; each other one is a guest with a thread of its own. Only one thread ever runs: a guest runs from the
+moment its wait ends until it waits again, so the same seed is the same night.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from threading import Semaphore, Thread, get_ident
 
 from orchestrator.model.reading import Instant, Seconds
 
 Happening = Callable[[], object]
+
+_NEVER: Instant = float("inf")
+
+
+class Dismissed(BaseException):
+    """The world ends before the guest does."""
+
+
+class Guest:
+    """Another process, which lives while the host lets time pass.
+
+    Attributes:
+        over: its work is done, or has failed.
+        failure: how its work failed; raised by whoever invited it, in a place that knows what to do about it.
+    """
+
+    def __init__(self, agenda: Agenda, work: Happening) -> None:
+        self._agenda, self._work = agenda, work
+        self._may_run, self._has_run = Semaphore(0), Semaphore(0)
+        self._holds: Callable[[], bool] = _always
+        self._end: Instant = agenda.now
+        self.failure: BaseException | None = None
+        self._dismissed = self.over = False
+        self._thread = Thread(target=self._live, daemon=True)
+        self._thread.start()
+        self.ident = self._thread.ident
+
+    @property
+    def wakes_at(self) -> Instant:
+        """When its wait ends at the latest."""
+        return self._end
+
+    @property
+    def due(self) -> bool:
+        """Whether its wait is over."""
+        return self._agenda.now >= self._end or self._holds()
+
+    def run(self) -> None:
+        """Let it go on until it waits again or is over."""
+        self._may_run.release()
+        self._has_run.acquire()
+
+    def wait(self, holds: Callable[[], bool], end: Instant) -> bool:
+        """Called from its own thread: hand over to the host until this holds, or it is so late."""
+        if holds():
+            return True
+        self._holds, self._end = holds, end
+        self._has_run.release()
+        self._may_run.acquire()
+        if self._dismissed:
+            raise Dismissed
+        return holds()
+
+    def dismiss(self) -> None:
+        """End its thread, wherever it waits."""
+        self._dismissed = True
+        while not self.over:
+            self._may_run.release()
+            self._has_run.acquire()
+
+    def _live(self) -> None:
+        self._may_run.acquire()
+        try:
+            if not self._dismissed:
+                self._work()
+        except Dismissed:
+            pass  # asked for by `dismiss`
+        except BaseException as failure:  # noqa: BLE001  (kept for the host's thread)
+            self.failure = failure
+        self.over = True
+        self._has_run.release()
 
 
 class Agenda:
@@ -21,11 +98,24 @@ class Agenda:
         self.now: Instant = start
         self._due: list[tuple[Instant, int, Happening]] = []
         self._asked = 0
+        self._guests: list[Guest] = []
 
     def after(self, seconds: Seconds, happening: Happening) -> None:
         """Let this happen so many seconds from now."""
         self._asked += 1
         heapq.heappush(self._due, (self.now + max(0.0, seconds), self._asked, happening))
+
+    def invite(self, work: Happening) -> Guest:
+        """Let this work go on beside the host, from now on, as another process."""
+        guest = Guest(self, work)
+        self._guests.append(guest)
+        return guest
+
+    def dismiss(self) -> None:
+        """End every guest."""
+        guests, self._guests = self._guests, []
+        for guest in guests:
+            guest.dismiss()
 
     def advance(self, seconds: Seconds) -> None:
         """Let so much time pass, with all that is due in it."""
@@ -34,6 +124,11 @@ class Agenda:
     def until(self, holds: Callable[[], bool], seconds: Seconds) -> bool:
         """Let time pass until this holds (True), at most so long (False)."""
         end = self.now + max(0.0, seconds)
+        if self._guests:
+            guest = next((guest for guest in self._guests if guest.ident == get_ident()), None)
+            if guest is not None:
+                return guest.wait(holds, end)
+            return self._until_beside_guests(holds, end)
         while not holds():
             if not self._due or self._due[0][0] > end:
                 self.now = end
@@ -41,8 +136,34 @@ class Agenda:
             at, _, happening = heapq.heappop(self._due)
             self.now = max(self.now, at)
             happening()
+            if self._guests:
+                return self._until_beside_guests(holds, end)
+        return True
+
+    def _until_beside_guests(self, holds: Callable[[], bool], end: Instant) -> bool:
+        while not holds():
+            guest = next((guest for guest in self._guests if guest.due), None)
+            if guest is not None:
+                guest.run()
+                self._guests = [each for each in self._guests if not each.over]
+                continue
+            wakes = min((guest.wakes_at for guest in self._guests), default=_NEVER)
+            happens = self._due[0][0] if self._due else _NEVER
+            if min(wakes, happens) > end:
+                self.now = end
+                return holds()
+            if happens <= wakes:
+                at, _, happening = heapq.heappop(self._due)
+                self.now = max(self.now, at)
+                happening()
+            else:
+                self.now = max(self.now, wakes)
         return True
 
 
 def _never() -> bool:
     return False
+
+
+def _always() -> bool:
+    return True

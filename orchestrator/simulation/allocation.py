@@ -27,6 +27,7 @@ from orchestrator.simulation.deciders import (
     data_nodes,
     enabled,
     shards_of,
+    version_allows,
     zone_has_room,
 )
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimRecovery, SimShard
@@ -42,6 +43,8 @@ _REPLAYED_A_SECOND: Final = 20_000.0
 """Operations, of each shard."""
 
 _OVERHEAD_SECONDS: Final = 0.4
+_NOT_YET: Final = 0.001
+"""Less is a matter of rounding."""
 _FROM_DISK_SECONDS: Final = 1.0
 _FIRST_WRITE_SECONDS: Final = 3.0
 """After so long an index that is written has acknowledged something without the copy that is away."""
@@ -57,6 +60,9 @@ def reroute(world: Ground) -> None:
             if copy.state is not CopyState.UNASSIGNED or copy.failed_attempts >= MAX_ATTEMPTS:
                 continue
             if not enabled(copy, index.allocation_enable or of_cluster):
+                shard.never = shard.never or copy.from_snapshot is not None
+                continue
+            if shard.never:
                 continue
             crowd = crowd or Crowd(world)
             if copy.primary:
@@ -74,7 +80,9 @@ def _unassigned_since(copy: SimCopy) -> Instant:
 def _assign_primary(world: Ground, shard: SimShard, copy: SimCopy, crowd: Crowd) -> NodeName | None:
     if copy.fresh:
         place = crowd.emptiest(shard, data_nodes(world))
-        if place is not None:
+        if place is not None and copy.from_snapshot is not None:
+            _begin(world, shard, copy, place, seconds=copy.from_snapshot, total=shard.size, reused=0)
+        elif place is not None:
             _begin(world, shard, copy, place, seconds=0.2, total=0, reused=0)
         return place
     limit = count_of(world, INITIAL_PRIMARIES, 4)
@@ -97,7 +105,9 @@ def _assign_replica(
     free = [
         name
         for name in data_nodes(world)
-        if name not in taken and zone_has_room(world, index, shard, world.nodes[name])
+        if name not in taken
+        and zone_has_room(world, index, shard, world.nodes[name])
+        and version_allows(world, shard, world.nodes[name])
     ]
     returning = [name for name in free if name in shard.on_disk]
     place = next((name for name in returning if crowd.arriving[name] < limit), None)
@@ -141,6 +151,7 @@ def _begin(
 ) -> None:
     copy.ticket += 1
     ticket, source = copy.ticket, None if copy.primary else shard.primary.node
+    seconds = world.jittered(seconds) + max(0.0, world.stalled_until - world.agenda.now)
     copy.state, copy.node = CopyState.INITIALIZING, place
     if copy.allocation_id is None or not copy.primary:
         copy.allocation_id = world.next_id()
@@ -165,8 +176,13 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
         if copy.ticket == ticket and copy.state is CopyState.INITIALIZING:
             world.agenda.after(1.0, lambda: _end(world, shard, copy, ticket, recovery))
         return
-    if shard.failing > 0 and not copy.primary:
-        shard.failing -= 1
+    if recovery.ends - world.agenda.now > _NOT_YET:  # it made no progress for a while
+        world.agenda.after(
+            recovery.ends - world.agenda.now, lambda: _end(world, shard, copy, ticket, recovery)
+        )
+        return
+    if not copy.primary and (shard.failing > 0 or _out_of_reach(world, recovery)):
+        shard.failing = max(0, shard.failing - 1)
         _unassign(copy, "ALLOCATION_FAILED")
         copy.failed_attempts += 1
         world.changed(f"{shard.id} failed on {recovery.target}")
@@ -176,20 +192,45 @@ def _end(world: Ground, shard: SimShard, copy: SimCopy, ticket: int, recovery: S
     copy.state, copy.reason, copy.left_at, copy.failed_attempts = CopyState.STARTED, None, None, 0
     if copy.allocation_id is not None and copy.node is not None:
         if copy.fresh and copy.primary:
-            shard.in_sync.clear()
-        shard.in_sync.add(copy.allocation_id)
+            shard.in_sync = frozenset()
+        shard.in_sync |= {copy.allocation_id}
         shard.on_disk[copy.node] = copy.allocation_id
         shard.missed_since.pop(copy.node, None)
         if shard.segments:
             copied, operations = recovery.reused < recovery.total, recovery.operations
             segments.recovered(world, shard, copy.node, recovery.source, copied=copied, operations=operations)
-    copy.fresh = False
+    copy.fresh, copy.from_snapshot = False, None
     shard.lost_at = None
+    if shard.had and len(shard.started) >= shard.had:
+        found_again(world, shard)
     if len(shard.started) == len(shard.copies):
-        shard.in_sync = {str(c.allocation_id) for c in shard.started}
+        shard.in_sync = frozenset(str(c.allocation_id) for c in shard.started)
         segments.forget(shard)
     world.changed(f"{shard.id} started on {copy.node}")
     reroute(world)
+
+
+def found_again(world: Ground, shard: SimShard) -> None:
+    """No copy of the shard is missing any more that was there at a stop by the program."""
+    shard.had = 0
+    if shard.id in world.missing:
+        world.missing.discard(shard.id)
+        if not world.missing:
+            world.whole.append((world.agenda.now, True))
+
+
+def _out_of_reach(world: Ground, recovery: SimRecovery) -> bool:
+    """Whether one of the two nodes of a recovery reaches nobody but the master."""
+    ends = [world.nodes[name] for name in (recovery.source, recovery.target) if name is not None]
+    return any(world.agenda.now < node.apart_from_peers_until for node in ends)
+
+
+def stall(world: Ground, seconds: Seconds) -> None:
+    """No recovery makes progress for so long, neither those under way nor those that begin meanwhile."""
+    world.stalled_until = max(world.stalled_until, world.agenda.now + seconds)
+    for recovery in world.recoveries:
+        if not recovery.done:
+            recovery.ends += seconds
 
 
 def _unassign(copy: SimCopy, reason: str) -> None:
@@ -220,6 +261,10 @@ def left(world: Ground, name: NodeName) -> None:
                 _promote(shard, copy)
             if served and not shard.started:
                 shard.lost_at = world.agenda.now
+        if shard.had and len(shard.started) < shard.had:
+            if not world.missing:
+                world.whole.append((world.agenda.now, False))
+            world.missing.add(shard.id)
         if had_primary:
             _abandon(shard)
         if here and index.written:
@@ -273,8 +318,10 @@ def retry_failed(world: Ground) -> None:
 
 def set_replicas(world: Ground, index: SimIndex, wanted: int) -> None:
     """Give an index so many replicas."""
-    index.replicas = wanted
+    fewer, index.replicas = wanted < index.replicas, wanted
     for shard in index.shards:
+        if fewer:
+            found_again(world, shard)
         spare = [copy for copy in reversed(shard.copies) if not copy.primary]
         # What is not started goes first, then the last ones.
         spare.sort(key=lambda copy: copy.state is CopyState.STARTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from orchestrator.engine.kinds.riak.settings import holder
@@ -36,11 +36,11 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import (
     allocation,
     bulk,
-    deciders,
     membership,
     merge_judge,
     merges,
     segments,
+    turns,
     views,
 )
 from orchestrator.simulation.fate import Fate
@@ -55,6 +55,8 @@ _TIMEOUT_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 5.0
 """As the real adapter listens to a merge that is no task."""
 
+_UNAUTHORIZED: Final = "401 security_exception: unable to authenticate user"
+
 _WRITES: Final = (ProbeSettings, WriteSettings)
 
 
@@ -65,6 +67,7 @@ class SimulatedCluster:
     Attributes:
         sent: every verb that was sent, for the tests.
         avoided: nodes that the program sends nothing to.
+        process: says which process of the program this is, of several on one world.
     """
 
     world: World
@@ -72,32 +75,40 @@ class SimulatedCluster:
     seams: Seams
     sent: list[ClusterAction] = field(default_factory=list)
     avoided: frozenset[NodeName] = frozenset()
+    process: Callable[[], turns.Process] = turns.Process
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the parts asked for; all of them tell of the moment in which the reading begins."""
-        began = self.world.agenda.now
-        if began < self.fate.unreadable_until:
-            self.world.agenda.advance(1.0)
-            gone = Unknown(reason="no endpoint answers (connection refused)")
+        began, fate = self.world.agenda.now, self.fate
+        if began < max(fate.unreadable_until, fate.unauthorized_until):
+            refused = began >= fate.unreadable_until
+            self.world.agenda.advance(_WRITE_SECONDS if refused else 1.0)
+            gone = Unknown(reason=_UNAUTHORIZED if refused else "no endpoint answers (connection refused)")
             return _parts(
                 ClusterReadings(
                     cluster=gone, settings=gone, health=gone, recoveries=gone, activity=gone, disks=gone
                 ),
                 look,
             )
-        if began < self.fate.stale_until and self.fate.frozen is not None:
-            read = self.fate.frozen
-            self.world.stale_read = True
+        if fate.frozen is not None and (began < fate.stale_until or self._from_the_other(began)):
+            read = fate.frozen
+            self.world.stale_read = fate.read_stale = True
         else:
             read = views.readings(self.world, look)
-            self.world.stale_read = False
+            self.world.stale_read = fate.read_stale = False
             if Look.CLUSTER in look:
-                self.world.last_read = began
+                self.world.last_read = fate.read_at = began
         stood_still = self.fate.stood_still()
         self.world.agenda.advance(_READ_SECONDS + stood_still)
         if stood_still:
             self.world.program_since = self.world.agenda.now
         return _parts(read, look)
+
+    def _from_the_other(self, now: Instant) -> bool:
+        """Whether this reading comes from the endpoint that disagrees with the others."""
+        fate = self.fate
+        fate.other_endpoint = now < fate.disagree_until and not fate.other_endpoint
+        return fate.other_endpoint
 
     def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
         """Read these indices; segments tell of the moment in which the reading begins."""
@@ -121,8 +132,12 @@ class SimulatedCluster:
 
     def _perform(self, action: ClusterAction) -> ActionResult:
         self.sent.append(action)
+        self.fate.is_judged_by_its_own_reading()
+        turns.changes(self.world, action, self.process())
         trip = self.fate.sent(action)
         self.world.agenda.advance(_WRITE_SECONDS)
+        if self.world.agenda.now < self.fate.unauthorized_until:
+            return Refused(reason=_UNAUTHORIZED)
         refused = self._refusal(action)
         if refused is not None:
             return Refused(reason=refused)
@@ -141,8 +156,8 @@ class SimulatedCluster:
                 self.world.agenda.after(trip.late, lambda: self._merge(action, look, sent))
                 self.world.agenda.advance(_TIMEOUT_SECONDS)
                 return InDoubt(reason="read timed out")
-            case How.UNACKNOWLEDGED | How.LATE:
-                self._do(action)
+            case How.UNACKNOWLEDGED | How.LATE | How.PARTLY:
+                self._do(_first_of(action) if trip is not None and trip.how is How.PARTLY else action)
                 self.world.agenda.advance(_TIMEOUT_SECONDS)
                 return InDoubt(reason="connection reset by peer")
             case _:
@@ -279,7 +294,7 @@ class SimulatedCluster:
             case NodesJoined(count=count):
                 return lambda: sum(node.joined for node in world.nodes.values()) >= count
             case CopiesActive(count=count):
-                return lambda: sum(len(s.started) for _, s in deciders.shards_of(world)) >= count
+                return lambda: views.active(world) >= count
             case MasterElected():
                 return lambda: world.master is not None
             case _:
@@ -293,6 +308,11 @@ class SimulatedCluster:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _first_of(action: ClusterAction) -> ClusterAction:
+    """What is done of an action that is done in part: the first of several settings."""
+    return replace(action, changes=action.changes[:1]) if isinstance(action, WriteSettings) else action
 
 
 def _parts(read: ClusterReadings, look: Collection[Look]) -> ClusterReadings:

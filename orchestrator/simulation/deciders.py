@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS, listed
-from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.cluster import CopyState, NodeName, ShardId
 from orchestrator.model.observation import SettingValue
-from orchestrator.model.reading import Instant
+from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery, SimShard
 
@@ -29,8 +29,16 @@ class Ground(Protocol):
         """The value that counts."""
         ...
 
+    stalled_until: Instant
+    missing: set[ShardId]
+    whole: list[tuple[Instant, bool]]
+
     def changed(self, what: str) -> None:
         """The cluster state is another one now."""
+        ...
+
+    def jittered(self, seconds: Seconds) -> Seconds:
+        """So many seconds, more or less."""
         ...
 
     def next_id(self) -> str:
@@ -51,16 +59,32 @@ def data_nodes(world: Ground) -> list[NodeName]:
 
 
 def enabled(copy: SimCopy, enable: str) -> bool:
-    """The enable decider; what an index says goes before what the cluster says."""
-    if enable in ("all", "none"):
-        return enable == "all"
-    return copy.primary and (enable == "primaries" or copy.fresh)
+    """The enable decider; what an index says goes before what the cluster says.
+
+    A primary that lies on some node's disk is never refused: where the decider says no, its allocation is
+    forced (`canForceAllocatePrimary`).
+    """
+    if enable == "all":
+        return True
+    return copy.primary and (not copy.fresh or enable != "none")
 
 
 def zone_has_room(world: Ground, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
     """Whether awareness lets one more copy of the shard go to this node."""
     share = share_of_a_zone(world, index, shard)
     return share is None or copies_in(world, shard, node.zone) < share
+
+
+def version_allows(world: Ground, shard: SimShard, node: SimNode) -> bool:
+    """Whether a replica may go to this node: never to an older version than its primary's node has."""
+    source = shard.primary.node
+    if source is None or world.nodes[source].version == node.version:
+        return True
+    return _parts_of(node.version) >= _parts_of(world.nodes[source].version)
+
+
+def _parts_of(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def share_of_a_zone(world: Ground, index: SimIndex, shard: SimShard) -> int | None:

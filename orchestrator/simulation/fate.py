@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from orchestrator.model.action import Action, WriteSettings, action_name, action_target
@@ -14,10 +14,15 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import (
     bulk,
     gates,
+    index_changes,
+    index_mishaps,
     machines,
     membership,
     merges,
     mishaps,
+    node_changes,
+    node_mishaps,
+    program_mishaps,
     riak_mishaps,
     ring_changes,
     segments,
@@ -39,7 +44,12 @@ class Fate:
         unreadable_until: reads of the cluster fail before this moment; `bulk_unreadable_until`, those of the
             indices that are merged.
         stale_until: reads are answered with `frozen` before this moment, those of indices with `frozen_bulk`.
-        disk_full_until: the journal cannot be written before this moment.
+        unauthorized_until: every call of the cluster is answered with 401 before this moment.
+        disagree_until: every second reading is `frozen` before this moment; `other_endpoint`, the next one.
+        disk_full_until: the journal cannot be written before this moment, for the reason `journal_says`;
+            `torn`, nor be read ever again.
+        successor: begins the run of the machine that takes ours over; None = nobody does more than that.
+        read_at: when the program's last reading began, which `read_stale` says of itself that it may be old.
         standing_still: for so long the program does nothing at its next reading; `stood` is the sum of what
             it has done so already.
         clock_ahead: of the program's clock before the world's, from its next process on.
@@ -62,7 +72,15 @@ class Fate:
         self.bulk_unreadable_until: Instant = 0.0
         self.frozen: ClusterReadings | None = None
         self.frozen_bulk: Reading[BulkView] = NOT_READ
+        self.unauthorized_until: Instant = 0.0
+        self.disagree_until: Instant = 0.0
+        self.other_endpoint = False
         self.disk_full_until: Instant = 0.0
+        self.journal_says = "no space left on device"
+        self.torn = False
+        self.successor: Callable[[program_mishaps.TakenOver], None] | None = None
+        self.read_at: Instant = 0.0
+        self.read_stale = False
         self.standing_still: Seconds = 0.0
         self.stood: Seconds = 0.0
         self.clock_ahead: Seconds = 0.0
@@ -98,6 +116,10 @@ class Fate:
         if seconds:
             self.unrefreshed = (self._world.agenda.now, self._world.agenda.now + seconds)
         return seconds
+
+    def is_judged_by_its_own_reading(self) -> None:
+        """What another process on the same world has read since says nothing of what this one knew."""
+        self._world.last_read, self._world.stale_read = self.read_at, self.read_stale
 
     def late(self, trip: Trip, action: WriteSettings) -> None:
         """A settings update takes effect later, and before whatever is written after it."""
@@ -142,6 +164,29 @@ class Fate:
             ):
                 _befall_indices(world, what)
             case (
+                node_mishaps.NodeFlaps()
+                | node_mishaps.NodePauses()
+                | node_mishaps.DiesAgain()
+                | node_mishaps.DiskLost()
+                | node_mishaps.ReturnsChanged()
+                | node_mishaps.ZoneLost()
+                | node_mishaps.RebootHangs()
+                | node_mishaps.HostRefuses()
+                | node_mishaps.PeersUnreachable()
+            ):
+                node_changes.befall(world, what)
+            case (
+                index_mishaps.Rollovers()
+                | index_mishaps.IndexRestored()
+                | index_mishaps.IndexRestoredOver()
+                | index_mishaps.IndexReopened()
+                | index_mishaps.IndexMounted()
+                | index_mishaps.ReplicasSet()
+                | index_mishaps.WorkBegun()
+                | index_mishaps.RecoveriesStall()
+            ):
+                index_changes.befall(world, what)
+            case (
                 riak_mishaps.HandoffStalls()
                 | riak_mishaps.OwnershipMoves()
                 | riak_mishaps.MemberJoins()
@@ -176,8 +221,34 @@ class Fate:
                 self.unrefreshed = (now, now + seconds)
             case mishaps.Asked(request=request):
                 self.request = max(self.request, request)
+            case mishaps.DiskFull() | program_mishaps.JournalFails():
+                self._befall_journal(what)
+            case program_mishaps.Unauthorized(seconds=seconds):
+                self.unauthorized_until = now + seconds
+            case program_mishaps.EndpointsDisagree(seconds=seconds):
+                self.disagree_until, self.frozen = now + seconds, views.readings(world, settled=False)
+            case program_mishaps.TakenOver():
+                self._take_over(what)
+            case _:
+                assert_never(what)
+
+    def _take_over(self, what: program_mishaps.TakenOver) -> None:
+        """The program's machine is suspended; without a `successor` somebody takes the lease alone."""
+        self.standing_still = what.seconds
+        if self.successor is not None:
+            self.successor(what)
+        else:
+            self.lease_holder, self.lease_taken_at = "eve@elsewhere", self._world.agenda.now
+
+    def _befall_journal(self, what: mishaps.DiskFull | program_mishaps.JournalFails) -> None:
+        now = self._world.agenda.now
+        match what:
             case mishaps.DiskFull(seconds=seconds):
-                self.disk_full_until = now + seconds
+                self.disk_full_until, self.journal_says = now + seconds, "no space left on device"
+            case program_mishaps.JournalFails(reason=reason, seconds=seconds):
+                self.torn = self.torn or seconds is None
+                self.disk_full_until = now + (float("inf") if seconds is None else seconds)
+                self.journal_says = reason
             case _:
                 assert_never(what)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
@@ -25,10 +25,10 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.simulation import gates, judge, machines, tuning, views
+from orchestrator.simulation import gates, judge, machines, tuning, turns, views
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
-from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.parts import Fact, SimNode
 from orchestrator.simulation.world import World
 
 _READ_SECONDS: Final = 0.1
@@ -45,6 +45,7 @@ class SimulatedHosts:
     Attributes:
         sent: every verb that was sent, for the tests.
         hooks: node, moment and number of each hook that ran.
+        process: says which process of the program this is, of several on one world.
     """
 
     world: World
@@ -52,15 +53,16 @@ class SimulatedHosts:
     seams: Seams
     sent: list[HostAction] = field(default_factory=list)
     hooks: list[tuple[NodeName, str, int]] = field(default_factory=list)
+    process: Callable[[], turns.Process] = turns.Process
 
     def observe(self, nodes: Collection[NodeName], *, rights: bool) -> Mapping[NodeName, Reading[HostView]]:
         """Read each; hosts are read in parallel, so one that does not answer costs its limit once."""
         wanted = [self.world.nodes[name] for name in sorted(nodes)]
         silent = [node for node in wanted if self._silent(node)]
         read: dict[NodeName, Reading[HostView]] = {
-            node.name: Unknown(reason=f"ssh to {node.name}: timed out")
+            node.name: Unknown(reason=self._why_unread(node))
             if node in silent
-            else views.host(node, rights=rights)
+            else views.host(node, rights=rights, may=not self._refuses(node))
             for node in wanted
         }
         self.world.agenda.advance(_TIMEOUT_SECONDS / 2 if silent else _READ_SECONDS)
@@ -82,8 +84,15 @@ class SimulatedHosts:
     def _hangs(self, node: SimNode) -> bool:
         return self.world.agenda.now < node.hangs_until
 
+    def _refuses(self, node: SimNode) -> bool:
+        return self.world.agenda.now < node.refuses_until
+
     def _silent(self, node: SimNode) -> bool:
-        return self._unreachable(node) or self._hangs(node)
+        return self._unreachable(node) or self._hangs(node) or (self._refuses(node) and node.key_changed)
+
+    def _why_unread(self, node: SimNode) -> str:
+        changed = self._refuses(node) and node.key_changed
+        return f"ssh to {node.name}: " + ("the host key is another one" if changed else "timed out")
 
     def perform(self, action: HostAction) -> ActionResult:
         """Do it, unless a mishap has it otherwise; the program may be killed right after."""
@@ -93,11 +102,17 @@ class SimulatedHosts:
 
     def _perform(self, action: HostAction) -> ActionResult:
         self.sent.append(action)
+        self.fate.is_judged_by_its_own_reading()
         node = self.world.nodes[action.node]
         trip = self.fate.sent(action)
         if self._unreachable(node):
             self.world.agenda.advance(_TIMEOUT_SECONDS)
             return Refused(reason=f"ssh to {node.name}: timed out")
+        if self._refuses(node):
+            self.world.agenda.advance(_VERB_SECONDS)
+            return Refused(
+                reason=self._why_unread(node) if node.key_changed else "sudo: a password is required"
+            )
         how, limit = trip.how if trip else None, _TIMEOUT_SECONDS
         if self._hangs(node):
             how, limit = How.UNACKNOWLEDGED if node.hangs_and_does else How.LOST, _HANGING_SECONDS
@@ -116,12 +131,13 @@ class SimulatedHosts:
             return lost
         result = self._do(action, node)
         self.world.agenda.advance(_VERB_SECONDS)
-        if how is How.UNACKNOWLEDGED:
+        if how in (How.UNACKNOWLEDGED, How.PARTLY):
             self.world.agenda.advance(limit)
             return lost
         return result
 
     def _judge(self, action: HostAction, node: SimNode) -> None:
+        turns.acts(self.world, action, node, self.process())
         match action:
             case StopNode():
                 if node.process:
@@ -145,7 +161,11 @@ class SimulatedHosts:
     def _late(self, action: HostAction, node: SimNode, sent: Instant, read: Instant) -> None:
         if isinstance(action, StopNode):
             judge.late_stop(self.world, node, sent, read)
-        if not isinstance(action, RunHook):  # one that runs so late is no part of `hooks`: nobody can undo it
+        if isinstance(action, TuneHost):
+            tuning.tune(node, action)  # no fact of the turn: the program was told that it may not be done
+        elif not isinstance(
+            action, RunHook
+        ):  # one that runs so late is no part of `hooks`: nobody can undo it
             self._do(action, node)
 
     def _do(self, action: HostAction, node: SimNode) -> ActionResult:
@@ -158,8 +178,12 @@ class SimulatedHosts:
                 return machines.reboot(self.world, node)
             case RunHook(moment=moment, number=number):
                 self.hooks.append((node.name, moment.value, number))
+                turns.ran(self.world, node, moment, number)
                 return Done(output=f"hook {number} of {moment.value} ran")
             case TuneHost():
+                node.facts.append(
+                    Fact(at=self.world.agenda.now, what=f"tuned {action.tunable}", alive=node.process)
+                )
                 return tuning.tune(node, action)
             case _:
                 assert_never(action)
@@ -186,9 +210,7 @@ class SimulatedHosts:
     def services(self, nodes: Collection[NodeName]) -> tuple[str, ...]:
         """The states of their services now, those of silent hosts hidden."""
         hosts = [self.world.nodes[name] for name in sorted(nodes)]
-        return tuple(
-            "?" if self._unreachable(node) or self._hangs(node) else node.service.value for node in hosts
-        )
+        return tuple("?" if self._silent(node) else node.service.value for node in hosts)
 
     def close(self) -> None:
         """Nothing is open."""

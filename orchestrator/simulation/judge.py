@@ -11,7 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.simulation import merge_judge
+from orchestrator.simulation import merge_judge, turns
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
@@ -24,6 +24,12 @@ _NEVER_ANYWHERE = frozenset(
     {"INDEX_CREATED", "REPLICA_ADDED", "INDEX_REOPENED", "NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"}
 )
 """Reasons of copies that no node has lost: a stop beside them takes no redundancy away."""
+
+_FORGOTTEN: Seconds = 180.0
+"""A stop that a host does so long after it was asked for is nobody's."""
+
+_CHANGED: Seconds = 60.0
+"""A shard of an index that was closed, opened or restored over is red for as long without being lost."""
 
 _LEFT_DOWN: Seconds = 300.0
 """Far longer than hooks take: a node whose host answers is started before, whatever else is waited for."""
@@ -39,6 +45,10 @@ def stop(world: World, node: SimNode) -> None:
         node.stopped_by_us = True  # it has just died of itself: whoever asks for its stop owes its start
         return
     node.restarts_by_us += 1
+    turns.stopped(world, node)
+    busy = node.name in world.merges | world.reindexes
+    if busy and world.busy_since.get(node.name, 0.0) < world.last_read:
+        world.violated(f"{name} is stopped while other people's work runs on it")
     if world.stale_read:
         world.violated(f"{name} is stopped on a reading that says it may be old")
     others = [n for n in world.nodes.values() if n.stopped_by_us and n.name != name]
@@ -71,12 +81,13 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
     """Write down what the program did while a stop of its own could still be done.
 
     What others did since it was `read` that the stop may be `sent` is no fault of it, and after half a
-    minute of silence a stop may be taken as lost. That no more nodes than allowed are down is judged all
-    the same, as at every moment.
+    minute of silence a stop may be taken as lost, and other nodes may be stopped. After minutes nobody can
+    tell it from a stop by other people.
     """
-    if not node.process:
+    if not node.process or world.agenda.now - sent >= _FORGOTTEN:
         return
     node.stopped_by_us = True
+    node.stopped_late = world.agenda.now - sent >= _IN_DOUBT
     others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(world.story[-200:]))
     others_allow = any(set_.at >= read for level in Level for set_ in world.meddled[level, ALLOCATION])
     blameless = others_failed or others_allow or world.agenda.now - sent >= _IN_DOUBT
@@ -95,7 +106,8 @@ def delay(world: World, node: SimNode, what: str) -> None:
         return
     for index, shard in shards_of(world):
         lost = shard.lost_at is not None and shard.lost_at < world.last_read
-        if not lost or _exempt(world, index) or node.name not in shard.on_disk:
+        changed = index.changed_at + _CHANGED >= world.agenda.now or shard.never
+        if not lost or changed or _exempt(world, index) or node.name not in shard.on_disk:
             continue
         if shard.on_disk[node.name] in shard.in_sync:
             world.violated(f"{what} on {node.name} while {shard.id} waits for it")
@@ -121,7 +133,8 @@ def start(world: World, node: SimNode) -> None:
     """Write down that a node was left down though its host could be reached."""
     if node.process or not node.stopped_by_us:
         return
-    since = max(node.ended, world.program_since, node.unreachable_until, node.hangs_until)
+    out_of_reach = max(node.unreachable_until, node.hangs_until, node.refuses_until)
+    since = max(node.ended, world.program_since, out_of_reach)
     if world.agenda.now - since > _LEFT_DOWN:
         world.violated(f"{node.name} was left down for {world.agenda.now - since:.0f} s")
     node.ended = world.agenda.now

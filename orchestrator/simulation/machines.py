@@ -7,8 +7,9 @@ from typing import Final, Protocol
 from orchestrator.model.action import ActionResult, Done
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Seconds
 from orchestrator.simulation.agenda import Agenda
-from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.parts import Fact, SimNode
 
 _DOWN: Final = (ServiceState.STOPPED, ServiceState.FAILED)
 
@@ -22,6 +23,10 @@ class Machinery(Protocol):
 
     def changed(self, what: str) -> None:
         """Something happened."""
+        ...
+
+    def jittered(self, seconds: Seconds) -> Seconds:
+        """So many seconds, more or less."""
         ...
 
     def process_ended(self, node: SimNode, *, clean: bool) -> None:
@@ -41,7 +46,7 @@ def stop(world: Machinery, node: SimNode) -> ActionResult:
     node.job += 1
     job, node.service = node.job, ServiceState.STOPPING
     if not node.stop_hangs:
-        world.agenda.after(node.stop_seconds, lambda: _stopped(world, node, job))
+        world.agenda.after(world.jittered(node.stop_seconds), lambda: _stopped(world, node, job))
     return Done()
 
 
@@ -74,7 +79,7 @@ def start(world: Machinery, node: SimNode) -> ActionResult:
     elif node.service in _DOWN:
         node.job += 1
         job, node.service = node.job, ServiceState.STARTING
-        world.agenda.after(node.start_seconds, lambda: _started(world, node, job))
+        world.agenda.after(world.jittered(node.start_seconds), lambda: _started(world, node, job))
     return Done()
 
 
@@ -90,6 +95,7 @@ def _started(world: Machinery, node: SimNode, job: int) -> None:
         return
     if node.starts_that_fail > 0:
         node.starts_that_fail -= 1
+        node.failed_starts += 1
         node.service = ServiceState.FAILED
         return
     node.service = ServiceState.RUNNING
@@ -118,6 +124,7 @@ def reboot(world: Machinery, node: SimNode) -> ActionResult:
 def _booted(world: Machinery, nodes: list[SimNode], jobs: list[int]) -> None:
     for node, job in zip(nodes, jobs, strict=True):
         node.boot += 1
+        node.facts.append(Fact(at=world.agenda.now, what="booted", alive=False))
         if node.job == job and node.starts_at_boot:
             start(world, node)
 

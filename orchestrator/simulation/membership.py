@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from orchestrator.model.cluster import NodeName, Role
+from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, deciders
 from orchestrator.simulation.parts import SimNode
@@ -28,6 +29,10 @@ class Electorate(deciders.Ground, Protocol):
     away_before: set[NodeName]
     exclusions: list[NodeName]
     detection_seconds: Seconds
+
+    def jittered(self, seconds: Seconds) -> Seconds:
+        """So many seconds, more or less."""
+        ...
 
     def judge_down(self) -> None:
         """A process ended: see who is down by the program."""
@@ -50,12 +55,36 @@ def process_ended(world: Electorate, node: SimNode, *, clean: bool) -> None:
         world.agenda.after(world.detection_seconds, lambda: _leave(world, node, life))
 
 
+def parted(world: Electorate, node: SimNode) -> None:
+    """A node that runs reaches no other node: the cluster goes on without it."""
+    if world.master == node.name:
+        world.master = None
+        world.changed(f"{node.name} was the master, and reaches no other node")
+        world.agenda.after(_ELECTION_SECONDS, lambda: elect(world))
+        return
+    _check_majority(world)
+    if node.member_life is not None:
+        _leave(world, node, node.member_life)
+
+
+def rejoined(world: Electorate, node: SimNode) -> None:
+    """A node that ran all the time reaches the others again."""
+    if node.process and node.member_life is None and world.agenda.now >= node.joins_at:
+        ours = node.stopped_by_us and node.service is ServiceState.STOPPING
+        _join(world, node, node.life)
+        node.stopped_by_us = ours  # a stop that is under way goes on
+    elif world.master is None:
+        elect(world)
+
+
 def process_began(world: Electorate, node: SimNode) -> None:
     """A new life: it joins as soon as there is a master."""
     node.life += 1
     node.process, node.began = True, world.agenda.now
-    life = node.life
-    world.agenda.after(node.join_seconds, lambda: _join(world, node, life))
+    node.apart, node.paused_until, node.failed_starts = False, 0.0, 0
+    life, takes = node.life, world.jittered(node.join_seconds)
+    node.joins_at = world.agenda.now + takes
+    world.agenda.after(takes, lambda: _join(world, node, life))
 
 
 def _leave(world: Electorate, node: SimNode, life: int) -> None:
@@ -70,7 +99,7 @@ def _leave(world: Electorate, node: SimNode, life: int) -> None:
 
 
 def _join(world: Electorate, node: SimNode, life: int) -> None:
-    if not node.process or node.life != life:
+    if not node.present or node.life != life:
         return
     if world.master is None:
         elect(world)
@@ -80,7 +109,7 @@ def _join(world: Electorate, node: SimNode, life: int) -> None:
     if node.member_life == life:
         return
     node.member_life = life
-    node.stopped_by_us = False
+    node.stopped_by_us = node.stopped_late = False
     world.away_before.discard(node.name)
     world.changed(f"{node.name} joined")
     allocation.expand(world)
@@ -89,7 +118,7 @@ def _join(world: Electorate, node: SimNode, life: int) -> None:
 
 
 def _check_majority(world: Electorate) -> None:
-    alive = sum(world.nodes[name].process for name in world.voters)
+    alive = sum(world.nodes[name].present for name in world.voters)
     if world.master is not None and 2 * alive <= len(world.voters):
         world.changed(f"{world.master} steps down: no majority")
         world.master = None
@@ -99,7 +128,7 @@ def elect(world: Electorate) -> None:
     """Elect a master if a majority of the voters is there; it then notices who came and who is gone."""
     if world.master is not None:
         return
-    alive = sorted(name for name in world.voters if world.nodes[name].process)
+    alive = sorted(name for name in world.voters if world.nodes[name].present)
     ready = [name for name in alive if name not in world.exclusions]
     if 2 * len(alive) <= len(world.voters) or not ready:
         return
@@ -108,10 +137,10 @@ def elect(world: Electorate) -> None:
     world.elected_at = world.agenda.now
     world.changed(f"{world.master} is elected")
     for node in world.nodes.values():
-        if node.member_life is not None and not (node.process and node.member_life == node.life):
+        if node.member_life is not None and not (node.present and node.member_life == node.life):
             _leave(world, node, node.member_life)
     for node in world.nodes.values():
-        if node.process and not node.joined and node.began + node.join_seconds <= world.agenda.now:
+        if node.present and not node.joined and node.joins_at <= world.agenda.now:
             _join(world, node, node.life)
     reconfigure(world)
     allocation.reroute(world)
@@ -122,7 +151,7 @@ def reconfigure(world: Electorate) -> None:
     eligible = [
         node.name
         for node in world.nodes.values()
-        if node.joined and node.process and Role.MASTER in node.roles and node.name not in world.exclusions
+        if node.joined and node.present and Role.MASTER in node.roles and node.name not in world.exclusions
     ]
     if not eligible or (len(eligible) < min(_SMALLEST_FULL, len(world.voters)) and not world.exclusions):
         return
@@ -152,7 +181,7 @@ def clear_exclusion(world: Electorate, name: NodeName) -> None:
 
 
 def _hand_over(world: Electorate, name: NodeName) -> None:
-    others = [other for other in world.voters if world.nodes[other].process and other != name]
+    others = [other for other in world.voters if world.nodes[other].present and other != name]
     if world.master != name or name not in world.exclusions or not others:
         return
     world.master = min(others)

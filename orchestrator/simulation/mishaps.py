@@ -15,6 +15,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Seconds
+from orchestrator.simulation.index_mishaps import OfOthers
+from orchestrator.simulation.node_mishaps import OfNodes
+from orchestrator.simulation.program_mishaps import OfItsSurroundings
 from orchestrator.simulation.riak_mishaps import OfRiak
 
 
@@ -29,6 +32,7 @@ class How(Enum):
     LOST = "lost, and not done"
     UNACKNOWLEDGED = "done, and not acknowledged"
     LATE = "in doubt, and done later"
+    PARTLY = "in doubt, and done in part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,8 +315,9 @@ OfProgram: TypeAlias = (
     | LeaseUnrefreshed
     | Asked
     | DiskFull
+    | OfItsSurroundings
 )
-What: TypeAlias = OfMachine | OfCluster | OfIndices | OfProgram | OfRiak
+What: TypeAlias = OfMachine | OfNodes | OfCluster | OfIndices | OfOthers | OfProgram | OfRiak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

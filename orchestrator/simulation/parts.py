@@ -7,6 +7,7 @@ keeps in `shown` what it has made of a part, and makes it anew only when that pa
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -14,6 +15,7 @@ from orchestrator.model.cluster import CopyState, Index, Node, NodeName, Role, S
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Recovery, ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
+from orchestrator.simulation.counted import Part
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """What a node does that was not told otherwise."""
@@ -43,6 +45,21 @@ class SimGate:
     asked: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimOwner:
+    """The process that owns the cluster.
+
+    Attributes:
+        epoch: of its lease; 0 = nobody has taken anything over.
+        since: when it took the cluster over.
+        in_hand: the nodes in its record now.
+    """
+
+    epoch: int = 0
+    since: Instant = 0.0
+    in_hand: Callable[[], Collection[NodeName]] = frozenset
+
+
 @dataclass(slots=True, kw_only=True)
 class Meddled:
     """What another operator set a setting to, and when.
@@ -56,15 +73,32 @@ class Meddled:
     raced: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something that a node's machine saw.
+
+    Attributes:
+        what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`.
+        alive: the node's process ran.
+        missing: of an after_recovery hook, the shards of the node whose copies were not back.
+    """
+
+    at: Instant
+    what: str
+    alive: bool
+    missing: tuple[str, ...] = ()
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimNode:
+class SimNode(Part):
     """A node and its machine.
 
     Attributes:
         life: counts the starts of its process.
         process: the process runs.
         member_life: the life in which the master lists it; None while it does not.
-        began: when the process of this life started; `ended`, when the last one ended.
+        began: when the process of this life started, and `joins_at`, when it can join; `ended`, when the last
+            one ended.
         machine: the name of its machine; nodes of one name share machine id, address and boot.
         boot: counts the boots of its machine.
         job: counts verbs of the service manager, so that a replaced one is known.
@@ -77,7 +111,18 @@ class SimNode:
         hangs_until: SSH to its host hangs before this moment; `hangs_and_does` tells whether what is asked
             is done all the same.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
+        stopped_late: that stop was done when it could be taken as lost.
         restarts_by_us: stops of the program that ended a process.
+        apart: its process runs, and reaches no other node.
+        apart_from_peers_until: it reaches the master alone before this moment.
+        paused_until: its process does nothing before this moment.
+        crashes: so many of its next lives end `crash_after` seconds after they began; its service manager
+            starts it again `crash_back` seconds later, None = it does not.
+        loses_disk: its next life begins with an empty disk, `next_version` and `next_zone`: with these.
+        refuses_until: its host refuses every verb before this moment; with `key_changed`, every read too.
+        failed_starts: starts that failed since the last one that did not.
+        facts: what its machine saw of the program; `ready`, the before_stop hooks that ran since its last
+            after_recovery hooks; `to_undo`, the after_recovery hooks that are due.
         kernel: values of tunables that are not as a profile would want them.
     """
 
@@ -91,6 +136,7 @@ class SimNode:
     process: bool = True
     member_life: int | None = 1
     began: Instant = 0.0
+    joins_at: Instant = 0.0
     ended: Instant = 0.0
     service: ServiceState = ServiceState.RUNNING
     boot: int = 1
@@ -108,9 +154,30 @@ class SimNode:
     hangs_until: Instant = 0.0
     hangs_and_does: bool = True
     stopped_by_us: bool = False
+    stopped_late: bool = False
     restarts_by_us: int = 0
+    apart: bool = False
+    apart_from_peers_until: Instant = 0.0
+    paused_until: Instant = 0.0
+    crashes: int = 0
+    crash_after: Seconds = 0.0
+    crash_back: Seconds | None = None
+    loses_disk: bool = False
+    next_version: str | None = None
+    next_zone: str | None = None
+    refuses_until: Instant = 0.0
+    key_changed: bool = False
+    failed_starts: int = 0
+    facts: list[Fact] = field(default_factory=list)
+    ready: set[int] = field(default_factory=set)
+    to_undo: set[int] = field(default_factory=set)
     kernel: dict[str, str] = field(default_factory=dict)
     shown: tuple[object, Node] | None = None
+
+    @property
+    def present(self) -> bool:
+        """Whether its process runs, and reaches the other nodes."""
+        return self.process and not self.apart
 
     @property
     def joined(self) -> bool:
@@ -124,11 +191,12 @@ class SimNode:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimCopy:
+class SimCopy(Part):
     """A routing entry.
 
     Attributes:
         fresh: of an index that was just made: nothing on any disk yet.
+        from_snapshot: of a primary that a snapshot is restored into: the seconds that this takes.
         left_at: when its node left, from which the delay of its re-allocation counts.
         relocating_to: the target while it moves; it serves at its source until then.
         ticket: counts assignments, so that the end of an abandoned recovery is known.
@@ -141,6 +209,7 @@ class SimCopy:
     allocation_id: str | None = None
     reason: str | None = None
     fresh: bool = False
+    from_snapshot: Seconds | None = None
     failed_attempts: int = 0
     left_at: Instant | None = None
     relocating_to: NodeName | None = None
@@ -213,7 +282,7 @@ class SimForced:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimShard:
+class SimShard(Part):
     """A shard: its routing entries, its in-sync set, and what lies on the nodes' disks.
 
     Attributes:
@@ -222,17 +291,21 @@ class SimShard:
         segments: of the copy that a node has on disk; of an index that nobody loaded, none are kept.
         failing: so many more allocations of a replica fail.
         lost_at: since when no copy is started; None while one is.
+        had: started copies at the last stop by the program of a node with one of them; 0 = all are back.
+        never: allocation of the primary was refused while it was to be restored: it has failed for good.
     """
 
     id: ShardId
     size: int
     copies: list[SimCopy] = field(default_factory=list)
-    in_sync: set[str] = field(default_factory=set)
+    in_sync: frozenset[str] = frozenset()
     on_disk: dict[NodeName, str] = field(default_factory=dict)
     missed_since: dict[NodeName, Instant] = field(default_factory=dict)
     segments: dict[NodeName, SimSegments] = field(default_factory=dict)
     failing: int = 0
     lost_at: Instant | None = None
+    had: int = 0
+    never: bool = False
 
     @property
     def primary(self) -> SimCopy:
@@ -246,7 +319,7 @@ class SimShard:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimIndex:
+class SimIndex(Part):
     """An index.
 
     Attributes:
@@ -257,6 +330,8 @@ class SimIndex:
         durability: `index.translog.durability`, as set.
         made_at: when it was created, by which the tests know a race from a mistake.
         made_with: the replicas that it was created with during the run.
+        changed_at: when it was closed, opened or restored over.
+        wanted_by_others: the replicas that another operator gave it during the run; None = none did.
         closed: it serves nothing and is written by nobody; its copies are allocated like others (since 7.2).
         auto_expand: `auto_expand_replicas`, such as `0-1` or `0-all`; None = off.
         allocation_enable: its own `index.routing.allocation.enable`, which goes before the cluster's.
@@ -276,6 +351,8 @@ class SimIndex:
     durability: str | None = None
     made_at: Instant = 0.0
     made_with: int = 0
+    changed_at: Instant = -1e9
+    wanted_by_others: int | None = None
     closed: bool = False
     auto_expand: str | None = None
     allocation_enable: str | None = None

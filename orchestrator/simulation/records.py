@@ -92,7 +92,7 @@ class MemoryJournal:
         names = ", ".join(event.event for event in events)
         self.seams.point(f"before the commit of {names}")
         if self.world.agenda.now < self.fate.disk_full_until:
-            raise JournalError("no space left on device")
+            raise JournalError(self.fate.journal_says)
         first = len(self.records) + 1
         new = [Record(run=self.run, sequence=first + n, at=at, event=event) for n, event in enumerate(events)]
         self.records += new
@@ -118,6 +118,7 @@ class SimulatedLease:
 
     Attributes:
         record: what another bastion would read.
+        succeeded_by: the lease of the process that took over from this one; None = none did.
     """
 
     world: World
@@ -127,10 +128,23 @@ class SimulatedLease:
             epoch=1, run="run-1", owner="ann@bastion", process="boot:1:1", started="2026-11-01T00:00:00Z"
         )
     )
+    succeeded_by: SimulatedLease | None = None
+
+    @property
+    def in_cluster(self) -> LeaseRecord:
+        """The record with the highest epoch."""
+        return self.record if self.succeeded_by is None else self.succeeded_by.in_cluster
+
+    @property
+    def deposed(self) -> bool:
+        """Whether another process owns the cluster now."""
+        return self.in_cluster.epoch > self.record.epoch
 
     def view(self) -> LeaseView:
         """Ours, until somebody takes it or it was not refreshed for too long."""
         age, holder = self._age(), self.fate.lease_holder
+        if self.deposed:
+            holder = self.in_cluster.owner
         if holder is None and age > _LOST_AFTER_SECONDS:
             holder = f"nobody that is known: not refreshed for {age:.0f} s"
         return LeaseView(held=holder is None, holder=holder or self.record.owner, refreshed=age)
@@ -145,8 +159,9 @@ class SimulatedLease:
 
     def publish(self, state: RunState) -> ActionResult:
         """Bring the record up to the state; refused without a master, and when the lease is lost."""
-        if self.fate.lease_holder is not None:
-            return Refused(reason=f"the lease in the cluster is lost to {self.fate.lease_holder}")
+        holder = self.in_cluster.owner if self.deposed else self.fate.lease_holder
+        if holder is not None:
+            return Refused(reason=f"the lease in the cluster is lost to {holder}")
         record = state.lease_record(self.record)
         if record == self.record:
             return Done()

@@ -15,13 +15,14 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, LeaseTaken, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Policy
-from orchestrator.simulation import bulk, views
+from orchestrator.model.reading import Instant
+from orchestrator.simulation import bulk, turns, views
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.gates import SimulatedGates
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.mishaps import Mishap, Seams, Trip
-from orchestrator.simulation.parts import SimGate
+from orchestrator.simulation.parts import SimGate, SimOwner
 from orchestrator.simulation.records import MemoryJournal, SimulatedClock, SimulatedLease, SimulatedListener
 from orchestrator.simulation.world import World
 
@@ -60,7 +61,13 @@ class Simulation:
         )
         self.journal = MemoryJournal(run=run, world=world, fate=self.fate, seams=self.seams)
         self.lease = SimulatedLease(world=world, fate=self.fate)
+        self.cluster.process = self.hosts.process = self.process
         self.run, (self.operator, self.host) = run, operator
+        self.began: Instant = world.agenda.now
+
+    def process(self) -> turns.Process:
+        """This process of the program, for the judge."""
+        return turns.Process(run=self.run, epoch=self.lease.record.epoch)
 
     @property
     def _holder(self) -> str:
@@ -84,7 +91,32 @@ class Simulation:
         first, *others = from_record(record, self._start_of(policy, ()))
         taken = LeaseTaken(epoch=record.epoch + 1, holder="ben@bastion2", takeover=True)
         self.lease.record = replace(record, epoch=record.epoch + 1, run=self.run, owner="ben@bastion2")
+        self._owns()
         return self.journalled(first, taken, *others)
+
+    def _owns(self) -> None:
+        """From now on the cluster is this process's: any other one was taken over."""
+        self.world.owner = SimOwner(
+            epoch=self.lease.record.epoch,
+            since=self.world.agenda.now,
+            in_hand=lambda: [each.node for each in self.lease.record.in_hand],
+        )
+
+    def claim(self) -> None:
+        """Take the cluster over where nothing is left to put back."""
+        self.lease.record = replace(self.lease.record, epoch=self.lease.record.epoch + 1, run=self.run)
+        self._owns()
+
+    def successor(self, run: str) -> Simulation:
+        """Another machine's program beside this one, which lives on.
+
+        Each has reads, requests and a disk of its own. It begins with the record that is in the cluster;
+        `take_over` then makes the cluster its own.
+        """
+        other = Simulation(self.world, run=run, operator=("ben", "bastion2"))
+        other.lease.record = self.lease.record
+        self.lease.succeeded_by = other.lease
+        return other
 
     def elsewhere(self, run: str) -> Simulation:
         """Another machine's program on the same world: it knows of this one what stands in the cluster."""
@@ -106,6 +138,8 @@ class Simulation:
         for gate in policy.gates:
             self.world.gates.setdefault(gate.name, SimGate())
         self.world.forced.policy = policy.merge
+        self.world.hooks = policy.hooks
+        self.began = self.world.agenda.now
 
     def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...]) -> RunStarted:
         view = views.cluster(self.world)
@@ -138,6 +172,11 @@ class Simulation:
     def _taken_up(self, event: Event) -> RunState:
         self.fate.request, self.fate.lease_holder = Request.NONE, None
         self.clock.ahead = self.fate.clock_ahead
+        if self.lease.deposed:
+            record = self.lease.in_cluster
+            self.lease.record = replace(record, epoch=record.epoch + 1, run=self.run, owner=self._holder)
+            self.lease.succeeded_by = None
+            self._owns()
         epoch = self.lease.record.epoch
         return self.journalled(event, LeaseTaken(epoch=epoch, holder=self._holder, takeover=False))
 

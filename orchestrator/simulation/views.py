@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Final
 
@@ -22,6 +23,7 @@ from orchestrator.model.observation import (
 from orchestrator.model.reading import NOT_READ, Instant
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation import merges, riak_views
+from orchestrator.simulation.counted import Changes
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.merges import HIGH_WATERMARK
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimRecovery
@@ -30,7 +32,7 @@ from orchestrator.simulation.world import World
 
 _LOW_WATERMARK: Final = 0.85
 
-_OF_NODE: Final = attrgetter("member_life", "roles", "version", "zone")
+_OF_NODE: Final = attrgetter("member_life", "roles", "version", "zone", "node_id")
 _OF_INDEX: Final = attrgetter("closed", "replicas", "auto_expand", "allocation_enable", "searchable_snapshot")
 _OF_COPY: Final = attrgetter(
     "primary", "state", "node", "relocating_to", "allocation_id", "reason", "failed_attempts"
@@ -59,7 +61,11 @@ def _settings(world: World) -> SettingsView:
 
 
 def _activity(world: World) -> Activity:
-    return Activity(snapshots=world.snapshots, merges=frozenset(world.merges.union(merges.at_work(world))))
+    return Activity(
+        snapshots=world.snapshots,
+        merges=frozenset(world.merges.union(merges.at_work(world))),
+        reindexes=frozenset(world.reindexes),
+    )
 
 
 def _disks(world: World) -> dict[NodeName, Disk]:
@@ -79,32 +85,32 @@ def cluster(world: World) -> ClusterView:
     """
     if isinstance(world, RiakWorld):
         return riak_views.cluster(world, EVERYTHING)
-    made_of = (
-        world.version,
-        world.master,
-        tuple([_member(node, world.zone_attribute) for node in world.nodes.values() if node.joined]),
-        tuple([_index(index) for index in world.indices.values()]),
-        tuple([_copy(copy) for _, shard in shards_of(world) for copy in shard.copies]),
-        frozenset(world.voters),
-        tuple(world.exclusions),
+    unchanged = (*_unchanged(world), world.master, frozenset(world.voters), tuple(world.exclusions))
+    if world.shown is not None and world.shown[0] == unchanged:
+        return world.shown[1]
+    view = ClusterView(
+        name=world.name,
+        uuid=world.uuid,
+        version=min(node.version for node in world.nodes.values()),
+        distribution=world.distribution,
+        state_version=world.version,
+        master=world.master,
+        nodes=tuple([_member(node, world.zone_attribute) for node in world.nodes.values() if node.joined]),
+        indices=tuple([_index(index) for index in world.indices.values()]),
+        copies=tuple([_copy(copy) for _, shard in shards_of(world) for copy in shard.copies]),
+        voters=frozenset(world.nodes[name].node_id for name in world.voters),
+        voting_exclusions=tuple(world.exclusions),
     )
-    if world.shown is None or world.shown[0] != made_of:
-        _, master, nodes, indices, copies, voters, exclusions = made_of
-        view = ClusterView(
-            name=world.name,
-            uuid=world.uuid,
-            version=min(node.version for node in world.nodes.values()),
-            distribution=world.distribution,
-            state_version=world.version,
-            master=master,
-            nodes=nodes,
-            indices=indices,
-            copies=copies,
-            voters=frozenset(world.nodes[name].node_id for name in voters),
-            voting_exclusions=exclusions,
-        )
-        world.shown = (made_of, view)
+    if world.shown is None or world.shown[1] != view:
+        world.shown = (unchanged, view)
+    else:
+        world.shown = (unchanged, world.shown[1])  # what was derived from the same view is derived once
     return world.shown[1]
+
+
+def _unchanged(world: World) -> tuple[int, int, int, int]:
+    """The same as before as long as no part of the world has changed."""
+    return (Changes.count, world.version, len(world.nodes), len(world.indices))
 
 
 def _member(node: SimNode, zone_attribute: str) -> Node:
@@ -161,31 +167,36 @@ def _copy(copy: SimCopy) -> ShardCopy:
 
 def health(world: World, *, settled: bool) -> HealthView:
     """The cluster's own summary."""
-    started = initializing = relocating = unassigned = 0
-    status = Health.GREEN
-    for _, shard in shards_of(world):
-        for copy in shard.copies:
-            state = copy.state
-            if state is CopyState.STARTED:
-                started += 1
-                continue
-            if state is CopyState.RELOCATING:
-                relocating += 1
-                continue
-            initializing += state is CopyState.INITIALIZING
-            unassigned += state is CopyState.UNASSIGNED
-            status = Health.RED if copy.primary or status is Health.RED else Health.YELLOW
+    counts, status = _counted(world)
+    relocating = counts[CopyState.RELOCATING]
     return HealthView(
         status=status,
         settled=settled and world.master is not None,
         nodes=sum(node.joined for node in world.nodes.values()),
-        active_shards=started + relocating,
-        initializing_shards=initializing,
+        active_shards=counts[CopyState.STARTED] + relocating,
+        initializing_shards=counts[CopyState.INITIALIZING],
         relocating_shards=relocating,
-        unassigned_shards=unassigned,
+        unassigned_shards=counts[CopyState.UNASSIGNED],
         pending_tasks=len(world.late_writes),
         oldest_task=world.oldest_task,
     )
+
+
+def active(world: World) -> int:
+    """How many copies serve."""
+    counts, _ = _counted(world)
+    return counts[CopyState.STARTED] + counts[CopyState.RELOCATING]
+
+
+def _counted(world: World) -> tuple[Mapping[CopyState, int], Health]:
+    unchanged = _unchanged(world)
+    if world.counted is None or world.counted[0] != unchanged:
+        copies = [copy for _, shard in shards_of(world) for copy in shard.copies]
+        away = [copy for copy in copies if not copy.serves]
+        status = Health.RED if any(copy.primary for copy in away) else Health.YELLOW
+        counts = Counter([copy.state for copy in copies])
+        world.counted = (unchanged, counts, status if away else Health.GREEN)
+    return world.counted[1:]
 
 
 def recoveries(world: World) -> tuple[Recovery, ...]:
@@ -213,13 +224,13 @@ def _recovery(recovery: SimRecovery, now: Instant) -> Recovery:
     return shown
 
 
-def host(node: SimNode, *, rights: bool) -> HostView:
-    """What the machine's service manager and kernel say."""
+def host(node: SimNode, *, rights: bool, may: bool = True) -> HostView:
+    """What the machine's service manager and kernel say; `may` tells whether sudo lets us."""
     failed = node.service is ServiceState.FAILED
     return HostView(
         service=node.service,
         detail="failed (Result: exit-code)" if failed else node.service.value,
         boot_id=f"{node.machine}-boot-{node.boot}",
         machine_id=f"{node.machine}-machine",
-        may_control=True if rights else None,
+        may_control=may if rights else None,
     )

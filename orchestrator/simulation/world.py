@@ -7,25 +7,28 @@ down what is wrong with it. Nobody but tests and faults looks in here.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from random import Random
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import SettingChange
-from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
+from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardId
 from orchestrator.model.observation import ClusterView, Level, SettingValue
+from orchestrator.model.policy import Hooks
 from orchestrator.model.reading import Instant, Seconds
-from orchestrator.simulation import allocation, membership, segments
+from orchestrator.simulation import allocation, machines, membership, segments
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import (
+    Fact,
     Meddled,
     SimCopy,
     SimForced,
     SimGate,
     SimIndex,
     SimNode,
+    SimOwner,
     SimRecovery,
     SimShard,
 )
@@ -52,6 +55,13 @@ class World:
         may_lose_master: its operator accepts that a stop takes the majority of the voters.
         zone_attribute: the node attribute that names the zones.
         program_since: when the program's process began, or its machine last woke up.
+        jitter: how far durations vary: 0.5 = from half of what they are to twice as much. 0 = not at all.
+        hooks: of the run, by which its judge goes.
+        missing: shards with fewer started copies than at a stop by the program; `whole`, when that changed
+            between none and some.
+        owner: the process that owns the cluster, once one has taken it over from another.
+        reindexes: nodes that a reindex keeps busy; `busy_since`, since when other people's work does.
+        stalled_until: no recovery makes progress before this moment.
         queues_starts: a start behind a stop under way waits for its end, as systemd has it; without a manager
             it finds the node still there, and is lost.
     """
@@ -80,6 +90,14 @@ class World:
         self.version = 1
         self.snapshots: tuple[str, ...] = ()
         self.merges: set[NodeName] = set()
+        self.reindexes: set[NodeName] = set()
+        self.busy_since: dict[NodeName, Instant] = {}
+        self.stalled_until: Instant = 0.0
+        self.jitter = 0.0
+        self.hooks = Hooks()
+        self.missing: set[ShardId] = set()
+        self.whole: list[tuple[Instant, bool]] = []
+        self.owner = SimOwner()
         self.forced = SimForced()
         self.disks: dict[NodeName, float] = {}
         self.gates: dict[str, SimGate] = {}
@@ -97,6 +115,7 @@ class World:
         self.unassigned_before: Counter[ShardId] = Counter()
         self.away_before: set[NodeName] = set()
         self.shown: tuple[object, ClusterView] | None = None
+        self.counted: tuple[object, Mapping[CopyState, int], Health] | None = None
         self._ids = 0
 
     # What allocation and membership need -------------------------------------------------------
@@ -112,6 +131,12 @@ class World:
         """Count a new cluster state, and keep what happened for the narrator."""
         self.version += 1
         self.story.append((self.agenda.now, what))
+
+    def jittered(self, seconds: Seconds) -> Seconds:
+        """So many seconds, more or less."""
+        if not self.jitter or not seconds:
+            return seconds
+        return seconds * self.random.uniform(1.0 - self.jitter, 1.0 + 2.0 * self.jitter)
 
     def next_id(self) -> str:
         """A new allocation id."""
@@ -158,7 +183,7 @@ class World:
                     entry.reason = "INDEX_CREATED"
                     continue
                 entry.node, entry.state, entry.allocation_id = place, CopyState.STARTED, self.next_id()
-                shard.in_sync.add(entry.allocation_id)
+                shard.in_sync |= {entry.allocation_id}
                 shard.on_disk[place] = entry.allocation_id
             index.shards.append(shard)
         self.indices[index.uuid] = index
@@ -169,29 +194,37 @@ class World:
 
         None leaves it to allocation where it lands.
         """
+        index = self.make_index(name, replicas=replicas, reason="INDEX_CREATED")
+        shard = index.shards[0]
+        primary = shard.primary
+        primary.allocation_id = self.next_id()
+        if on is not None and self.nodes[on].process:
+            primary.node, primary.state, primary.reason = on, CopyState.STARTED, None
+            shard.in_sync |= {str(primary.allocation_id)}
+            shard.on_disk[on] = str(primary.allocation_id)
+        else:
+            primary.fresh = True
+        self.changed(f"index {name} is created, its primary on {primary.node}")
+        allocation.reroute(self)
+
+    def make_index(self, name: str, *, replicas: int, reason: str) -> SimIndex:
+        """An index of one shard whose copies are all unassigned for this reason."""
         uuid = f"{name}-uuid" + (f"-{self.deleted[name]}" if self.deleted[name] else "")
         index = SimIndex(name=name, uuid=uuid, replicas=replicas, made_at=self.agenda.now, made_with=replicas)
         index.turned_at = index.made_at
         shard = SimShard(id=ShardId(index=name, index_uuid=index.uuid, number=0), size=1 << 20)
-        primary = SimCopy(shard=shard.id, primary=True, allocation_id=self.next_id())
-        if on is not None and self.nodes[on].process:
-            primary.node, primary.state = on, CopyState.STARTED
-            shard.in_sync.add(str(primary.allocation_id))
-            shard.on_disk[on] = str(primary.allocation_id)
-        else:
-            primary.reason, primary.fresh = "INDEX_CREATED", True
-        shard.copies.append(primary)
-        for _ in range(replicas):
-            shard.copies.append(SimCopy(shard=shard.id, primary=False, reason="INDEX_CREATED"))
+        shard.copies = [
+            SimCopy(shard=shard.id, primary=copy == 0, reason=reason) for copy in range(replicas + 1)
+        ]
         index.shards.append(shard)
         self.indices[index.uuid] = index
-        self.changed(f"index {name} is created, its primary on {primary.node}")
-        allocation.reroute(self)
+        return index
 
     def delete_index(self, name: str) -> None:
         """An index is gone, with all that is done to it."""
         for index in [index for index in self.indices.values() if index.name == name]:
             for shard in index.shards:
+                allocation.found_again(self, shard)
                 for copy in shard.copies:
                     copy.ticket += 1
             del self.indices[index.uuid]
@@ -218,11 +251,39 @@ class World:
 
     def process_ended(self, node: SimNode, *, clean: bool) -> None:
         """The process of a node is gone, cleanly or not."""
+        if node.name in self.busy_since:
+            self.merges.discard(node.name)
+            self.reindexes.discard(node.name)
+        node.facts.append(Fact(at=self.agenda.now, what="ended", alive=False))
         membership.process_ended(self, node, clean=clean)
 
     def process_began(self, node: SimNode) -> None:
         """A process of a node runs, in a new life."""
+        node.facts.append(Fact(at=self.agenda.now, what="began", alive=True))
+        self._change(node)
         membership.process_began(self, node)
+        if node.crashes > 0:
+            node.crashes -= 1
+            life, after, back = node.life, node.crash_after, node.crash_back
+
+            def crashes() -> None:
+                if node.life == life and node.process:
+                    node.failed_starts += 1
+                    machines.die(self, node)
+                    if back is not None:
+                        self.agenda.after(back, lambda: machines.start(self, node))
+
+            self.agenda.after(after, crashes)
+
+    def _change(self, node: SimNode) -> None:
+        """A new life begins with what was changed on the machine meanwhile."""
+        node.version, node.next_version = node.next_version or node.version, None
+        node.zone, node.next_zone = node.next_zone or node.zone, None
+        if node.loses_disk:
+            node.loses_disk, node.node_id = False, f"{node.node_id}-anew"
+            for _, shard in shards_of(self):
+                shard.on_disk.pop(node.name, None)
+            self.changed(f"{node.name} begins with an empty disk")
 
     # What is done to it -----------------------------------------------------------------------------
 
@@ -290,7 +351,8 @@ class World:
 
     def judge_down(self) -> None:
         """The standing check: no more nodes are down by the program than it may have down."""
-        down = [node.name for node in self.nodes.values() if node.stopped_by_us and not node.process]
+        ours = [node for node in self.nodes.values() if node.stopped_by_us and not node.stopped_late]
+        down = [node.name for node in ours if not node.process]
         if len(down) > self.allowed_down:
             self.violated(f"{', '.join(down)} are down by us at once")
 

@@ -97,6 +97,29 @@ def all_allocation_is_off(stage: Stage) -> Titles:
     yield "as found"
 
 
+def an_index_is_closed_and_opened(stage: Stage) -> Titles:
+    for enable in ("primaries", "none"):
+        put(stage, ALLOCATION, enable)
+        stage.close("posts")
+        yield f"closed under {enable}: its primary is back, its replica is not"
+        stage.reopen("posts")
+        yield f"opened under {enable}"
+        put(stage, ALLOCATION, None)
+        yield f"as found after {enable}"
+
+
+def the_only_copy_comes_back_though_all_allocation_is_off(stage: Stage) -> Titles:
+    node = holder(stage, "posts", primary=True)
+    for enable in ("new_primaries", "none"):
+        put(stage, ALLOCATION, enable)
+        stage.stop(node)
+        yield f"away under {enable}"
+        stage.start(node)
+        yield f"back under {enable}"
+    put(stage, ALLOCATION, None)
+    yield "as found"
+
+
 def a_copy_away_misses_a_write(stage: Stage) -> Titles:
     put(stage, ALLOCATION, "primaries")
     late, left = holder(stage, "posts", primary=False), holder(stage, "posts", primary=True)
@@ -227,6 +250,8 @@ SCENES: Final = (
     Scene(play=the_primary_of_a_closed_index_is_restarted, indices=(Wanted(closed=True),)),
     Scene(play=the_only_copy_is_away, indices=(Wanted(replicas=0),)),
     Scene(play=all_allocation_is_off),
+    Scene(play=an_index_is_closed_and_opened),
+    Scene(play=the_only_copy_comes_back_though_all_allocation_is_off, indices=(Wanted(replicas=0),)),
     # The usual one stops a node, has a copy miss a write, and starts the node: what every restart does. What
     # the others compare changes only with the simulation or with a version of the servers: `make test-all`.
     Scene(play=a_copy_away_misses_a_write, indices=(Wanted(written=True),), usual=True),

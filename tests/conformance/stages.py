@@ -16,7 +16,7 @@ from orchestrator.model.merging import BulkIndex, BulkView
 from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import ClusterPort, ClusterReadings
-from orchestrator.simulation import membership, segments
+from orchestrator.simulation import index_changes, membership, segments
 from orchestrator.simulation.allocation import reroute
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.parts import SimIndex
@@ -81,6 +81,14 @@ class Stage(Protocol):
 
     def write(self, index: str) -> None:
         """A document is acknowledged by the copies that are there."""
+        ...
+
+    def close(self, index: str) -> None:
+        """Somebody closes an index."""
+        ...
+
+    def reopen(self, index: str) -> None:
+        """Somebody opens it again."""
         ...
 
     def wait(self, seconds: Seconds) -> None:
@@ -226,6 +234,12 @@ class RealStage:
         for number in range(2 * _FEW):
             self._ask("POST", f"/{index}/_doc?refresh=true", {"text": f"document {number}"})
 
+    def close(self, index: str) -> None:
+        self._ask("POST", f"/{index}/_close?wait_for_active_shards=0")
+
+    def reopen(self, index: str) -> None:
+        self._ask("POST", f"/{index}/_open?wait_for_active_shards=0")
+
     def wait(self, seconds: Seconds) -> None:
         time.sleep(seconds)
 
@@ -305,6 +319,12 @@ class SimulatedStage:
     def write(self, index: str) -> None:
         """An index of the simulation that is `written` is written all the time."""
         assert self._world.indices[f"{index}-uuid"].written
+
+    def close(self, index: str) -> None:
+        index_changes.close(self._world, self._world.indices[f"{index}-uuid"])
+
+    def reopen(self, index: str) -> None:
+        index_changes.reopen(self._world, self._world.indices[f"{index}-uuid"], written=False)
 
     def wait(self, seconds: Seconds) -> None:
         self._world.agenda.advance(seconds)

@@ -24,11 +24,14 @@ from orchestrator.model.policy import (
 )
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps
-from orchestrator.simulation.mishaps import How, Mishap, Trip, What
+from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
-from tests.simulation import gated, merged, tuned
+from tests.simulation import gated, merged, nights, tuned
 from tests.simulation.play import policy
 from tests.simulation.shapes import Shape, build, in_pairs, shape
+
+ORDINARY = True
+"""Whether seeds draw what ordinary nights bring, and the mishaps that came with it, unless told otherwise."""
 
 ATTEMPTS = 20
 _LARGE = 12
@@ -100,14 +103,50 @@ class Chance(Drawn):
 
     Attributes:
         task_list: the version tells of force-merges that run.
+        ordinary: nothing but ordinary mishaps happens, so that the run must end well.
+        jitter: how far durations vary.
     """
 
     shape: Shape
     task_list: bool = True
+    ordinary: bool = False
+    jitter: float = 0.0
 
 
-def chance(seed: int) -> Chance:
-    """The run of that seed."""
+def chance(seed: int, *, ordinary: bool | None = None) -> Chance:
+    """The run of that seed; with or without what ordinary nights bring, None = as `ORDINARY` says."""
+    drawn = _chance(seed)
+    return by_chance(drawn) if (ORDINARY if ordinary is None else ordinary) else drawn
+
+
+def by_chance(drawn: Chance) -> Chance:
+    """A third of the runs stays as it was, a third has an ordinary night, a third has both and worse.
+
+    By dice of its own, so that all else of a seed stays.
+    """
+    dice = Random(f"ordinary {drawn.seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    which = dice.random()
+    if which < 1 / 3:
+        return drawn
+    names = [NodeName(node.name) for node in drawn.shape.nodes]
+    plan, trips = nights.ordinary(dice, names)
+    jitter = dice.choice((0.0, 0.3, 0.6))
+    if which < 2 / 3:
+        crashes = drawn.crashes[:1] if dice.random() < 0.25 else ()
+        wanted = nights.patient(drawn.wanted)
+        return replace(
+            drawn, wanted=wanted, plan=plan, trips=trips, crashes=crashes, ordinary=True, jitter=jitter
+        )
+    worse, worse_trips = nights.worse(dice, names, drawn.shape.zones)
+    return replace(
+        drawn,
+        plan=(*drawn.plan, *plan, *worse),
+        trips=(*drawn.trips, *trips, *worse_trips),
+        jitter=jitter,
+    )
+
+
+def _chance(seed: int) -> Chance:
     dice = Random(seed)  # noqa: S311  (repeatable, and secret to nobody)
     drawn, overlap = _overlap(seed, shape(dice))
     drawn, paired = _paired(seed, drawn)
@@ -228,7 +267,7 @@ def _policy(dice: Random, drawn: Shape) -> Policy:
 
 
 def _trip(dice: Random) -> Trip:
-    how = dice.choice(list(How))
+    how = dice.choice(nights.HOWS)
     verb = dice.choice(_VERBS)
     # A stop that a host does after half a minute of silence is beyond what the run waits for.
     longest = 29.0 if verb == "stop" else 60.0
@@ -308,6 +347,7 @@ def world_of(drawn: Chance) -> World:
     world = build(drawn.shape, seed=drawn.seed)
     world.allowed_down = drawn.wanted.max_unavailable or len(drawn.shape.nodes)
     world.forced.task_list = drawn.task_list
+    world.jitter = drawn.jitter
     world.one_machine = drawn.wanted.strategy is Strategy.NODE
     if drawn.wanted.zero_replicas is ZeroReplicas.ACCEPT:
         made = [one.what for one in drawn.plan if isinstance(one.what, mishaps.IndexMade)]
@@ -315,4 +355,6 @@ def world_of(drawn: Chance) -> World:
         world.exempt_indices = {index.name for index in bare}
     if drawn.wanted.tune is not None:
         tuned.detune_by_chance(world, drawn.seed)
+        if drawn.ordinary:
+            tuned.repair(world)
     return world

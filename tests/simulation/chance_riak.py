@@ -15,11 +15,12 @@ from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection, Strategy
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import mishaps, riak_mishaps
-from orchestrator.simulation.mishaps import How, Mishap, Trip, What
+from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
 from tests.simulation import gated
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
+from tests.simulation.nights import HOWS
 from tests.simulation.ringed import RAISED, riak_policy
 
 FIRST: Final = 1_000_000_000
@@ -146,7 +147,7 @@ def _trip(dice: Random) -> Trip:
     verb = dice.choice(_VERBS)
     return Trip(
         verb=verb,
-        how=dice.choice(list(How)),
+        how=dice.choice(HOWS),
         first=dice.randint(1, 4),
         times=dice.choice((1, 1, 2)),
         late=dice.uniform(11.0, 29.0 if verb == "stop" else 60.0),

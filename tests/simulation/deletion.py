@@ -136,7 +136,7 @@ def every_shard_keeps_started_copies() -> Lapse:
     """A started copy is not in the in-sync set, so the candidate has the only good one."""
     world = cluster(3)
     shard = _shard_with_primary_on(world, "es2")
-    shard.in_sync = {str(shard.primary.allocation_id)}
+    shard.in_sync = frozenset({str(shard.primary.allocation_id)})
     return _held(world)
 
 

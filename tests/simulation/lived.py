@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from orchestrator.engine.fold import replay
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.fold import RunState, replay
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, Event, StoodDown, WaveStarted
+from orchestrator.model.event import ActionSent, Event, PhaseEntered, StoodDown, WaveStarted
 from orchestrator.model.gate_event import GateClosed
+from orchestrator.model.observation import ServiceState
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
-from orchestrator.simulation.mishaps import Crash, Seams
+from orchestrator.simulation.agenda import Guest
+from orchestrator.simulation.mishaps import Crash, Seams, Trip
+from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.program_mishaps import TakenOver
 from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
@@ -26,6 +30,11 @@ _WORLD_HEALS_SECONDS = 8000.0
 _LEASE_RUNS_OUT_SECONDS = 95.0
 _MOST_TURNS = 2500
 """Several times what the longest run needs, with the short limits of its policy."""
+_PATIENT_TURNS = 30_000
+"""The same for one whose limits outlast an ordinary night."""
+_LONGEST_SECONDS = 48 * 3600.0
+_JUST_NOW = 300.0
+"""What has kept a node from being started until so long ago excuses that it is down."""
 
 
 class BrokenError(AssertionError):
@@ -33,7 +42,7 @@ class BrokenError(AssertionError):
 
     Attributes:
         rule: `safety`, `machines`, `tuning`, `merging`, `invariant`, `liveness`, `restoration`,
-            `completeness`, `replay` or `defect`.
+            `completeness`, `ordinary`, `replay` or `defect`.
     """
 
     def __init__(self, rule: str, said: str) -> None:
@@ -86,17 +95,28 @@ class AnyLife:
     Attributes:
         simulation: the run in hand; `past` are those that another machine has taken over from.
         stops_before: by the program, of each node, before the run in hand.
+        attempt_began: when the latest attempt did.
+        patient: the limits of its policy outlast an ordinary night.
     """
 
     def __init__(self, drawn: Drawn, world: World) -> None:
         self.means, self.world = drawn, world
         self.simulation = Simulation(world, plan=drawn.plan, trips=drawn.trips)
         self.past: list[Simulation] = []
+        self.patient = False
         self.stops_before: dict[NodeName, int] = {}
-        self.began = world.agenda.now
+        self.began = self.attempt_began = world.agenda.now
+        self.simulation.fate.successor = self._succeed
+        self._successors: list[tuple[Guest, list[tuple[Simulation, RunState]]]] = []
 
     def live(self) -> Told:
         """Until a run is done, or held for a reason that the plan told of."""
+        try:
+            return self._live()
+        finally:
+            self.world.agenda.dismiss()
+
+    def _live(self) -> Told:
         plan = plan_of(self.world, self.means.wanted) if self.means.planned else None
         waves = plan.waves if plan is not None and not plan.holds else ()
         state = self.simulation.begin(self.means.wanted, planned=tuple(wave.nodes for wave in waves))
@@ -137,12 +157,14 @@ class AnyLife:
     def _attempt(self, attempt: int, state: RunState) -> tuple[RunState, bool]:
         """The state at the end of an attempt, and whether it ended by itself."""
         drawn, simulation = self.means, self.simulation
+        self.attempt_began = self.world.agenda.now
         simulation.hosts.seams = self._seams()
         offset = drawn.crashes[attempt] if attempt < len(drawn.crashes) else None
         simulation.seams.crash_at = None if offset is None else len(simulation.seams.passed) + offset
         ended, told = True, list[Event]()
         try:
-            state = play(simulation, state, told=told, most_turns=_MOST_TURNS, reads=drawn.reads)
+            most_turns = _PATIENT_TURNS if self.patient else _MOST_TURNS
+            state = play(simulation, state, told=told, most_turns=most_turns, reads=drawn.reads)
         except Crash:
             simulation.fate.happened["the program is killed"] += 1
             ended = False
@@ -153,6 +175,9 @@ class AnyLife:
         except AssertionError as wrong:
             raise BrokenError("replay" if "replay" in str(wrong) else "invariant", str(wrong)) from wrong
         simulation.seams.crash_at = None
+        if simulation.lease.deposed:
+            return self._succeeded(state, ended=ended)
+        self._outlive_successors()
         if self.world.violations:
             raise BrokenError("safety", "; ".join(self.world.violations))
         self._judge_waves()
@@ -165,20 +190,96 @@ class AnyLife:
         if state.outcome is Outcome.DONE:
             self._judge_done(state)
             return True
-        return state.outcome is Outcome.HELD and self._cannot_be(state)
+        if state.outcome is Outcome.HELD and self._cannot_be(state):
+            self._judge_in_service()
+            return True
+        return False
+
+    # Two processes at a time ---------------------------------------------------------------------------
+
+    def _succeed(self, what: TakenOver) -> None:
+        """Another machine takes over as soon as the lease of this process has run out."""
+        ended: list[tuple[Simulation, RunState]] = []
+        guest = self.world.agenda.invite(lambda: self._live_beside(self.simulation, what, ended))
+        self._successors.append((guest, ended))
+
+    def _live_beside(
+        self, first: Simulation, what: TakenOver, ended: list[tuple[Simulation, RunState]]
+    ) -> None:
+        """The life of the successor; `ended` is filled with each of its runs and how it ended."""
+        world, wanted = self.world, replace(self.means.wanted, timeout=None, pause_after=None)
+        world.agenda.advance(_LEASE_RUNS_OUT_SECONDS)
+        if not world.agenda.until(lambda: world.master is not None, _WORLD_HEALS_SECONDS):
+            return
+        if first is not self.simulation or first.lease.deposed:
+            return  # the run was taken over by other people meanwhile
+        other = first.successor(f"{first.run}-taken")
+        first.fate.happened["two processes at a time"] += 1
+        state = other.take_over(wanted)
+        if state is None:
+            other.claim()
+        else:
+            state = play(other, state, most_turns=_PATIENT_TURNS, reads=self.means.reads)
+            ended.append((other, state))
+        if what.restarts and (state is None or state.outcome is Outcome.RESTORED):
+            again = other.successor(f"{first.run}-again")
+            again.claim()
+            state = play(again, again.begin(wanted), most_turns=_PATIENT_TURNS, reads=self.means.reads)
+            ended.append((again, state))
+
+    def _outlive_successors(self) -> None:
+        """Let the other processes come to their end.
+
+        Raises:
+            BrokenError: one of them failed, or does not end.
+        """
+        for guest, _ in self._successors:
+            if not self.world.agenda.until(lambda guest=guest: guest.over, _LONGEST_SECONDS):  # type: ignore[misc]  # a default binds the loop's value
+                raise BrokenError("liveness", "the process that took over does not end")
+            match guest.failure:
+                case None:
+                    pass
+                case StuckError() as stuck:
+                    raise BrokenError("liveness", f"the process that took over: {stuck}") from stuck
+                case AssertionError() as wrong:
+                    raise BrokenError("invariant", f"the process that took over: {wrong}") from wrong
+                case failure:
+                    raise BrokenError("defect", f"the process that took over: {failure!r}") from failure
+
+    def _succeeded(self, state: RunState, *, ended: bool) -> tuple[RunState, bool]:
+        """The run was taken over: what is left is judged when the successor has ended too."""
+        self._outlive_successors()
+        if self.world.violations:
+            raise BrokenError("safety", "; ".join(self.world.violations))
+        runs = [run for _, ended_runs in self._successors for run in ended_runs]
+        self._successors = []
+        if not runs:
+            return state, ended
+        self.past += [self.simulation, *(simulation for simulation, _ in runs[:-1])]
+        self.stops_before = {
+            node.name: sum(fact.what == "stopped" and fact.at < runs[-1][0].began for fact in node.facts)
+            for node in self.world.nodes.values()
+        }
+        self.simulation, state = runs[-1]
+        self._judge_end(state, [])
+        self.simulation.let_go(state)
+        return state, True
 
     # Between two attempts -----------------------------------------------------------------------------
 
     def _taken_up(self, attempt: int, state: RunState, *, ended: bool) -> RunState:
         world = self.world
         world.agenda.advance(_WORLD_HEALS_SECONDS if ended else self.means.pauses[attempt])
+        self._outlive_successors()
         who = self.means.afterwards[attempt]
+        if self.simulation.fate.torn:
+            who = Afterwards.ELSEWHERE  # nobody can read the journal again
         if ended or who is Afterwards.ELSEWHERE:
             self._repair(state, ended=ended)
-        while world.agenda.now < self.simulation.fate.disk_full_until:
+        while not self.simulation.fate.torn and world.agenda.now < self.simulation.fate.disk_full_until:
             # Nobody can begin anything before the disk under the state file has room again.
             world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
-        if state.repairs is not None:
+        if state.repairs is not None and not self.simulation.fate.torn:
             # Another machine's run that puts back: once it has, a run of its own follows.
             return self._begin_elsewhere() if state.outcome is Outcome.RESTORED else self.simulation.restore()
         if who is Afterwards.ELSEWHERE:
@@ -218,6 +319,27 @@ class AnyLife:
         failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
         if not set(ours) <= set(failed):
             raise BrokenError("restoration", f"{ours} left down as {state.outcome}, failed: {failed}")
+        startable = [name for name in ours if self._could_be_started(self.world.nodes[name])]
+        if startable:
+            raise BrokenError("restoration", f"{startable} left down, though a start works")
+
+    def _could_be_started(self, node: SimNode) -> bool:
+        """Whether nothing has kept a node from being started, as far as its machine knows."""
+        now = self.world.agenda.now
+        kept = max(node.unreachable_until, node.hangs_until, node.refuses_until) > now - _JUST_NOW
+        starts = [what for _, what in self.simulation.fate.befell if isinstance(what, Trip)]
+        tripped = any(trip.verb in ("start", "reboot") for trip in starts)
+        booting = node.service is ServiceState.STOPPING or node.stop_hangs
+        unseen = node.ended > self.world.last_read
+        return not (kept or tripped or booting or unseen or node.failed_starts or node.starts_that_fail)
+
+    def _judge_in_service(self) -> None:
+        """Every node that runs is in service: after_recovery follows before_stop and the stop."""
+        for node in self.world.nodes.values():
+            if node.to_undo and node.joined and node.present:
+                raise BrokenError(
+                    "completeness", f"{node.name} is left out of service: after_recovery did not run"
+                )
 
     def _told(self, attempts: int, state: RunState) -> Told:
         return Told(
@@ -238,6 +360,31 @@ class AnyLife:
             ),
             waited=sum(isinstance(event, GateClosed) for event in self._events),
         )
+
+    def drawn_kinds(self) -> Counter[str]:
+        """How often each kind of mishap was drawn for this life."""
+        return Counter(
+            [
+                *(type(mishap.what).__name__ for mishap in self.means.plan),
+                *(f"verb {trip.how.value}" for trip in self.means.trips),
+            ]
+        )
+
+    def met(self) -> Counter[tuple[str, str]]:
+        """In which phase of a run each mishap came about, as the journals tell."""
+        entered = sorted(
+            (record.at - run.clock.ahead, record.event.to)
+            for run in (*self.past, self.simulation)
+            for record in run.journal.records
+            if isinstance(record.event, PhaseEntered) and record.event.node is None
+        )
+        moments = [at for at, _ in entered]
+        met: Counter[tuple[str, str]] = Counter()
+        for at, what in self.simulation.fate.befell:
+            name = f"verb {what.how.value}" if isinstance(what, Trip) else type(what).__name__
+            place = bisect_right(moments, at)
+            met[name, entered[place - 1][1] if place else Phase.PREPARING.value] += 1
+        return met
 
     @property
     def _events(self) -> list[Event]:

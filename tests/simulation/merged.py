@@ -9,8 +9,9 @@ from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import LoaderSettings, MergePolicy
 from orchestrator.simulation import merges, mishaps
-from orchestrator.simulation.mishaps import How, Mishap, Trip, What
+from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
+from tests.simulation.nights import HOWS
 from tests.simulation.shapes import IndexShape, Shape
 
 SHARE = 0.2
@@ -102,7 +103,7 @@ def _policy(dice: Random, drawn: Shape, *, allow_writes: bool) -> MergePolicy:
 def _trip(dice: Random) -> Trip:
     return Trip(
         verb=dice.choice(("force_merge", "force_merge", "refresh", "set_index_settings")),
-        how=dice.choice(list(How)),
+        how=dice.choice(HOWS),
         first=dice.randint(1, 3),
         times=dice.choice((1, 1, 2)),
         late=dice.uniform(*_LATE),

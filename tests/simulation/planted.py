@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from orchestrator.engine.move import WAIT, Move
+
 from orchestrator.engine import (
     decide,
     down,
@@ -25,14 +27,12 @@ from orchestrator.engine import (
     tuning,
     waves,
 )
-from orchestrator.engine.situation import Decision
+from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
-from orchestrator.engine.move import WAIT, Move
-from orchestrator.engine.fold import NodeProgress, RunState
-from orchestrator.engine.situation import Situation, act, note
+from orchestrator.engine.situation import Decision, Situation, act, note
 from orchestrator.model.action import (
     Action,
     Purpose,

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from orchestrator.engine import gatekeeping
-from orchestrator.engine.situation import Decision
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.situation import Decision, Situation, act, note
 from orchestrator.merging import again, merging
-from orchestrator.engine.situation import Situation, act, note
 from orchestrator.model.action import ForceMerge
 from orchestrator.model.event import Hold, run_phase
 from orchestrator.model.merge_event import IndexMerged

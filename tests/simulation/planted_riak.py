@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from orchestrator.engine import decide, down, evolve, gates, resumption, settle
-from orchestrator.engine.situation import Decision
-from orchestrator.engine.kinds import kind
 from orchestrator.engine.move import Move
+
+from orchestrator.engine import decide, down, evolve, gates, resumption, settle
 from orchestrator.engine.fold import NodeProgress, RunState
-from orchestrator.engine.situation import Situation, note
+from orchestrator.engine.kinds import kind
+from orchestrator.engine.situation import Decision, Situation, note
 from orchestrator.model.action import Purpose, StartNode
 from orchestrator.model.event import SettingChanged, SettingRestored, node_phase
 from orchestrator.model.lease import LeaseRecord

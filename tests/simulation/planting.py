@@ -150,7 +150,7 @@ def _caught(defect: Defect, most: int) -> Caught | None:
         return Caught(rule="scenario", where=defect.scenario.__name__, said=lapse) if lapse else None
     for seed in (defect.seed, *range(defect.first, defect.first + most)):
         try:
-            live(seed)
+            live(seed, ordinary=False)
         except BrokenError as broken:
             return Caught(rule=broken.rule, where=f"seed {seed}", said=str(broken))
     return None

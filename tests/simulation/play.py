@@ -6,13 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.cli.rehearsing import attempt
-from orchestrator.engine.situation import Decision
-from orchestrator.engine.fold import evolve
+from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.invariant import Step
-from orchestrator.merging.invariants import broken
 from orchestrator.engine.plan import make_plan
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.situation import Decision
 from orchestrator.merging import decide
+from orchestrator.merging.invariants import broken
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RunStarted

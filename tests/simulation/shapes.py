@@ -223,7 +223,7 @@ def _spread(world: World) -> None:
             zone = world.nodes[copy.node].zone
             if share is not None and deciders.copies_in(world, shard, zone) > share:
                 del shard.on_disk[copy.node]
-                shard.in_sync.discard(copy.allocation_id)
+                shard.in_sync -= {copy.allocation_id}
                 copy.state, copy.node, copy.allocation_id = CopyState.UNASSIGNED, None, None
                 copy.reason = "INDEX_CREATED"
     allocation.reroute(world)

@@ -3,6 +3,7 @@
 python -m tests.simulation.soak --runs 100000            # all of it
 python -m tests.simulation.soak --first 40000 --runs 60000   # what was left when it was interrupted
 python -m tests.simulation.soak --seed 17                # one run, told in full, with its trace's digest
+python -m tests.simulation.soak --seed 17 --shrink       # its shortest list of mishaps, as a test to paste
 python -m tests.simulation.soak --riak --runs 10000      # runs on Riak clusters, whose seeds begin far above
 """
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final, get_args
 
+from orchestrator.model.phase import Phase
 from orchestrator.simulation.mishaps import (
     GateShut,
     How,
@@ -32,10 +34,14 @@ from orchestrator.simulation.mishaps import (
     StaleReadings,
     What,
 )
+from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFails, TakenOver, Unauthorized
 from orchestrator.simulation.riak_mishaps import OfRiak
+from tests.simulation.chance import Chance
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.lived import BrokenError
-from tests.simulation.wide import life_of, live
+from tests.simulation.nights import HOWS
+from tests.simulation.shrink import scene, shrunk
+from tests.simulation.wide import life_of, tell
 
 EVERY_MISHAP: Final[frozenset[str]] = frozenset(
     {
@@ -43,16 +49,28 @@ EVERY_MISHAP: Final[frozenset[str]] = frozenset(
         *(f"verb {how.value}" for how in How),
         "the program is killed",
         "another machine takes over",
+        "two processes at a time",
     }
 )
 """Every kind of mishap by the name under which it is counted."""
 
+_ON_INDICES_ALONE: Final = (
+    SegmentsUnreadable,
+    StaleReadings,
+    EndpointsDisagree,
+    JournalFails,
+    TakenOver,
+    Unauthorized,
+)
+
 ON_RINGS: Final[frozenset[str]] = frozenset(
     {
         *(kind.__name__ for kind in (*get_args(OfMachine), *get_args(OfRiak))),
-        *(kind.__name__ for kind in get_args(OfProgram) if kind not in (SegmentsUnreadable, StaleReadings)),
+        *(kind.__name__ for kind in get_args(OfProgram) if kind not in _ON_INDICES_ALONE),
         *(kind.__name__ for kind in (SettingMeddled, SettingsRefused, GateShut)),
-        *(name for name in EVERY_MISHAP if not name[0].isupper()),
+        *(f"verb {how.value}" for how in HOWS),
+        "the program is killed",
+        "another machine takes over",
     }
 )
 """Those that befall runs on Riak clusters."""
@@ -61,6 +79,8 @@ _CHUNK = 20
 _ALLOCATIONS = 50_000
 """Between two collections: what a run makes is nearly all free of cycles."""
 _SIZES = (5, 9, 20, 60)
+_SHRUNK = 3
+"""So many failing seeds are shrunk at the end: each costs a hundred runs at most."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +89,7 @@ class Tally:
 
     Attributes:
         happened: mishaps by kind, as often as they came about.
+        drawn: mishaps by kind, as often as they were drawn; `met`, by kind and phase of the run.
         sizes: runs by the largest number of nodes of their class.
         outcomes: runs by how their last attempt ended.
         overlapped: runs in which a wave stopped while copies of others recovered; `beside`, such waves.
@@ -84,6 +105,8 @@ class Tally:
     attempts: int = 0
     nodes: int = 0
     happened: Counter[str] = field(default_factory=Counter)
+    drawn: Counter[str] = field(default_factory=Counter)
+    met: Counter[tuple[str, str]] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     overlapped: int = 0
@@ -103,6 +126,8 @@ class Tally:
         self.attempts += other.attempts
         self.nodes += other.nodes
         self.happened += other.happened
+        self.drawn += other.drawn
+        self.met += other.met
         self.sizes += other.sizes
         self.outcomes += other.outcomes
         self.overlapped += other.overlapped
@@ -119,14 +144,18 @@ def some(first: int, runs: int) -> Tally:
     tally, began = Tally(), time.process_time()
     for seed in range(first, first + runs):
         tally.runs += 1
+        life = life_of(seed)
+        tally.drawn += life.drawn_kinds()
         try:
-            told = live(seed)
+            told = tell(life)
         except BrokenError as broken:
             tally.broken[seed] = str(broken)
             continue
         except Exception as defect:  # noqa: BLE001  (whatever it is, it is told with its seed)
             tally.broken[seed] = f"defect: {type(defect).__name__}: {defect}"
             continue
+        finally:
+            tally.met += life.met()
         tally.attempts += told.attempts
         tally.nodes += told.nodes
         tally.happened += told.happened
@@ -179,8 +208,7 @@ def report(tally: Tally, every: Iterable[str] = EVERY_MISHAP) -> str:
         f"{tally.overlapped} runs stopped a wave while copies of others recovered, {tally.beside} such waves",
         f"{tally.together} runs took whole machines of several nodes; {tally.reboots} of these were rebooted",
         f"{tally.waited} runs met a gate that was not open",
-        "what came about:",
-        *(f"  {tally.happened[name]:8} {name}" for name in sorted(every)),
+        *_table(tally, every),
     ]
     if tally.broken:
         lines.append(f"{len(tally.broken)} broke a property:")
@@ -191,6 +219,28 @@ def report(tally: Tally, every: Iterable[str] = EVERY_MISHAP) -> str:
     else:
         lines.append("no property was broken")
     return "\n".join(lines)
+
+
+def _table(tally: Tally, every: Iterable[str]) -> list[str]:
+    """How often each kind of mishap was drawn, came about, and met each phase of a run."""
+    phases = [phase.value for phase in Phase]
+    head = f"{'mishap':32}{'drawn':>8}{'came':>8}" + "".join(f"{phase[:9]:>10}" for phase in phases)
+    lines = ["what was drawn, came about, and in which phase of a run:", head]
+    for name in sorted(every):
+        met = "".join(f"{tally.met[name, phase]:10}" for phase in phases)
+        lines.append(f"{name[:31]:32}{tally.drawn[name]:8}{tally.happened[name]:8}{met}")
+    return lines
+
+
+def shortest(seed: int) -> str:
+    """The run of that seed with as few mishaps as break the same rule, as a test to paste."""
+    drawn = life_of(seed).means
+    if not isinstance(drawn, Chance):
+        return f"seed {seed} is one on a Riak cluster, which is not shrunk"
+    try:
+        return scene(shrunk(drawn))
+    except ValueError as whole:
+        return str(whole)
 
 
 def told_in_full(seed: int) -> tuple[str, bool]:
@@ -220,9 +270,13 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, help="only this one, told in full")
+    parser.add_argument("--shrink", action="store_true", help="with --seed: its shortest list of mishaps")
     parser.add_argument("--riak", action="store_true", help="on Riak clusters; --first counts among these")
     wanted = parser.parse_args()
     first, every = (FIRST + wanted.first, ON_RINGS) if wanted.riak else (wanted.first, EVERY_MISHAP)
+    if wanted.seed is not None and wanted.shrink:
+        sys.stdout.write(shortest(wanted.seed) + "\n")
+        return 1
     if wanted.seed is not None:
         told, held = told_in_full(wanted.seed)
         sys.stdout.write(told + "\n")
@@ -249,6 +303,8 @@ def main() -> int:
         sys.stderr.write(f"\ninterrupted; what is left: --first {begin} --runs {left}")
     sys.stderr.write("\n")
     sys.stdout.write(report(latest, every) + "\n")
+    for seed in sorted(latest.broken)[:_SHRUNK]:
+        sys.stdout.write(f"\n# {latest.broken[seed][:160]}\n{shortest(seed)}\n")
     return 1 if latest.broken else 0
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from orchestrator.cli.rehearsing import Follower, Rehearsal
-from orchestrator.engine.situation import Decision
 from orchestrator.engine.fold import RunState
+from orchestrator.engine.situation import Decision
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import StopNode
 from orchestrator.model.event import ActionSent, Event, Record, RunResumed

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.changes import from_record
+from orchestrator.engine.fold import RunState
 from orchestrator.model.action import StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionSent, RunStarted, SettingRestored, StandingDown, WaveStarted

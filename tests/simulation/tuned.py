@@ -17,9 +17,10 @@ from orchestrator.model.event import (
 from orchestrator.model.tuning import OnFailure, TuningProfile, TuningSetting
 from orchestrator.model.tuning_event import TuningMissed
 from orchestrator.model.turn import Work
-from orchestrator.simulation.mishaps import How, Trip
+from orchestrator.simulation.mishaps import Trip
 from orchestrator.simulation.tuning import UNREADABLE
 from orchestrator.simulation.world import World
+from tests.simulation.nights import HOWS
 
 WANTED = {"vm.swappiness": "1", "vm.zone_reclaim_mode": "0", "transparent_hugepage.enabled": "never"}
 
@@ -56,7 +57,7 @@ def by_chance(seed: int) -> tuple[TuningProfile | None, tuple[Trip, ...]]:
     trips = tuple(
         Trip(
             verb="tune",
-            how=dice.choice(list(How)),
+            how=dice.choice(HOWS),
             first=dice.randint(1, 6),
             times=dice.choice((1, 1, 2)),
             late=dice.uniform(11.0, 60.0),
@@ -99,9 +100,7 @@ def unheeded(events: list[Event]) -> list[str]:
 
 def untold(world: World, events: list[Event]) -> list[str]:
     """What is not as wanted on hosts whose tuning was gone through, and of which nothing was said."""
-    through = {
-        event.node for event in events if isinstance(event, WorkDone) and event.work is Work.TUNING
-    }
+    through = {event.node for event in events if isinstance(event, WorkDone) and event.work is Work.TUNING}
     said = {(event.node, event.tunable) for event in events if isinstance(event, TuningMissed)}
     return [
         f"{name}: {tunable} is {found}"

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import pairwise
 
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.fold import RunState
-from orchestrator.model.action import Moment
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.event import OwedAgain, PhaseEntered, RunStarted, WaveStarted
+from orchestrator.model.event import (
+    OwedAgain,
+    PhaseEntered,
+    RestoreBegun,
+    RunResumed,
+    RunStarted,
+    WaveStarted,
+)
 from orchestrator.model.observation import Level, ServiceState
-from orchestrator.model.phase import NodePhase, Phase
-from orchestrator.simulation import allocation, deciders, machines
-from orchestrator.simulation.mishaps import SettingMeddled, SettingsRefused
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.simulation import allocation, deciders, machines, turns
+from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
 from orchestrator.simulation.parts import SimIndex
 from tests.simulation import merged, tuned
 from tests.simulation.chance import Chance, chance, world_of
@@ -34,6 +41,9 @@ _BY_THE_MAKING = frozenset(
     }
 )
 _GO_TOGETHER = re.compile(r"; ([^;]+) go together, being on one machine: ")
+_WAITS_FOR_NOTHING = 300.0
+"""A run goes on within so long once every copy is back that its wave took down."""
+
 _PEOPLE_SECONDS = 120.0
 """Whoever repaired something sees that it works before they go on."""
 
@@ -46,6 +56,8 @@ class Life(AnyLife):
         self.drawn = drawn
         self.found = self.world.settings()
         self.replicas = {uuid: index.replicas for uuid, index in self.world.indices.items()}
+        self.versions = {node.name: (node.version, node.zone) for node in self.world.nodes.values()}
+        self.patient = drawn.ordinary
 
     def _cannot_be(self, state: RunState) -> bool:
         return self._holds_for_a_whole_machine(state) or self._holds_by_its_making
@@ -83,14 +95,34 @@ class Life(AnyLife):
             if theirs or (ended and (node.name in failed or state is None)):
                 node.starts_that_fail = 0
                 machines.start(world, node)
+            if ended:
+                node.crashes = 0
+                node.version, node.zone = self.versions[node.name]
         if ended:
+            self._give_up_what_is_lost()
             tuned.repair(world)
             for _, shard in deciders.shards_of(world):
                 shard.failing = 0
             allocation.retry_failed(world)
             world.agenda.advance(_PEOPLE_SECONDS)
 
+    def _give_up_what_is_lost(self) -> None:
+        """Delete indices that lie on no disk any more, or whose restore has failed."""
+        for index, shard in list(deciders.shards_of(self.world)):
+            gone = not shard.started and not shard.primary.fresh
+            if shard.never or (gone and not shard.in_sync & set(shard.on_disk.values())):
+                self.world.delete_index(index.name)
+
     # What must hold --------------------------------------------------------------------------------------
+
+    def _over(self, state: RunState) -> bool:
+        """Ordinary mishaps end no attempt but one that somebody interrupted."""
+        over = super()._over(state)
+        restored = state.outcome is Outcome.RESTORED  # asked for, by `restore`
+        asked = restored or self.simulation.fate.request is not Request.NONE
+        if not over and self.drawn.ordinary and not asked:
+            raise BrokenError("ordinary", f"{state.outcome}: {state.message}")
+        return over
 
     def _judge_waves(self) -> None:
         """A wave takes all nodes of a machine that are still to be restarted, where they go together."""
@@ -135,8 +167,10 @@ class Life(AnyLife):
         One that was made during the run is another index, whatever its name: it has what its maker gave it.
         """
         merge = self.drawn.wanted.merge
+        others = index.wanted_by_others
         put_right = merge.put_right.number_of_replicas if merge and index.name.startswith("posts-") else None
-        return (self.replicas.get(index.uuid, index.made_with), put_right)
+        found = self.replicas.get(index.uuid, index.made_with)
+        return (found, put_right) if others is None else (others, put_right)
 
     def _judge_done(self, state: RunState) -> None:
         self._judge_tuning()
@@ -155,20 +189,49 @@ class Life(AnyLife):
             self._judge_copies(since)
         for name in state.nodes:
             node = world.nodes[name]
+            lacks = turns.lacking(node, state.policy, self.simulation.began, self.attempt_began)
+            if lacks:
+                raise BrokenError("completeness", "; ".join(lacks))
             stops = node.restarts_by_us - self.stops_before.get(name, 0)
             spared = not (node.holds_data or Role.MASTER in node.roles) and not node.stopped_by_us
             if not node.joined and not spared and (name not in gone or node.stopped_by_us):
                 raise BrokenError("completeness", f"{name} is away at the end")
-            if node.life == 1:
-                raise BrokenError("completeness", f"{name} was not restarted")
             again = sum(isinstance(event, OwedAgain) and event.node == name for event in self._events)
-            if stops > 1 + again and not state.policy.reboot:
+            if stops > 1 + again and not self._may_stop_again:
                 raise BrokenError("completeness", f"{name} was stopped {stops} times")
-            hooks = [moment for node, moment, _ in self.simulation.hosts.hooks if node == name]
-            if hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
-                raise BrokenError(
-                    "completeness", f"{name} is left out of service: its last hook is {hooks[-1]}"
-                )
+        if self.drawn.ordinary:
+            self._judge_waits()
+
+    @property
+    def _may_stop_again(self) -> bool:
+        """Whether a turn can need more than one stop: something may be left to do while the node is down.
+
+        A stop that is done so late that it was sent again counts twice.
+        """
+        wanted = self.drawn.wanted
+        if any(trip.verb == "stop" and trip.how is How.LATE for trip in self.drawn.trips):
+            return True
+        return wanted.reboot or wanted.tune is not None or bool(wanted.hooks.while_stopped)
+
+    def _judge_waits(self) -> None:
+        """A run does not wait on for copies that the wave did not take down."""
+        ahead = self.simulation.clock.ahead
+        entered = [
+            (record.at - ahead, record.event)
+            for record in self.simulation.journal.records
+            if isinstance(record.event, RunResumed | RestoreBegun | PhaseEntered)
+            and getattr(record.event, "node", None) is None
+        ]
+        for (since, event), (until, then) in pairwise(entered):
+            if not isinstance(event, PhaseEntered) or event.to != Phase.REASSIGNED.value:
+                continue
+            if not isinstance(then, PhaseEntered):
+                continue  # the program was killed meanwhile
+            turned = [each for each in self.world.whole if each[0] <= until]
+            at, whole = turned[-1] if turned else (since, True)
+            if whole and until - max(at, since) > _WAITS_FOR_NOTHING:
+                waited = until - max(at, since)
+                raise BrokenError("ordinary", f"waits {waited:.0f} s for copies that were not on the wave")
 
     def _judge_tuning(self) -> None:
         """What was gone through is as wanted, or was told; a change done late may come after that."""
@@ -189,23 +252,31 @@ class Life(AnyLife):
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
 
 
-def life_of(seed: int) -> AnyLife:
+def life_of(seed: int, *, ordinary: bool | None = None) -> AnyLife:
     """The life of that seed: from `chance_riak.FIRST` on it is one on a Riak cluster."""
-    return RiakLife(chance_riak(seed)) if seed >= FIRST else Life(chance(seed))
+    return RiakLife(chance_riak(seed)) if seed >= FIRST else Life(chance(seed, ordinary=ordinary))
 
 
 _READ_BACK = 10
 """One run of so many is read back from its journal's text."""
 
 
-def live(seed: int) -> Told:
-    """The run of that seed.
+def live(seed: int, *, ordinary: bool | None = None) -> Told:
+    """The run of that seed; with or without what ordinary nights bring, None = as seeds are drawn.
 
     Raises:
         BrokenError: a property does not hold.
     """
-    life = life_of(seed)
-    told = life.live()
+    return tell(life_of(seed, ordinary=ordinary))
+
+
+def tell(life: AnyLife) -> Told:
+    """Live it, and read one in ten back from its journal.
+
+    Raises:
+        BrokenError: a property does not hold.
+    """
+    told, seed = life.live(), life.means.seed
     if seed % _READ_BACK == 0:
         life.judge_replay()
     return told

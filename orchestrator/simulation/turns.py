@@ -1,0 +1,170 @@
+"""What each node's turn was given, by the ground truth: its stop, hooks, tuning, reboot and new life.
+
+Nothing here reads the state of a run. A machine knows by itself when its process ended and began, when it
+booted, and which hooks and which tuning reached it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.model.action import (
+    ClearVotingExclusions,
+    ClusterAction,
+    ExcludeFromVoting,
+    HostAction,
+    Moment,
+    RebootHost,
+    SetIndexSettings,
+    SetReplicas,
+    StartNode,
+    StopNode,
+    TuneHost,
+    WriteSettings,
+    action_name,
+    action_target,
+)
+from orchestrator.model.cluster import CopyState
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.tuning import OnFailure
+from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.parts import Fact, SimNode
+from orchestrator.simulation.world import World
+
+_CHANGES: Final = (WriteSettings, SetReplicas, SetIndexSettings, ExcludeFromVoting, ClearVotingExclusions)
+_BETWEEN_TWO_READINGS: Final[Seconds] = 6.0
+"""Hosts may be read so long before the cluster is, when one of them does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process of the program, of several on one world.
+
+    Attributes:
+        epoch: of its lease; an owner with a later epoch has taken its run over.
+    """
+
+    run: str = ""
+    epoch: int = 0
+
+
+def deposed(world: World, process: Process) -> bool:
+    """Whether another machine took over, and this process has read the cluster since."""
+    return 0 < process.epoch < world.owner.epoch and world.owner.since < world.last_read
+
+
+def changes(world: World, action: ClusterAction, process: Process) -> None:
+    """Write down that a process that was taken over changes the cluster."""
+    if isinstance(action, _CHANGES) and deposed(world, process):
+        what = f"{action_name(action)} of {action_target(action)}"
+        world.violated(f"{process.run} was taken over, and sends {what}")
+
+
+def acts(world: World, action: HostAction, node: SimNode, process: Process) -> None:
+    """Write down that a process that was taken over does more than start what it stopped itself."""
+    if not deposed(world, process):
+        return
+    theirs = isinstance(action, StartNode) and node.name in world.owner.in_hand()
+    if theirs or isinstance(action, StopNode | RebootHost | TuneHost):
+        world.violated(f"{process.run} was taken over, and sends {action_name(action)} of {node.name}")
+
+
+def stopped(world: World, node: SimNode) -> None:
+    """A stop reaches a process that runs; write down that it is not ready for it."""
+    due = set(range(len(world.hooks.before_stop))) - node.ready
+    if due:
+        world.violated(f"{node.name} is stopped, and before_stop hook {min(due)} did not run")
+    node.to_undo = set(range(len(world.hooks.after_recovery)))
+    node.facts.append(Fact(at=world.agenda.now, what="stopped", alive=True))
+    for _, shard in shards_of(world):
+        started = shard.started
+        if any(copy.node == node.name for copy in started):
+            shard.had = max(shard.had, len(started))
+
+
+def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
+    """A hook ran to its end; write down that it ran beside a process that it must not meet."""
+    missing: tuple[str, ...] = ()
+    match moment:
+        case Moment.BEFORE_STOP:
+            node.ready.add(number)
+            node.to_undo = set(range(len(world.hooks.after_recovery)))
+        case Moment.WHILE_STOPPED:
+            seen = node.began + _BETWEEN_TWO_READINGS < world.last_read
+            if node.process and seen and not world.news(node.name):
+                world.violated(f"hook {number} of while_stopped runs on {node.name} beside its process")
+        case Moment.AFTER_RECOVERY:
+            missing = _missing(world, node)
+            node.to_undo.discard(number)
+            if not node.to_undo:
+                node.ready.clear()
+    what = f"hook {moment.value} {number}"
+    node.facts.append(Fact(at=world.agenda.now, what=what, alive=node.process, missing=missing))
+
+
+def _missing(world: World, node: SimNode) -> tuple[str, ...]:
+    """Shards of a node that lost a copy with a stop by the program, and for which it still waits.
+
+    A copy that is on its way to another node is none of this node's any more.
+    """
+    if not world.missing:
+        return ()
+    return tuple(
+        str(shard.id)
+        for _, shard in shards_of(world)
+        if shard.id in world.missing
+        and node.name in shard.on_disk
+        and not any(copy.node == node.name for copy in shard.started)
+        and any(
+            copy.state is CopyState.UNASSIGNED or (copy.node == node.name and not copy.serves)
+            for copy in shard.copies
+        )
+    )
+
+
+def lacking(node: SimNode, policy: Policy, began: Instant, attempt: Instant) -> list[str]:
+    """What a node lacks of its turn at the end of a run that says that it is done.
+
+    Args:
+        node: the node.
+        policy: of the run.
+        began: when the run began.
+        attempt: when its last attempt did.
+    """
+    name, facts = node.name, [fact for fact in node.facts if fact.at >= began]
+    told = []
+    if not any(fact.what == "began" for fact in facts):
+        told.append(f"{name} has no new life")
+    told += [
+        f"while_stopped hook {number} never ran on {name} while it was down"
+        for number in range(len(policy.hooks.while_stopped))
+        if not any(fact.what == f"hook while_stopped {number}" and not fact.alive for fact in facts)
+    ]
+    if node.to_undo:
+        told.append(f"after_recovery hook {min(node.to_undo)} did not run on {name} after its before_stop")
+    if policy.reboot and not any(fact.what == "booted" for fact in facts):
+        told.append(f"the host of {name} was not rebooted")
+    told += [
+        f"{fact.what} ran on {name} without a copy of {fact.missing[0]}"
+        for fact in facts
+        if fact.missing and fact.at >= attempt
+    ]
+    return told + _untuned(node, policy)
+
+
+def _untuned(node: SimNode, policy: Policy) -> list[str]:
+    """Tunables that must be set and are not, or were set under the process that runs now."""
+    told = []
+    for setting in policy.tune.settings if policy.tune else ():
+        wanted = str(setting.wanted)
+        if setting.on_failure is not OnFailure.STOP:
+            continue
+        if node.kernel.get(setting.tunable, wanted) != wanted:
+            told.append(f"{setting.tunable} of {node.name} is {node.kernel[setting.tunable]}")
+        what = f"tuned {setting.tunable}"
+        last = max((fact.at for fact in node.facts if fact.what == what), default=-1.0)
+        if last > node.began:
+            told.append(f"{setting.tunable} of {node.name} was set after its process began")
+    return told

@@ -1,0 +1,425 @@
+"""What happens on ordinary nights must not end a run: each scene is one such night, and how it must end.
+
+Judged by the world's ground truth and the run's outcome alone. The limits of time are the scenes' own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.fold import RunState
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.model.cluster import NodeName, Role
+from orchestrator.model.event import PhaseEntered, Rescued, RunResumed
+from orchestrator.model.observation import HealthView, Level, Look
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
+from orchestrator.simulation import turns
+from orchestrator.simulation.index_mishaps import (
+    IndexMounted,
+    IndexReopened,
+    IndexRestored,
+    IndexRestoredOver,
+    ReplicasSet,
+    Rollovers,
+    WorkBegun,
+)
+from orchestrator.simulation.mishaps import (
+    Asked,
+    Crash,
+    DiskFills,
+    HostCutOff,
+    How,
+    IndexDeleted,
+    IndexMade,
+    LeaseUnrefreshed,
+    Mishap,
+    RestartedByHand,
+    SnapshotBegun,
+    Trip,
+    What,
+)
+from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, NodeFlaps, NodePauses
+from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFails, TakenOver, Unauthorized
+from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.world import World
+from tests.simulation import tuned
+from tests.simulation.chance import chance
+from tests.simulation.play import play, policy
+from tests.simulation.wide import Life
+
+ES1, ES2, ES3, ES4, ES5, ES6 = (NodeName(f"es{number}") for number in range(1, 7))
+HOOKS = Hooks(
+    before_stop=(Hook(run="depool {node}"),),
+    while_stopped=(Hook(run="install {node}"),),
+    after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),
+)
+_QUIET_SECONDS = 200.0
+"""Six nodes, one after the other, take less when nothing happens; so much is added to what a night brings."""
+_COORDINATING = NodeName("front")
+
+
+def six(*, coordinating: bool = False) -> World:
+    """Six nodes in three zones, all with a vote, and perhaps one that does nothing but coordinate."""
+    world = World()
+    for number in range(1, 7):
+        world.add_node(f"es{number}", zone="abc"[(number - 1) % 3])
+    if coordinating:
+        world.add_node(_COORDINATING, zone="a", roles=frozenset({Role.COORDINATING}))
+    world.add_index("logs", shards=6, replicas=1)
+    world.add_index("archive", shards=2, replicas=1, written=False, size=512 << 20)
+    return tuned.detune(world)
+
+
+def wanted(**changes: object) -> Policy:
+    """The shipped playbook, with hooks and tuning that every turn owes."""
+    return policy(**{"hooks": HOOKS, "tune": tuned.profile(*tuned.WANTED), **changes})
+
+
+def lived(
+    *plan: Mishap, trips: Sequence[Trip] = (), world: World | None = None, **changes: object
+) -> tuple[Simulation, RunState]:
+    """One attempt, judged by nothing but the ground truth."""
+    world = world or six()
+    simulation = Simulation(world, plan=plan, trips=trips)
+    state = play(simulation, simulation.begin(wanted(**changes)), invariants=False, compare=False)
+    return simulation, state
+
+
+def ends_well(simulation: Simulation, state: RunState, *, within: float = _QUIET_SECONDS) -> None:
+    """Done in time; every node had its whole turn, all settings are as found, and nothing was rescued."""
+    world = simulation.world
+    assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
+    assert world.violations == []
+    assert world.settings() == ({}, {})
+    assert unfinished(simulation, wanted()) == []
+    took = world.agenda.now - simulation.began
+    assert took < within, f"it took {took:.0f} s"
+
+
+def unfinished(simulation: Simulation, asked: Policy) -> list[str]:
+    """What any node lacks of its turn."""
+    resumed = [r.at for r in simulation.journal.records if isinstance(r.event, RunResumed)]
+    attempt = max([simulation.began, *resumed])
+    nodes = simulation.world.nodes.values()
+    return [lack for node in nodes for lack in turns.lacking(node, asked, simulation.began, attempt)]
+
+
+def stopped_early(simulation: Simulation) -> int:
+    """How many nodes were stopped in the time that a quiet night takes."""
+    facts = [fact for node in simulation.world.nodes.values() for fact in node.facts]
+    until = simulation.began + _QUIET_SECONDS
+    return sum(fact.what == "stopped" and fact.at < until for fact in facts)
+
+
+def rescues(simulation: Simulation) -> int:
+    return sum(isinstance(record.event, Rescued) for record in simulation.journal.records)
+
+
+def at_stop(what: What, node: NodeName = ES3, *, after: float = 2.0) -> Mishap:
+    """While that node goes down."""
+    return Mishap(what=what, verb="stop", target=node, after=after)
+
+
+# Indices ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "after"),
+    [
+        (IndexMade(name="crowded", on=ES1, replicas=6), 2.0),
+        (IndexMade(name="crowded", on=ES1, replicas=6), 8.0),
+        (Rollovers(index="logs", every=20.0, times=6, crowded=1), 0.0),
+        (ReplicasSet(index="archive", replicas=6), 2.0),
+    ],
+    ids=["index made while down", "index made while starting", "rollovers", "replicas set"],
+)
+def test_a_copy_without_a_place_is_not_waited_for(what: What, after: float) -> None:
+    """One replica too many for the cluster: it was not on the wave, and no waiting places it."""
+    simulation, state = lived(at_stop(what, after=after))
+    ends_well(simulation, state)
+    assert rescues(simulation) == 0
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        IndexRestored(name="restored", seconds=120.0),
+        IndexRestored(name="restored", seconds=5.0),
+        IndexMounted(name="mounted", seconds=60.0),
+        IndexRestoredOver(index="archive", seconds=60.0),
+        IndexReopened(index="logs", seconds=0.5),
+        IndexReopened(index="archive", seconds=20.0),
+        IndexDeleted(index="archive"),
+        IndexDeleted(index="archive", made_again=True),
+        ReplicasSet(index="logs", replicas=2),
+    ],
+    ids=str,
+)
+def test_what_others_do_to_indices_while_a_node_is_down_ends_no_run(what: What) -> None:
+    """A primary that is restored, mounted or reopened is red for a while, and not by us."""
+    for after in (0.5, 5.0, 9.0):  # while it stops, while it is down, while it starts
+        simulation, state = lived(at_stop(what, after=after))
+        ends_well(simulation, state, within=_QUIET_SECONDS + 200.0)
+        assert rescues(simulation) == 0, after
+
+
+# Nodes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0.3, 5.0])
+@pytest.mark.parametrize(
+    "node", [_COORDINATING, ES1, ES4, ES3], ids=["coordinating", "master", "data", "just restarted"]
+)
+def test_a_node_that_flaps_ends_no_run(node: NodeName, seconds: float) -> None:
+    """It misses in a reading or two, and is back in the same life."""
+    for verb, target, after in (("stop", ES2, 6.0), ("start", ES2, 12.0), ("start", ES3, 13.0)):
+        flap = Mishap(what=NodeFlaps(node=node, seconds=seconds), verb=verb, target=target, after=after)
+        simulation, state = lived(flap, world=six(coordinating=True))
+        ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+
+
+@pytest.mark.parametrize("host", [False, True], ids=["process", "machine"])
+def test_a_node_that_pauses_while_joined_ends_no_run(host: bool) -> None:  # noqa: FBT001
+    for after in (0.0, 8.0, 14.0):
+        pause = at_stop(NodePauses(node=ES5, seconds=30.0, host=host), ES2, after=after)
+        simulation, state = lived(pause)
+        ends_well(simulation, state, within=_QUIET_SECONDS + 90.0)
+
+
+def test_a_host_that_is_out_of_reach_for_seconds_ends_no_run() -> None:
+    for after in (0.0, 3.0, 8.0):
+        simulation, state = lived(at_stop(HostCutOff(node=ES3, seconds=20.0), after=after))
+        ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+
+
+def test_a_start_that_crashes_once_is_sent_again() -> None:
+    """The node dies before it joins; its service manager leaves it down."""
+    simulation, state = lived(at_stop(DiesAgain(node=ES3, times=1, after=1.0)))
+    ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+
+
+# Candidates ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reindex", [False, True], ids=["force-merge", "reindex"])
+def test_work_on_one_candidate_lets_the_others_go_first(reindex: bool) -> None:  # noqa: FBT001
+    work = Mishap(what=WorkBegun(node=ES2, seconds=3000.0, reindex=reindex))
+    simulation, state = lived(work, deadlines=Deadlines(hold=7200.0))
+    ends_well(simulation, state, within=3300.0)
+    assert stopped_early(simulation) == 4, "all but the busy one and the elected master went at once"
+
+
+def test_one_disk_over_its_watermark_lets_the_others_go_first() -> None:
+    full = Mishap(what=DiskFills(node=ES2, share=0.93, seconds=3000.0))
+    simulation, state = lived(full, deadlines=Deadlines(hold=7200.0))
+    ends_well(simulation, state, within=3300.0)
+    assert stopped_early(simulation) == 4, "all but the full one and the elected master went at once"
+
+
+def test_a_host_that_refuses_us_for_a_while_lets_the_others_go_first() -> None:
+    """Its key changed, or sudo did, when the run was under way; people put it right."""
+    for key in (False, True):
+        refuses = at_stop(HostRefuses(node=ES5, seconds=600.0, key=key), ES2)
+        simulation, state = lived(refuses)
+        ends_well(simulation, state, within=900.0)
+
+
+def test_a_snapshot_after_before_stop_leaves_no_node_out_of_service_for_long() -> None:
+    """Hooks that took the candidate out of service are undone while it waits, and run again at its turn."""
+    begun = Mishap(what=SnapshotBegun(seconds=600.0), verb="hook_before_stop", after=0.0)
+    simulation, state = lived(begun)
+    ends_well(simulation, state, within=_QUIET_SECONDS + 660.0)
+    first = min(
+        simulation.world.nodes.values(),
+        key=lambda node: min(fact.at for fact in node.facts if fact.what == "hook before_stop 0"),
+    )
+    told = [
+        fact.what for fact in first.facts if fact.what.startswith(("hook before", "hook after", "stopped"))
+    ]
+    assert told[:3] == ["hook before_stop 0", "hook after_recovery 0", "hook after_recovery 1"]
+
+
+# Calls that are refused ------------------------------------------------------------------------------
+
+
+_REFUSED_ONCE = [
+    Trip(verb="set_allocation", how=How.REFUSED),
+    Trip(verb="set_allocation", how=How.REFUSED, first=3),
+    Trip(verb="restore_allocation", how=How.REFUSED),
+    Trip(verb="probe_settings", how=How.REFUSED),
+    Trip(verb="restore_settings", how=How.REFUSED),
+    Trip(verb="flush", how=How.REFUSED),
+    Trip(verb="stop", how=How.REFUSED),
+    Trip(verb="start", how=How.REFUSED),
+    Trip(verb="set_allocation", how=How.PARTLY),
+    Trip(verb="restore_settings", how=How.PARTLY),
+    Trip(verb="set_allocation", how=How.UNACKNOWLEDGED),
+    Trip(verb="stop", how=How.LOST),
+]
+
+
+@pytest.mark.parametrize("trip", _REFUSED_ONCE, ids=lambda trip: f"{trip.verb} {trip.how.name} {trip.first}")
+def test_a_call_that_fails_once_ends_no_run(trip: Trip) -> None:
+    """A 429, a refused SSH command or an answer that is cut off."""
+    simulation, state = lived(trips=(trip,))
+    ends_well(simulation, state, within=_QUIET_SECONDS + 90.0)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        LeaseUnrefreshed(seconds=50.0),
+        Unauthorized(seconds=20.0),
+        EndpointsDisagree(seconds=60.0),
+    ],
+    ids=str,
+)
+def test_a_cluster_that_is_hard_to_talk_to_for_a_while_ends_no_run(what: What) -> None:
+    for verb, after in (("set_allocation", 0.05), ("stop", 0.0), ("start", 1.0)):
+        simulation, state = lived(Mishap(what=what, verb=verb, nth=2, after=after))
+        ends_well(simulation, state, within=_QUIET_SECONDS + 120.0)
+
+
+# What a turn owes ------------------------------------------------------------------------------------
+
+
+def _taken_up(simulation: Simulation, state: RunState) -> RunState:
+    """Resume until it is over, as an operator does."""
+    for _ in range(5):
+        if state.outcome is Outcome.DONE:
+            break
+        simulation.let_go(state)
+        simulation.world.agenda.advance(60.0)
+        state = play(simulation, simulation.resume(retry_failed=True), invariants=False, compare=False)
+    return state
+
+
+@pytest.mark.parametrize("after", [1.0, 5.0, 5.5, 9.0, 12.0])
+def test_a_run_that_was_interrupted_gives_the_node_its_whole_turn_when_resumed(after: float) -> None:
+    """SIGINT while a node is down: it is started at once, and what it missed is owed to its next turn."""
+    simulation, state = lived(at_stop(Asked(request=Request.INTERRUPT), after=after))
+    assert state.outcome is Outcome.INTERRUPTED
+    assert all(node.process for node in simulation.world.nodes.values()), "nothing is left down"
+    state = _taken_up(simulation, state)
+    assert state.outcome is Outcome.DONE, state.message
+    assert simulation.world.violations == []
+    assert unfinished(simulation, wanted()) == []
+
+
+def test_a_node_that_other_people_restart_still_gets_its_hooks_and_tuning() -> None:
+    by_hand = Mishap(what=RestartedByHand(node=ES5), after=5.0)
+    simulation, state = lived(by_hand)
+    state = _taken_up(simulation, state)
+    assert state.outcome is Outcome.DONE, state.message
+    assert unfinished(simulation, wanted()) == []
+
+
+def test_a_rescued_node_gets_its_hooks_and_tuning_in_another_turn() -> None:
+    """An index made between the last reading and the stop has its only copy there: the node is started."""
+    made = at_stop(IndexMade(name="raced", on=ES3, replicas=0), after=0.0)
+    simulation, state = lived(made)
+    simulation.world.delete_index("raced")
+    state = _taken_up(simulation, state)
+    assert state.outcome is Outcome.DONE, state.message
+    assert rescues(simulation) == 1
+    assert unfinished(simulation, wanted()) == []
+
+
+def test_an_undo_in_doubt_is_not_taken_for_a_node_out_of_service() -> None:
+    """Killed right after an after_recovery hook: it ran, so before_stop runs again before the next stop."""
+    snapshot = Mishap(what=SnapshotBegun(seconds=300.0), verb="hook_before_stop", after=0.0)
+    interrupt = Mishap(what=Asked(request=Request.INTERRUPT), verb="hook_before_stop", after=100.0)
+    lease = Mishap(what=LeaseUnrefreshed(seconds=50.0), verb="set_allocation", after=0.05)
+    for plan in ((snapshot, interrupt), (lease,)):
+        quiet, _ = lived(*plan)
+        hooks = [place for place, what in enumerate(quiet.seams.passed) if "hook_after_recovery" in what]
+        simulation = Simulation(six(), plan=plan)
+        state = simulation.begin(wanted())
+        simulation.seams.crash_at = hooks[1] + 1
+        with contextlib.suppress(Crash):
+            play(simulation, state, invariants=False, compare=False)
+        simulation.seams.crash_at = None
+        simulation.world.agenda.advance(900.0)
+        state = _taken_up(simulation, state)
+        assert state.outcome is Outcome.DONE, state.message
+        assert simulation.world.violations == []
+
+
+@pytest.mark.parametrize("late", [35.0, 70.0, 110.0])
+def test_a_stop_that_is_done_late_leaves_no_node_down(late: float) -> None:
+    """Later than anybody waits for it: the node goes down when others have their turn, or all is over."""
+    simulation, state = lived(trips=(Trip(verb="stop", how=How.LATE, target=ES3, late=late),))
+    simulation.world.agenda.advance(300.0)
+    state = _taken_up(simulation, state)
+    assert state.outcome is Outcome.DONE, state.message
+    assert simulation.world.violations == []
+    assert [name for name, node in simulation.world.nodes.items() if not node.joined] == []
+    assert unfinished(simulation, wanted()) == []
+
+
+# The program itself ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [0.5, 3.0, 9.0])
+@pytest.mark.parametrize("restarts", [False, True], ids=["puts back", "runs on"])
+def test_a_process_that_was_taken_over_changes_nothing_any_more(after: float, restarts: bool) -> None:  # noqa: FBT001
+    """Suspended with a node down, taken over, and woken while its successor is at work."""
+    drawn = replace(
+        chance(3, ordinary=False),
+        plan=(at_stop(TakenOver(seconds=130.0, restarts=restarts), after=after),),
+        trips=(),
+        crashes=(),
+        planned=False,
+        wanted=replace(wanted(tune=None), zone_attribute="zone", timeout=None, pause_after=None),
+    )
+    Life(drawn).live()
+
+
+def test_a_defect_while_a_node_is_down_starts_it_and_enables_allocation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An exception in a reading, as long as the process lives."""
+    simulation = Simulation(six())
+    world, read = simulation.world, simulation.cluster.observe
+
+    def breaks(look: Iterable[Look]) -> object:
+        if any(not node.process for node in world.nodes.values()):
+            raise KeyError("a defect of the program")
+        return read(frozenset(look))
+
+    monkeypatch.setattr(type(simulation.cluster), "observe", lambda _self, look: breaks(look))
+    with pytest.raises(KeyError):
+        play(simulation, simulation.begin(wanted()), invariants=False, compare=False)
+    world.agenda.advance(60.0)
+    assert all(node.process for node in world.nodes.values()), "every node was started"
+    assert world.effective(ALLOCATION) == "all"
+
+
+@pytest.mark.parametrize("seconds", [3.0, 60.0])
+def test_a_journal_that_is_locked_for_a_while_leaves_nothing_behind(seconds: float) -> None:
+    for verb in ("hook_before_stop", "stop", "start"):
+        what = JournalFails(reason="database is locked", seconds=seconds)
+        simulation, state = lived(Mishap(what=what, verb=verb, nth=2, after=0.0))
+        assert all(node.process for node in simulation.world.nodes.values())
+        assert simulation.world.settings() == ({}, {})
+        simulation.world.agenda.advance(seconds)
+        state = _taken_up(simulation, state)
+        assert state.outcome is Outcome.DONE, state.message
+        assert simulation.world.violations == []
+        assert unfinished(simulation, wanted()) == []
+
+
+def test_six_quiet_turns_are_whole() -> None:
+    """The scenes' own measure: nothing happens, and every node has all that its turn owes."""
+    simulation, state = lived()
+    ends_well(simulation, state)
+    health = simulation.cluster.observe({Look.HEALTH}).health
+    assert isinstance(health, HealthView)
+    assert health.unassigned_shards == 0
+    assert sum(isinstance(r.event, PhaseEntered) for r in simulation.journal.records) > 0
+    assert simulation.world.may_stand(Level.PERSISTENT, ALLOCATION, None) == (None,)

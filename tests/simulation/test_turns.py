@@ -1,0 +1,321 @@
+"""What the judge says of a node's turn and of a process that was taken over, and what it looks at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.model.action import (
+    Moment,
+    Purpose,
+    RunHook,
+    SettingChange,
+    StartNode,
+    StopNode,
+    WriteSettings,
+)
+from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.observation import EVERYTHING, Level
+from orchestrator.model.policy import Hook, Hooks
+from orchestrator.simulation import index_mishaps, node_mishaps, turns
+from orchestrator.simulation.agenda import Agenda
+from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.mishaps import How, Mishap, Trip
+from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.world import World
+from tests.simulation import nights, shrink, tuned
+from tests.simulation.chance import Chance, chance
+from tests.simulation.play import cluster, policy
+
+ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
+HOOK = Hook(run="say {node}")
+WANTED = policy(hooks=Hooks(before_stop=(HOOK,), while_stopped=(HOOK,), after_recovery=(HOOK,)))
+WITHHELD = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")
+
+
+def _begun(*, hooks: bool = True) -> Simulation:
+    """A run has begun and disabled allocation, and everything was read a moment ago."""
+    simulation = Simulation(cluster(3))
+    simulation.begin(WANTED if hooks else policy())
+    _write(simulation, WITHHELD)
+    simulation.cluster.observe(EVERYTHING)
+    return simulation
+
+
+def _write(simulation: Simulation, change: SettingChange) -> None:
+    simulation.cluster.perform(WriteSettings(changes=(change,), purpose=Purpose.WITHHOLD))
+
+
+def _hook(simulation: Simulation, moment: Moment, node: NodeName = ES2) -> None:
+    simulation.hosts.perform(RunHook(node=node, moment=moment, number=0, hook=HOOK))
+
+
+def _turn(simulation: Simulation, *moments: Moment) -> list[str]:
+    """One turn of es2 with these hooks, each in its place; what it lacks then."""
+    if Moment.BEFORE_STOP in moments:
+        _hook(simulation, Moment.BEFORE_STOP)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.world.agenda.advance(5.0)
+    if Moment.WHILE_STOPPED in moments:
+        _hook(simulation, Moment.WHILE_STOPPED)
+    simulation.hosts.perform(StartNode(node=ES2))
+    simulation.world.agenda.advance(30.0)
+    _write(simulation, WITHHELD.undone())
+    simulation.world.agenda.advance(30.0)
+    if Moment.AFTER_RECOVERY in moments:
+        _hook(simulation, Moment.AFTER_RECOVERY)
+    return turns.lacking(simulation.world.nodes[ES2], WANTED, simulation.began, simulation.began)
+
+
+def test_a_whole_turn_lacks_nothing() -> None:
+    simulation = _begun()
+    assert _turn(simulation, *Moment) == []
+    assert simulation.world.violations == []
+
+
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        (Moment.WHILE_STOPPED, "while_stopped hook 0 never ran on es2 while it was down"),
+        (Moment.AFTER_RECOVERY, "after_recovery hook 0 did not run on es2 after its before_stop"),
+    ],
+)
+def test_a_hook_that_did_not_run_is_lacking(without: Moment, said: str) -> None:
+    assert _turn(_begun(), *(moment for moment in Moment if moment is not without)) == [said]
+
+
+def test_a_stop_without_its_before_stop_hook_is_noticed_also_after_an_undo() -> None:
+    simulation = _begun()
+    _hook(simulation, Moment.BEFORE_STOP)
+    _hook(simulation, Moment.AFTER_RECOVERY)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES2))
+    assert [said.partition(": ")[2] for said in simulation.world.violations] == [
+        "es2 is stopped, and before_stop hook 0 did not run"
+    ]
+
+
+def test_a_while_stopped_hook_beside_a_live_process_is_noticed() -> None:
+    simulation = _begun()
+    simulation.world.agenda.advance(60.0)
+    simulation.cluster.observe(EVERYTHING)
+    _hook(simulation, Moment.WHILE_STOPPED)
+    assert any("beside its process" in said for said in simulation.world.violations)
+
+
+def test_an_after_recovery_hook_before_its_copies_are_back_is_lacking() -> None:
+    simulation = _begun()
+    _hook(simulation, Moment.BEFORE_STOP)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.world.agenda.advance(5.0)
+    _hook(simulation, Moment.WHILE_STOPPED)
+    simulation.hosts.perform(StartNode(node=ES2))
+    simulation.world.agenda.advance(30.0)
+    _hook(simulation, Moment.AFTER_RECOVERY)  # allocation is still off
+    lacks = turns.lacking(simulation.world.nodes[ES2], WANTED, simulation.began, simulation.began)
+    assert len(lacks) == 1
+    assert lacks[0].startswith("hook after_recovery 0 ran on es2 without a copy of [")
+
+
+def test_a_node_without_a_new_life_a_reboot_or_its_tuning_lacks_them() -> None:
+    simulation = Simulation(tuned.detune(cluster(3)))
+    asked = policy(reboot=True, tune=tuned.profile("vm.swappiness"))
+    simulation.begin(asked)
+    lacks = turns.lacking(simulation.world.nodes[ES2], asked, simulation.began, simulation.began)
+    assert lacks == [
+        "es2 has no new life",
+        "the host of es2 was not rebooted",
+        "vm.swappiness of es2 is found",
+    ]
+
+
+def test_a_process_that_was_taken_over_may_only_start_what_is_not_in_its_successors_hands() -> None:
+    first = _begun(hooks=False)
+    first.hosts.perform(StopNode(node=ES2))
+    first.world.agenda.advance(5.0)
+    other = first.successor("run-2")
+    other.claim()
+    first.hosts.perform(StartNode(node=ES2))
+    assert first.world.violations == [], "it could not know yet"
+    first.world.agenda.advance(1.0)
+    first.cluster.observe(EVERYTHING)
+    first.hosts.perform(StartNode(node=ES2))
+    assert first.world.violations == [], "nobody else has that node"
+    _write(first, WITHHELD.undone())
+    first.world.agenda.advance(60.0)
+    first.hosts.perform(StopNode(node=ES3))
+    told = [said.partition(": ")[2] for said in first.world.violations]
+    assert told[0].startswith("run-1 was taken over, and sends set_allocation")
+    assert told[1] == "run-1 was taken over, and sends stop of es3"
+    assert first.lease.deposed
+    assert not first.lease.view().held
+    assert other.lease.view().held
+
+
+def test_a_guest_lives_while_the_host_waits_and_one_thread_runs_at_a_time() -> None:
+    agenda, told = Agenda(start=0.0), list[tuple[str, float]]()
+
+    def guest() -> None:
+        for _ in range(3):
+            agenda.advance(4.0)
+            told.append(("guest", agenda.now))
+
+    invited = agenda.invite(guest)
+    agenda.after(5.0, lambda: told.append(("world", agenda.now)))
+    agenda.advance(6.0)
+    told.append(("host", agenda.now))
+    assert told == [("guest", 4.0), ("world", 5.0), ("host", 6.0)]
+    assert agenda.until(lambda: invited.over, 100.0)
+    assert told[3:] == [("guest", 8.0), ("guest", 12.0)]
+    assert agenda.now == 12.0
+
+
+def test_a_guest_is_sent_home_and_its_failure_is_kept() -> None:
+    agenda = Agenda(start=0.0)
+
+    def fails() -> None:
+        agenda.advance(1.0)
+        raise ValueError("wrong")
+
+    failing, staying = agenda.invite(fails), agenda.invite(lambda: agenda.advance(1e9))
+    agenda.advance(10.0)
+    assert isinstance(failing.failure, ValueError)
+    assert not staying.over
+    agenda.dismiss()
+    assert staying.over
+    assert staying.failure is None
+
+
+# The world -------------------------------------------------------------------------------------------
+
+
+def _copies(world: World, index: str) -> list[tuple[bool, str]]:
+    return [
+        (copy.primary, copy.state.value if copy.state is not CopyState.UNASSIGNED else str(copy.reason))
+        for made, shard in shards_of(world)
+        if made.name == index
+        for copy in sorted(shard.copies, key=lambda copy: not copy.primary)
+    ]
+
+
+def test_restores_under_primaries_and_none_as_on_real_nodes() -> None:
+    """Seen on 8.19: the primary comes, its replica waits; one begun under `none` has failed for good."""
+    simulation = _begun(hooks=False)
+    world, fate = simulation.world, simulation.fate
+    fate.befall(index_mishaps.IndexRestored(name="first", seconds=10.0))
+    world.agenda.advance(1.0)
+    assert _copies(world, "first") == [(True, "INITIALIZING"), (False, "NEW_INDEX_RESTORED")]
+    world.agenda.advance(60.0)
+    assert _copies(world, "first") == [(True, "STARTED"), (False, "NEW_INDEX_RESTORED")]
+    world.meddle(Level.PERSISTENT, ALLOCATION, "none")
+    fate.befall(index_mishaps.IndexRestored(name="second", seconds=10.0))
+    world.meddle(Level.PERSISTENT, ALLOCATION, None)
+    world.agenda.advance(60.0)
+    assert _copies(world, "first") == [(True, "STARTED"), (False, "STARTED")]
+    assert _copies(world, "second") == [(True, "NEW_INDEX_RESTORED"), (False, "NEW_INDEX_RESTORED")]
+
+
+def test_an_index_that_is_closed_and_opened_as_on_real_nodes() -> None:
+    """Seen on 8.19: its primary comes back from its disk even under `none`, its replica does not."""
+    simulation = _begun(hooks=False)
+    world = simulation.world
+    world.meddle(Level.PERSISTENT, ALLOCATION, "none")
+    simulation.fate.befall(index_mishaps.IndexReopened(index="archive", seconds=20.0))
+    world.agenda.advance(10.0)
+    assert _copies(world, "archive") == [(True, "STARTED"), (False, "INDEX_CLOSED")] * 2
+    world.agenda.advance(20.0)
+    assert _copies(world, "archive") == [(True, "STARTED"), (False, "INDEX_REOPENED")] * 2
+    world.meddle(Level.PERSISTENT, ALLOCATION, None)
+    world.agenda.advance(30.0)
+    assert _copies(world, "archive") == [(True, "STARTED"), (False, "STARTED")] * 2
+
+
+def test_a_node_that_flaps_is_away_for_a_while_and_back_in_the_same_life() -> None:
+    simulation = Simulation(cluster(3))
+    node = simulation.world.nodes[ES3]
+    simulation.fate.befall(node_mishaps.NodeFlaps(node=ES3, seconds=5.0))
+    assert (node.joined, node.process) == (False, True)
+    simulation.world.agenda.advance(6.0)
+    assert (node.joined, node.life) == (True, 1)
+    simulation.fate.befall(node_mishaps.NodeFlaps(node=ES1, seconds=5.0))
+    simulation.world.agenda.advance(4.0)
+    assert simulation.world.master not in (None, ES1)
+
+
+def test_a_node_with_an_empty_disk_has_another_id_and_its_copies_are_made_anew() -> None:
+    simulation = Simulation(cluster(3))
+    world = simulation.world
+    simulation.fate.befall(node_mishaps.DiskLost(node=ES3))
+    simulation.fate.befall(node_mishaps.ReturnsChanged(node=ES3, zone="d"))
+    simulation.hosts.perform(StopNode(node=ES3))
+    world.agenda.advance(10.0)
+    simulation.hosts.perform(StartNode(node=ES3))
+    world.agenda.advance(200.0)
+    node = world.nodes[ES3]
+    assert (node.joined, node.node_id, node.zone) == (True, "id-es3-anew", "d")
+    assert all(copy.serves for _, shard in shards_of(world) for copy in shard.copies)
+    assert any(one.target == ES3 and one.reused == 0 and one.total for one in world.recoveries)
+
+
+def test_a_life_that_ends_by_itself_ends_as_often_as_was_drawn() -> None:
+    simulation = Simulation(cluster(3))
+    simulation.fate.befall(node_mishaps.DiesAgain(node=ES3, times=2, after=1.0, back_after=3.0))
+    simulation.hosts.perform(StopNode(node=ES3))
+    simulation.world.agenda.advance(10.0)
+    simulation.hosts.perform(StartNode(node=ES3))
+    simulation.world.agenda.advance(100.0)
+    assert simulation.world.nodes[ES3].life == 4
+    assert simulation.world.nodes[ES3].joined
+
+
+# The draws -------------------------------------------------------------------------------------------
+
+
+def test_a_third_of_the_seeds_each_is_as_before_ordinary_and_worse() -> None:
+    drawn = [chance(seed) for seed in range(300)]
+    before = [chance(seed, ordinary=False) for seed in range(300)]
+    same = sum(one == other for one, other in zip(drawn, before, strict=True))
+    ordinary = sum(one.ordinary for one in drawn)
+    assert 70 < same < 130
+    assert 70 < ordinary < 130
+    for one in drawn:
+        if one.ordinary:
+            assert all(isinstance(mishap.what, nights.ORDINARY_KINDS) for mishap in one.plan)
+            assert one.wanted.timeout is None
+        else:
+            assert one.wanted == before[one.seed].wanted
+
+
+def test_a_failing_run_is_shrunk_to_what_it_fails_of() -> None:
+    """By a rule of the test's own: what is left is needed, all of it."""
+    kinds = ("NodeFlaps", "SnapshotBegun")
+    seed = next(
+        seed
+        for seed in range(2000)
+        if set(kinds) <= {type(mishap.what).__name__ for mishap in chance(seed).plan}
+        and len(chance(seed).plan) > 5
+    )
+
+    def breaks(drawn: Chance) -> str | None:
+        found = {type(mishap.what).__name__ for mishap in drawn.plan}
+        return "both" if set(kinds) <= found else None
+
+    shortest = shrink.shrunk(chance(seed), breaks=breaks)
+    assert sorted(type(mishap.what).__name__ for mishap in shortest.plan) == sorted(kinds)
+    assert (shortest.trips, shortest.crashes, shortest.jitter) == ((), (), 0.0)
+    with pytest.raises(ValueError, match="breaks no rule"):
+        shrink.shrunk(replace(chance(seed), plan=()), breaks=breaks)
+
+
+def test_a_shrunk_run_is_printed_as_a_test() -> None:
+    mishap = Mishap(what=node_mishaps.NodeFlaps(node=ES3, seconds=5.0), verb="stop", target="es2")
+    drawn = replace(chance(1), plan=(mishap,), trips=(Trip(verb="stop", how=How.LOST),), crashes=(3, 4))
+    text = shrink.scene(drawn)
+    assert "plan=(Mishap(what=NodeFlaps(node='es3', seconds=5.0), verb='stop', target='es2'),)," in text
+    assert "trips=(Trip(verb='stop', how=How.LOST),)," in text
+    assert "crashes=(3, 4,)," in text
+    compile(text, "scene", "exec")
