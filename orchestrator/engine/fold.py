@@ -57,6 +57,8 @@ class NodeProgress:
         ready: `before_stop` hooks that ran since they were last undone; a stop needs all of them.
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
+        lost_at: when a stop was last lost on its way, or when a new process took over with one in doubt: a
+            slow host may do it long after everybody took it as not done.
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.
         tries: starts that the host answered while the process was gone.
@@ -75,6 +77,7 @@ class NodeProgress:
     ready: frozenset[int] = frozenset()
     ready_since: Instant | None = None
     doubt: Doubt | None = None
+    lost_at: Instant | None = None
     goal: Goal = Goal.RESTART
     start_sent: Instant = 0.0
     tries: int = 0
@@ -316,7 +319,7 @@ class RunState:
                     owed=tuple(in_words(node.owed).split(", ")) if node.owed else (),
                 )
                 for node in self.nodes.values()
-                if node.phase in IN_HAND or node.doubt is not None
+                if node.phase in IN_HAND
             ),
             restarted=tuple(sorted(self.forgetful)) if self.debts and self._in_memory else (),
         )
@@ -713,6 +716,9 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             node = state.nodes[name]
             since = at if node.ready_since is None else node.ready_since
             return with_node(state, name, owed=node.owed | _undo(state), ready_since=since)
+        case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
+            # Back in service, or perhaps so: the next stop needs every `before_stop` hook again.
+            return with_node(state, name, ready=frozenset())
         case RetryFailed():
             return replace(state, retries=state.retries + 1, retried_at=at)
         case ForceMerge(index_uuid=uuid) if uuid in state.merging.indices:
@@ -781,8 +787,10 @@ def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
     state = _landed(state, event.action, at)
     state = replace(state, failed=(*(f for f in state.failed if f.action != event.action), event))
     match event.action:
-        case StopNode(node=name) if not event.in_doubt:
-            return with_node(state, name, doubt=None)
+        case StopNode(node=name):
+            return (
+                with_node(state, name, lost_at=at) if event.in_doubt else with_node(state, name, doubt=None)
+            )
         case StartNode(node=name, counts=True) if not event.in_doubt:
             return with_node(state, name, tries=state.nodes[name].tries + 1)
         case RebootHost(nodes=names) if not event.in_doubt:
@@ -854,7 +862,9 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
             reboots=0,
             returns=0,
             goal=Goal.RESTART,
+            ready=frozenset(),
             doubt=_doubted_again(state, node, at),
+            lost_at=_lost_again(state, node, at),
             ready_since=None if node.ready_since is None else min(node.ready_since, at),
             stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
         )
@@ -905,6 +915,15 @@ def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | 
         return None
     over = not doubt.accepted and at - doubt.since > state.policy.deadlines.stop
     return None if over else Doubt(verb=doubt.verb, since=at)
+
+
+def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | None:
+    """A stop that was lost, or in doubt, is lost for the new process too, as long as it may still be done."""
+    since = node.lost_at
+    if node.doubt is not None and not node.doubt.accepted:
+        since = node.doubt.since if since is None else max(since, node.doubt.since)
+    reach = state.policy.deadlines.stop if state.policy else 0.0
+    return None if since is None or at - since > reach else at
 
 
 def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:

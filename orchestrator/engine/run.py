@@ -167,7 +167,7 @@ def _urgent(situation: Situation) -> Decision | None:
     """What goes before the phase of the run; None when nothing does."""
     state, policy, now = situation.state, situation.policy, situation.now
     if state.phase is Phase.STANDING_DOWN:
-        return None
+        return _taken_down_late(situation)
     if state.deposed is not None:
         other = state.deposed
         reason = f"run {other.run} of {other.owner} took the lease over: what is left is its to restore"
@@ -221,7 +221,7 @@ def _taken_down_late(situation: Situation) -> Decision | None:
     state = situation.state
     if state.phase not in _TURNING or not situation.fresh:
         return None
-    late = [node for node in state.nodes.values() if node.doubt is not None and is_ours(situation, node)]
+    late = [node for node in state.nodes.values() if not _at_rest(node) and is_ours(situation, node)]
     if not late:
         return None
     names = [node.name for node in late]
@@ -236,10 +236,11 @@ def _taken_down_late(situation: Situation) -> Decision | None:
         machines=state.wave.machines if state.wave else (),
     )
     steps = [node_phase(node.name, node.phase, NodePhase.STARTING, why=why) for node in late]
+    if state.phase is Phase.STANDING_DOWN:
+        return note(*steps)
     begun = () if state.wave == wave else (WaveStarted(wave=wave, incarnations={}),)
-    down = (
-        () if state.phase in (Phase.DOWN, Phase.REJOINED) else (run_phase(state.phase, Phase.DOWN, why=why),)
-    )
+    there = state.phase in (Phase.DOWN, Phase.REJOINED)
+    down = () if there else (run_phase(state.phase, Phase.DOWN, why=why),)
     return note(*begun, *steps, *down)
 
 
@@ -293,7 +294,7 @@ def _moves(situation: Situation) -> Decision | None:
 
 def _at_rest(node: NodeProgress) -> bool:
     """Whether no reading can move it: its turn is over, and no verb of ours is left that could."""
-    return node.phase in FINAL_NODE_PHASES and node.doubt is None
+    return node.phase in FINAL_NODE_PHASES and node.doubt is None and node.lost_at is None
 
 
 def _left_to_the_successor(state: RunState, one: Turn) -> Turn:
@@ -1037,4 +1038,5 @@ def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -
             return late
         case Hosts.OURS:
             ours = IN_HAND | {NodePhase.REJOINED}
-            return frozenset(n.name for n in state.nodes.values() if n.phase in ours or n.doubt) | late
+            open_ = {n.name for n in state.nodes.values() if n.doubt is not None or n.lost_at is not None}
+            return frozenset(n.name for n in state.nodes.values() if n.phase in ours) | open_ | late

@@ -128,10 +128,13 @@ class Situation:
 
     def in_reach(self, node: NodeProgress) -> bool:
         """Whether a node that is away now may have been taken down by a lost verb of this run."""
-        doubt = node.doubt
-        if doubt is None or self.rebooted(node):
+        if self.rebooted(node):
             return False
-        return self.now - doubt.since <= max(self.policy.deadlines.stop, self.limit_of(doubt))
+        reach = self.policy.deadlines.stop
+        if node.lost_at is not None and self.now - node.lost_at <= reach:
+            return True
+        doubt = node.doubt
+        return doubt is not None and self.now - doubt.since <= max(reach, self.limit_of(doubt))
 
     def machine(self, node: NodeProgress) -> tuple[NodeProgress, ...]:
         """The nodes of the wave that go down and come up with a node's machine, itself included."""

@@ -182,8 +182,19 @@ def _judge_recovery(
     if arriving and any(copy.node == node.name for copy in shard.copies):
         world.violated(f"{node.name} is stopped while {shard.id} recovers on {arriving[0].node} with it")
     left = any(at >= world.last_read and what.endswith(" left") for at, what in world.story[-200:])
-    unassigned = sum(
-        copy.state is CopyState.UNASSIGNED and copy.reason not in _NEVER_ANYWHERE for copy in shard.copies
-    )
-    if unassigned > world.unassigned_before[shard.id] and not down and not left:
+    if _lacks_a_copy(world, index, shard) and not down and not left:
         world.violated(f"{node.name} is stopped while a copy of {shard.id} is unassigned")
+    if any(copy.node == node.name for copy in shard.started):
+        world.had[shard.id] = len(shard.started)
+
+
+def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
+    """Whether it has fewer started copies than at the last stop beside it, or lost one since the run began.
+
+    A copy more than the nodes can take is missing all the time, whatever the reason is that it shows.
+    """
+    had = world.had.get(shard.id)
+    if had is not None:
+        return len(shard.started) < min(had, index.replicas + 1)
+    lost = sum(c.state is CopyState.UNASSIGNED and c.reason not in _NEVER_ANYWHERE for c in shard.copies)
+    return lost > world.unassigned_before[shard.id]
