@@ -65,6 +65,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, lease_lost=None)
         case ev.LeaseLost(reason=reason):
             return replace(state, lease_lost=reason)
+        case ev.Deposed():
+            return _deposed(state, event)
         case ev.BaselineRecorded():
             return replace(state, baseline=event)
         case ev.SettingChanged():
@@ -122,6 +124,19 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return _finished(state, event)
         case _:
             assert_never(event)
+
+
+def _deposed(state: RunState, event: ev.Deposed) -> RunState:
+    """Whatever was changed and not restored is the successor's to restore from here on."""
+    return replace(
+        state,
+        deposed=event,
+        debts={},
+        replicas={},
+        excluded=frozenset(),
+        withheld=frozenset(),
+        withheld_since=None,
+    )
 
 
 def _finished(state: RunState, event: ev.RunFinished) -> RunState:

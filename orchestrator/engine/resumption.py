@@ -64,6 +64,7 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
         overdue=frozenset(),
         second_failure=None,
         lease_lost=None,
+        deposed=None,
         outcome=None,
         message="",
     )

@@ -44,6 +44,7 @@ _EXIT: Final = {
     Outcome.INTERRUPTED: ExitCode.INTERRUPTED,
     Outcome.PAUSED: ExitCode.PAUSED,
     Outcome.NOT_RESTORED: ExitCode.NOT_RESTORED,
+    Outcome.DEPOSED: ExitCode.LEASED,
 }
 
 

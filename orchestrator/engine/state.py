@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from orchestrator.engine.merge_state import Merging
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
+from orchestrator.model.event import ActionFailed, BaselineRecorded, Deposed, Hold, ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping
@@ -104,6 +104,7 @@ class RunState:
         good_readings: in a row.
         retries: `retry_failed` calls of this wave; `retried_at` the last of them.
         overdue: nodes that had used up their time when the run stood down.
+        deposed: another process took the run's lease over: its record has what is still to be restored.
         paused: the run has paused before: a canary is looked at once, and then the run goes on to its end.
         restoring: only a stand-down is wanted (`restore`, takeover).
         repairs: the other run whose leftovers this one puts back.
@@ -157,6 +158,7 @@ class RunState:
     overdue: frozenset[NodeName] = frozenset()
     second_failure: str | None = None
     lease_lost: str | None = None
+    deposed: Deposed | None = None
     paused: bool = False
     restoring: bool = False
     outcome: Outcome | None = None

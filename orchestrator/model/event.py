@@ -88,6 +88,27 @@ class LeaseRegained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deposed:
+    """Another process took over the lease of this run, and with it every change that is not restored yet.
+
+    From here on this process writes no setting and stops no node. It starts only nodes that it stopped
+    itself, that are down, and that are not among `in_hand`.
+
+    Attributes:
+        run: the run that took over; our own id where another process resumed this run.
+        owner: `user@host` of that process.
+        epoch: of its lease; 0 where only the journal shows it.
+        in_hand: nodes that are now that process's to start.
+    """
+
+    run: str
+    owner: str
+    epoch: int
+    in_hand: tuple[NodeName, ...] = ()
+    event: Literal["deposed"] = "deposed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRecorded:
     """How the cluster, and each host that was read, was before anything was changed."""
 
@@ -209,11 +230,17 @@ class ActionConfirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed:
-    """Refused, or (`in_doubt`) perhaps done."""
+    """Refused, or (`in_doubt`) perhaps done.
+
+    Attributes:
+        unsent: it was never sent, to the cluster or to a host: the lease or its record did not allow it. The
+            same action can be tried again as if for the first time.
+    """
 
     action: Action
     reason: str
     in_doubt: bool
+    unsent: bool = False
     event: Literal["action_failed"] = "action_failed"
 
 
@@ -350,6 +377,7 @@ Event: TypeAlias = (
     | LeaseTaken
     | LeaseLost
     | LeaseRegained
+    | Deposed
     | BaselineRecorded
     | SettingChanged
     | SettingRestored

@@ -245,17 +245,37 @@ class HostView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Successor:
+    """The process that took over the lease of this run, as its record says.
+
+    Attributes:
+        run: its run; the same as ours where another process resumed our run.
+        owner: `user@host`.
+        epoch: of its lease; 0 where only the journal shows it.
+        in_hand: nodes that its record has in hand.
+    """
+
+    run: str
+    owner: str
+    epoch: int
+    in_hand: tuple[NodeName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
     """What is known of our lease.
 
     Attributes:
         held: ours, by the last write or read that succeeded.
         refreshed: age of that success.
+        successor: another process whose record was read where ours was. A refresh that failed, or a record
+            that is gone, sets none.
     """
 
     held: bool
     holder: str
     refreshed: Seconds
+    successor: Successor | None = None
 
 
 class Look(Enum):

@@ -49,6 +49,7 @@ class Outcome(Enum):
     PAUSED = "paused"
     NOT_RESTORED = "not_restored"
     RESTORED = "restored"
+    DEPOSED = "deposed"
 
 
 class Request(IntEnum):

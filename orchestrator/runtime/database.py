@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -144,6 +144,40 @@ def writing(engine: Engine) -> Iterator[Connection]:
         connection.execution_options(**{_WRITES: True})
         with connection.begin():
             yield connection
+
+
+class CommitInDoubt(JournalError):  # noqa: N818  (names what is so, not a class of errors)
+    """The connection to the database server broke at the commit: it was done or not."""
+
+
+@contextmanager
+def committing(engine: Engine) -> Iterator[Connection]:
+    """One transaction that will write, as `writing` has it.
+
+    Raises:
+        CommitInDoubt: the connection broke at the commit. A server undoes what was not committed when a
+            connection breaks earlier, and a file of SQLite has no connection that could break.
+    """
+    with engine.connect() as connection:
+        connection.execution_options(**{_WRITES: True})
+        transaction = connection.begin()
+        try:
+            yield connection
+        except BaseException:
+            # A rollback on a broken connection fails too; what broke it is what is raised.
+            with suppress(DBAPIError):
+                transaction.rollback()
+            raise
+        try:
+            transaction.commit()
+        except DBAPIError as error:
+            if connection.dialect.name == "sqlite":
+                raise
+            connection.invalidate()
+            raise CommitInDoubt(
+                f"{place_of(engine)}: the connection broke at a commit, which may have been done: "
+                f"{explain(error)}"
+            ) from error
 
 
 class StateUnwritable(JournalError):  # noqa: N818  (names what is so, not a class of errors)

@@ -94,6 +94,8 @@ def exit_code_of(outcome: Outcome) -> ExitCode:
             return ExitCode.PAUSED
         case Outcome.NOT_RESTORED:
             return ExitCode.NOT_RESTORED
+        case Outcome.DEPOSED:
+            return ExitCode.LEASED
         case _:
             assert_never(outcome)
 

@@ -32,6 +32,7 @@ from orchestrator.model.event import (
     ActionFailed,
     ActionSent,
     BaselineRecorded,
+    Deposed,
     Event,
     GoodReading,
     Hold,
@@ -78,6 +79,7 @@ _Frame: TypeAlias = (
     | LeaseTaken
     | LeaseLost
     | LeaseRegained
+    | Deposed
     | Requested
     | StandingDown
     | StoodDown
@@ -106,6 +108,7 @@ OUTCOMES: dict[Outcome, str] = {
     Outcome.PAUSED: "paused as asked; the run can be resumed",
     Outcome.NOT_RESTORED: "NOT PUT BACK: something is left as listed",
     Outcome.RESTORED: "restored: the cluster is as it was found",
+    Outcome.DEPOSED: "deposed: another process took over, and restores what this one changed",
 }
 """How a run ended, in words."""
 
@@ -123,6 +126,7 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             | LeaseTaken()
             | LeaseLost()
             | LeaseRegained()
+            | Deposed()
             | Requested()
             | StandingDown()
             | StoodDown()
@@ -263,6 +267,12 @@ def _frame(event: _Frame) -> str:
             return f"lease refreshed again, holder {holder}"
         case LeaseLost(reason=reason):
             return f"lease lost: {one_line(reason)}; no node is stopped any more, what is down is started"
+        case Deposed(run=run, owner=owner, epoch=epoch):
+            lease = f", lease epoch {epoch}" if epoch else ""
+            return (
+                f"deposed: run {run} of {one_line(owner)} took over{lease}; this process writes no setting "
+                "and stops no node any more"
+            )
         case Requested(request=request, by=by):
             return f"{_REQUESTS[request]}, by {one_line(by)}"
         case StandingDown(reason=reason, outcome=outcome):

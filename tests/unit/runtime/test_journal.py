@@ -67,7 +67,7 @@ def test_two_processes_on_one_run_do_not_both_write(store: StateStore, entry: En
     first.append(STEP, 1.0)
     second = store.journal(RUN)
     second.append(STEP, 2.0)
-    with pytest.raises(JournalError, match="another process has written to run"):
+    with pytest.raises(JournalError, match="another process took over run"):
         first.append(STEP, 3.0)
     with pytest.raises(JournalError, match="another process"):
         first.append(STEP, 4.0)
