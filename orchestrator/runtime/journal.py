@@ -30,7 +30,8 @@ from orchestrator.runtime.database import CommitInDoubt, committing, place_of, t
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning, rows_of
 
-
+_LOOKS: Final = 3
+"""Attempts at one step. A second finds out about a commit in doubt; a third about one that came in late."""
 _BEGINNINGS: Final = (RunStarted, RunResumed, RestoreBegun)
 """With one of these a process takes a run: the run's line carries its identity from there on."""
 
@@ -95,10 +96,17 @@ class SqlJournal:
         if not events:
             return ()
         with self._lock:
-            try:
-                return self._appended(events, at)
-            except CommitInDoubt:
-                return self._appended(events, at)  # over a new connection: its rows are there, or it writes
+            doubt: JournalError | None = None
+            for _ in range(_LOOKS):
+                try:
+                    return self._appended(events, at)
+                except CommitInDoubt as error:
+                    doubt = error  # again, over a new connection: the rows are there, or are written now
+                except DeposedError:
+                    raise
+                except JournalError as error:
+                    raise (doubt or error) from error
+            raise doubt or JournalError(f"{self._where}: nothing was written")
 
     def _appended(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
         records = self._records(events, at)
@@ -135,7 +143,7 @@ class SqlJournal:
             records.append(record)
         return records
 
-    def _ours_among(self, connection: Connection, rows: Sequence[dict[str, object]]) -> int:
+    def _ours_among(self, connection: Connection, rows: tuple[dict[str, object], ...]) -> int:
         """How many of these rows are in the journal already.
 
         Raises:
@@ -147,9 +155,8 @@ class SqlJournal:
             .where(columns.run == self._run, columns.sequence > self._last)
             .order_by(columns.sequence)
         ).mappings()
-        there = [dict(row) for row in found]
-        doubted = list(self._doubted)
-        if there and (there != doubted or there != list(rows[: len(there)])):
+        there = tuple(dict(row) for row in found)
+        if there and not there == self._doubted[: len(there)] == rows[: len(there)]:
             raise self._taken_up(connection, [str(row["event"]) for row in there])
         entry = tables.runs.c
         line = connection.execute(
@@ -198,7 +205,7 @@ class SqlJournal:
                 select(columns.event).where(columns.run == self._run, columns.sequence > self._last)
             )
             theirs = [str(row.event) for row in found]
-            if self._doubted and theirs == [row["event"] for row in self._doubted]:
+            if self._doubted and theirs == [row["event"] for row in self._doubted[: len(theirs)]]:
                 return CommitInDoubt(f"{self._where}: the commit was done after all")
             return self._taken_up(connection, theirs)
 

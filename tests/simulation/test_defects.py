@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engine.decide import decide
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import HostAction, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.model.policy import Hook, Hooks, Policy
+from orchestrator.runtime import loop as loop_module
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.simulation.run import Simulation
+from tests.simulation.gated import QUEUE
+from tests.simulation.loaded import loaded as loaded_cluster
+from tests.simulation.loaded import merged_policy, merging
 from tests.simulation.play import Watcher, cluster, policy
+from tests.simulation.tuned import detune, profile
 
 ES2 = NodeName("es2")
 
@@ -85,4 +93,117 @@ def test_a_defect_that_goes_on_ends_the_program_and_nothing_spins() -> None:
     hosts = Faulty(simulation.hosts, StartNode, times=99)
     with pytest.raises(DefectError):
         _loop(simulation, hosts).run()
-    assert len(hosts.raised) == 4
+    assert len(hosts.raised) == 8, "one from the stand-down and one without it, for each defect"
+
+
+RAISING: tuple[tuple[str, str], ...] = (
+    ("cluster", "observe"),
+    ("cluster", "bulk"),
+    ("cluster", "avoid"),
+    ("hosts", "observe"),
+    ("hosts", "tuning"),
+    ("gates", "observe"),
+    ("lease", "view"),
+    ("lease", "confirm"),
+    ("lease", "publish"),
+    ("listener", "listen"),
+    ("reporter", "events"),
+    ("reporter", "waiting"),
+    ("asked", "__call__"),
+    ("decide", "__call__"),
+)
+"""Everything that a run reads or asks, its decision, and the views that are shown it."""
+
+
+class Switch:
+    """Raises at one method of one port, from the moment that a run enters a phase on, for ever."""
+
+    def __init__(self, port: str, method: str, phase: Phase) -> None:
+        self.port, self.method, self.phase = port, method, phase
+        self.loop: Loop | None = None
+        self.thrown = self.raised = 0
+
+    def around(self, name: str, inner: Any) -> Any:
+        return Switched(self, name, inner) if name == self.port else inner
+
+    def call(self, method: str, inner: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if self.loop is not None and method == self.method:
+            self.thrown = self.thrown or self.loop.state.phase is self.phase
+            if self.thrown:
+                self.raised += 1
+                raise DefectError(f"{self.port}.{method}")
+        return inner(*arguments, **named)
+
+
+class Switched:
+    """A port with such a switch before it."""
+
+    def __init__(self, switch: Switch, name: str, inner: Any) -> None:
+        self._switch, self._name, self._inner = switch, name, inner
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._switch.call("__call__", self._inner, arguments, named)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name != self._switch.method:
+            return found
+        return lambda *arguments, **named: self._switch.call(name, found, arguments, named)
+
+
+def _everything() -> Policy:
+    """A policy under which a run reads all that it can read."""
+    hook = Hook(run="true")
+    return merged_policy(
+        merging(),
+        tune=profile(),
+        gates=(QUEUE,),
+        hooks=Hooks(before_stop=(hook,), while_stopped=(hook,), after_recovery=(hook,)),
+    )
+
+
+def _left_behind(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """What is wrong with the cluster ten minutes after such a run; empty where nothing is."""
+    world = detune(loaded_cluster())
+    simulation = Simulation(world)
+    state = simulation.begin(_everything())
+    watcher = Watcher(simulation, world.agenda.now + 48 * 3600.0, compare=False)
+    asked = switch.around("asked", lambda: (Request.NONE, ""))
+    ports = Ports(
+        cluster=switch.around("cluster", simulation.cluster),
+        hosts=switch.around("hosts", simulation.hosts),
+        gates=switch.around("gates", simulation.gates),
+        lease=switch.around("lease", simulation.lease),
+        journal=simulation.journal,
+        clock=simulation.clock,
+        listener=switch.around("listener", simulation.listener),
+        reporter=switch.around("reporter", watcher),
+    )
+    monkeypatch.setattr(loop_module, "decide", switch.around("decide", decide))
+    loop = switch.loop = Loop(state, ports, asked=asked, workers=1, reads=Order.CLUSTER_FIRST)
+    raised: BaseException | None = None
+    try:
+        loop.run()
+    except DefectError as defect:
+        raised = defect
+    world.agenda.until(lambda: False, 600.0)
+    before = loaded_cluster()
+    wrong = [f"{node.name} is down" for node in world.nodes.values() if not node.process]
+    if world.effective(ALLOCATION) != before.effective(ALLOCATION):
+        wrong.append(f"{ALLOCATION} is {world.effective(ALLOCATION)}")
+    if switch.raised and not (raised and simulation.run in "".join(raised.__notes__)):
+        wrong.append(f"the defect does not name the run: {raised!r}")
+    return (*wrong, *world.violations)
+
+
+def test_no_defect_leaves_a_node_down_or_allocation_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each kind of reading, in each phase, for ever: what needs no reading is done without one."""
+    wrong, met = [], 0
+    for port, method in RAISING:
+        for phase in Phase:
+            switch = Switch(port, method, phase)
+            left = _left_behind(switch, monkeypatch)
+            met += bool(switch.raised)
+            wrong += [f"{port}.{method} from {phase.value} on: {what}" for what in left]
+    assert wrong == []
+    assert met > len(RAISING) * 4, "most points are never met: the test has lost its run"
