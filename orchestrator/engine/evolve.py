@@ -108,7 +108,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, nodes={**state.nodes, **rescued})
         case ev.SecondFailure(what=what):
             return replace(state, second_failure=what)
-        case ev.NodeRecovered() | TuningApplied() | TuningMissed():
+        case ev.NodeRecovered() | TuningApplied() | TuningMissed() | ev.StoodDown():
             return state
         case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
             return replace(state, merging=evolve_merging(state.merging, event, at))
@@ -118,8 +118,6 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, request=max(state.request, request), requested_by=by)
         case ev.StandingDown():
             return _standing_down(state, event)
-        case ev.StoodDown():
-            return state
         case ev.RunFinished():
             return _finished(state, event)
         case _:

@@ -13,6 +13,21 @@ from typing import Literal, TypeAlias
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.gate_event import GateEvent
+from orchestrator.model.lease_event import (
+    Deposed as Deposed,  # noqa: PLC0414  (this module has all events; so have the next three)
+)
+from orchestrator.model.lease_event import (
+    LeaseEvent,
+)
+from orchestrator.model.lease_event import (
+    LeaseLost as LeaseLost,  # noqa: PLC0414
+)
+from orchestrator.model.lease_event import (
+    LeaseRegained as LeaseRegained,  # noqa: PLC0414
+)
+from orchestrator.model.lease_event import (
+    LeaseTaken as LeaseTaken,  # noqa: PLC0414
+)
 from orchestrator.model.merge_event import MergeEvent
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, MissingCopy, SettingValue
@@ -59,53 +74,6 @@ class RunStarted:
     indices: tuple[MergeTarget, ...] = ()
     restarted: tuple[NodeName, ...] = ()
     event: Literal["run_started"] = "run_started"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTaken:
-    """The cluster is ours. `takeover` says that an expired lease of somebody else was replaced."""
-
-    epoch: int
-    holder: str
-    takeover: bool = False
-    event: Literal["lease_taken"] = "lease_taken"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseLost:
-    """No stop any more; starts and restores go on."""
-
-    reason: str
-    event: Literal["lease_lost"] = "lease_lost"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRegained:
-    """A lease that could not be refreshed for a while stands as ours again: stops are possible."""
-
-    holder: str
-    event: Literal["lease_regained"] = "lease_regained"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deposed:
-    """Another process took over the lease of this run, and with it every change that is not restored yet.
-
-    From here on this process writes no setting and stops no node. It starts only nodes that it stopped
-    itself, that are down, and that are not among `in_hand`.
-
-    Attributes:
-        run: the run that took over; our own id where another process resumed this run.
-        owner: `user@host` of that process.
-        epoch: of its lease; 0 where only the journal shows it.
-        in_hand: nodes that are now that process's to start.
-    """
-
-    run: str
-    owner: str
-    epoch: int
-    in_hand: tuple[NodeName, ...] = ()
-    event: Literal["deposed"] = "deposed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,10 +342,7 @@ class RunFinished:
 
 Event: TypeAlias = (
     RunStarted
-    | LeaseTaken
-    | LeaseLost
-    | LeaseRegained
-    | Deposed
+    | LeaseEvent
     | BaselineRecorded
     | SettingChanged
     | SettingRestored

@@ -25,18 +25,7 @@ from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.errors import DeposedError, JournalError
 from orchestrator.model.action import (
     Action,
-    ClearVotingExclusions,
     Done,
-    ExcludeFromVoting,
-    Moment,
-    Purpose,
-    RebootHost,
-    RunHook,
-    SetIndexSettings,
-    SetReplicas,
-    StartNode,
-    StopNode,
-    WriteSettings,
     action_name,
     action_target,
 )
@@ -68,6 +57,7 @@ from orchestrator.ports import (
 )
 from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.executor import Executor, VerbDefect
+from orchestrator.runtime.guard import barred, blind_restores, blind_starts, busy_hosts, unsent
 from orchestrator.runtime.lookout import Lookout, Order
 
 Asked = Callable[[], tuple[Request, str]]
@@ -175,13 +165,14 @@ class Loop:
         Returns:
             What was sent and how that went, by action.
         """
-        self._note_busy_hosts()
+        self._busy |= busy_hosts(self.state)
         said: dict[str, str] = {}
         try:
             self._stand_down_on(defect)
         except Exception as other:  # noqa: BLE001  (nodes are started all the same)
             said["the stand-down"] = f"could not be noted: {other!r}"
-        blind: tuple[Action, ...] = (*self._blind_starts(), *(self._blind_restores() if again else ()))
+        starts = blind_starts(self.state, busy=self._busy)
+        blind: tuple[Action, ...] = (*starts, *(blind_restores(self.state) if again else ()))
         for action in blind:
             said[f"{action_name(action)} {action_target(action)}"] = self._send_blindly(action)
         try:
@@ -202,27 +193,6 @@ class Loop:
         if events:
             self._write(events)
 
-    def _note_busy_hosts(self) -> None:
-        """Remember the nodes whose hosts may still run a hook of ours: no start is sent there unseen."""
-        failed = [failure.action for failure in self.state.failed if failure.in_doubt]
-        for action in (*self.state.in_flight, *failed):
-            if isinstance(action, RunHook) and action.moment is Moment.WHILE_STOPPED:
-                self._busy.add(action.node)
-
-    def _blind_starts(self) -> tuple[StartNode, ...]:
-        """A start for each node that may be down because of us."""
-        return tuple(
-            StartNode(node=node.name)
-            for node in self.state.nodes.values()
-            if node.phase in IN_HAND and node.name not in self._busy and self._may_start(node.name)
-        )
-
-    def _blind_restores(self) -> tuple[WriteSettings, ...]:
-        """Allocation as it was found. Other settings can wait for `resume` or `restore`."""
-        withheld = sorted(self.state.withheld, key=lambda key: (key[0].value, key[1]))
-        changes = tuple(self.state.debts[key].undone() for key in withheld if key in self.state.debts)
-        return (WriteSettings(changes=changes, purpose=Purpose.REASSIGN),) if changes else ()
-
     def _send_blindly(self, action: Action) -> str:
         """Send one action, whatever else fails; how it went, in words.
 
@@ -231,9 +201,9 @@ class Loop:
         """
         troubles: list[str] = []
         try:
-            barred = self._barred((action,), needs_record=False)
-            if barred:
-                return f"not sent: {barred[0]}"
+            kept = self._barred((action,), needs_record=False)
+            if kept:
+                return f"not sent: {kept[0]}"
         except Exception as error:  # noqa: BLE001  (see above)
             troubles.append(f"the lease could not be checked: {error!r}")
         try:
@@ -300,7 +270,7 @@ class Loop:
         ours = [node.name for node in self.state.nodes.values() if node.phase in IN_HAND]
         theirs = (*successor.in_hand, *(ours if by_journal or successor.run == self.state.run else ()))
         return Deposed(
-            run=successor.run,
+            successor=successor.run,
             owner=successor.owner,
             epoch=successor.epoch,
             in_hand=tuple(dict.fromkeys(theirs)),
@@ -326,7 +296,7 @@ class Loop:
 
     def _settle(self, decision: Decision, doubt: CommitInDoubt) -> bool:
         """After a commit in doubt: its events count, its actions are not sent. Whether the journal works."""
-        self._write([_unsent(action, str(doubt)) for action in decision.actions])
+        self._write([unsent(action, str(doubt)) for action in decision.actions])
         for _ in range(_DOUBT_TRIES):
             if not self._unwritten:
                 return True
@@ -396,10 +366,10 @@ class Loop:
             self._ports.reporter.events(records)
 
     def _act(self, actions: Sequence[Action]) -> None:
-        barred = self._barred(actions)
-        if barred:
-            self._write([_unsent(actions[number], why) for number, why in sorted(barred.items())])
-        sent = [action for number, action in enumerate(actions) if number not in barred]
+        kept = self._barred(actions)
+        if kept:
+            self._write([unsent(actions[number], why) for number, why in sorted(kept.items())])
+        sent = [action for number, action in enumerate(actions) if number not in kept]
         if not sent:
             return
         try:
@@ -414,8 +384,7 @@ class Loop:
         """The actions that may not be sent, by their places, each with the reason.
 
         The lease is read first if its last refresh is too old: a process that was suspended may have been
-        deposed meanwhile. A start is sent all the same when that cannot be read, since a node that is down
-        waits for it.
+        deposed meanwhile.
 
         Args:
             actions: what was decided.
@@ -424,52 +393,6 @@ class Loop:
         lease = self._ports.lease.confirm()
         if not isinstance(lease, Unknown):
             self._heed_lease(lease)
-        deposed = self.state.deposed
-        if deposed is not None:
-            why = f"run {deposed.run} of {deposed.owner} took over"
-            starts = (isinstance(action, StartNode) and self._may_start(action.node) for action in actions)
-            return {number: why for number, allowed in enumerate(starts) if not allowed}
-        barred: dict[int, str] = {}
-        if isinstance(lease, Unknown):
-            why = f"another process may have taken over: {lease.reason}"
-            barred = {n: why for n, action in enumerate(actions) if isinstance(action, _WRITES)}
-        if needs_record:
-            published = self._ports.lease.publish(self.state)
-            if not isinstance(published, Done):
-                why = f"the record in the cluster could not be written: {published.reason}"
-                barred |= {n: why for n, action in enumerate(actions) if self._needs_record(action)}
-        return barred
-
-    def _may_start(self, node: NodeName) -> bool:
-        """Whether it is not the successor that has the node in hand."""
-        return self.state.deposed is None or node not in self.state.deposed.in_hand
-
-    @staticmethod
-    def _needs_record(action: Action) -> bool:
-        """What another bastion could not restore without the record. Starts and restores never wait."""
-        match action:
-            case WriteSettings(purpose=purpose):
-                return purpose not in (Purpose.REASSIGN, Purpose.PUT_BACK)
-            case SetReplicas(found=found, wanted=wanted):
-                return wanted > found
-            case StopNode() | ExcludeFromVoting():
-                return True
-            case _:
-                return False
-
-
-_WRITES: Final = (
-    WriteSettings,
-    SetReplicas,
-    SetIndexSettings,
-    ExcludeFromVoting,
-    ClearVotingExclusions,
-    StopNode,
-    RebootHost,
-)
-"""What a process that may have been deposed must not send, restores included."""
-
-
-def _unsent(action: Action, why: str) -> ActionFailed:
-    """The outcome of an action that was never sent."""
-    return ActionFailed(action=action, reason=f"not sent: {why}", in_doubt=False, unsent=True)
+        wanted = needs_record and self.state.deposed is None
+        record = self._ports.lease.publish(self.state) if wanted else Done()
+        return barred(actions, deposed=self.state.deposed, lease=lease, record=record)

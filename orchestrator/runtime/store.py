@@ -103,7 +103,7 @@ class StateStore:
                     connection.execute(insert(tables.runs).values(values))
             except IntegrityError as error:
                 raise JournalError(f"{self.where}: there is a run {entry.run} already") from error
-        return SqlJournal(self._engine, entry.run, after=0)
+        return SqlJournal(self._engine, entry.run, after=0, process=entry.process)
 
     def runs(self, *, cluster: str | None = None, limit: int | None = None) -> tuple[RunEntry, ...]:
         """Runs, the one with the latest event first: one that was resumed is newer than what came between.

@@ -67,22 +67,13 @@ from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
+from orchestrator.view.lease_words import lease_sentence
 from orchestrator.view.merge_words import merge_action, merge_sentence, what_is_begun
 from orchestrator.view.riak_words import of_riak
 from orchestrator.view.units import counted, duration, listed, one_line, setting, size
 
 _Frame: TypeAlias = (
-    RunStarted
-    | RunResumed
-    | RestoreBegun
-    | RunFinished
-    | LeaseTaken
-    | LeaseLost
-    | LeaseRegained
-    | Deposed
-    | Requested
-    | StandingDown
-    | StoodDown
+    RunStarted | RunResumed | RestoreBegun | RunFinished | Requested | StandingDown | StoodDown
 )
 _Debt: TypeAlias = (
     SettingChanged | SettingRestored | ReplicasAdded | ReplicasRestored | VotingExcluded | VotingRestored
@@ -123,15 +114,13 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             | RunResumed()
             | RestoreBegun()
             | RunFinished()
-            | LeaseTaken()
-            | LeaseLost()
-            | LeaseRegained()
-            | Deposed()
             | Requested()
             | StandingDown()
             | StoodDown()
         ):
             return _frame(event)
+        case LeaseTaken() | LeaseLost() | LeaseRegained() | Deposed():
+            return lease_sentence(event)
         case (
             SettingChanged()
             | SettingRestored()
@@ -260,19 +249,6 @@ def _frame(event: _Frame) -> str:
         case RunFinished(outcome=outcome, exit_code=exit_code, seconds=seconds, message=message):
             said = f": {one_line(message)}" if message else ""
             return f"run ended after {duration(seconds)}, exit code {exit_code}: {OUTCOMES[outcome]}{said}"
-        case LeaseTaken(epoch=epoch, holder=holder, takeover=takeover):
-            how = "taken over, the former holder's had run out" if takeover else "taken"
-            return f"lease {how}: epoch {epoch}, holder {holder}"
-        case LeaseRegained(holder=holder):
-            return f"lease refreshed again, holder {holder}"
-        case LeaseLost(reason=reason):
-            return f"lease lost: {one_line(reason)}; no node is stopped any more, what is down is started"
-        case Deposed(run=run, owner=owner, epoch=epoch):
-            lease = f", lease epoch {epoch}" if epoch else ""
-            return (
-                f"deposed: run {run} of {one_line(owner)} took over{lease}; this process writes no setting "
-                "and stops no node any more"
-            )
         case Requested(request=request, by=by):
             return f"{_REQUESTS[request]}, by {one_line(by)}"
         case StandingDown(reason=reason, outcome=outcome):
