@@ -124,7 +124,7 @@ def names(dialect: Dialect, limits: Limits) -> Request:
 def lives(node_ids: Sequence[str]) -> Request:
     """What nodes say of themselves."""
     return get(
-        f"/_nodes/{_named(node_ids) or '_all'}/jvm,http",
+        f"/_nodes/{_named(node_ids) or '_all'}/jvm,http,settings",
         params={"timeout": "5s"}
         | filtered(
             "nodes.*.name",
@@ -132,7 +132,17 @@ def lives(node_ids: Sequence[str]) -> Request:
             "nodes.*.version",
             "nodes.*.jvm.start_time_in_millis",
             "nodes.*.http.publish_address",
+            "nodes.*.settings.indices.recovery.max_bytes_per_sec",
+            "nodes.*.settings.node.bandwidth.recovery",
         ),
+    )
+
+
+def memory(node_ids: Sequence[str]) -> Request:
+    """How much memory nodes have."""
+    return get(
+        f"/_nodes/{_named(node_ids) or '_all'}/stats/os",
+        params={"timeout": "5s"} | filtered("cluster_name", "nodes.*.os.mem.total_in_bytes"),
     )
 
 

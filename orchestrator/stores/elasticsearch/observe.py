@@ -2,7 +2,7 @@
 
 | part | calls |
 |---|---|
-| CLUSTER | 1; 1 more when a node has begun a new life since the last reading |
+| CLUSTER | 1; when a node has begun a new life 1 more, and 1 more if it is dedicated to cold or frozen data |
 | SETTINGS | 1 |
 | HEALTH | 1 |
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
@@ -36,6 +36,12 @@ from orchestrator.stores.elasticsearch.parse import (
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
 from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, unfamiliar
+from orchestrator.stores.elasticsearch.recovery_rates import (
+    goes_by_memory,
+    parse_memory,
+    rate_of,
+    with_largest_rate,
+)
 from orchestrator.stores.elasticsearch.request import Request
 
 
@@ -50,6 +56,8 @@ class Observer:
         self._client = client
         self._lives: dict[str, Life] = {}
         self._uuids: dict[str, str] = {}
+        self._memory: dict[str, int] = {}
+        self._present: frozenset[str] = frozenset()
 
     def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
         """Read the parts asked for.
@@ -112,6 +120,8 @@ class Observer:
             self._uuids = {index.name: index.uuid for index in view.indices}
             present = {node.incarnation.ephemeral_id for node in view.nodes}
             self._lives = {key: life for key, life in self._lives.items() if key in present}
+            self._memory = {key: size for key, size in self._memory.items() if key in present}
+            self._present = frozenset(key for key in present if key is not None)
         return view, parse_snapshots(body) if with_snapshots else NOT_READ
 
     def _meet(self, state: Any) -> None:
@@ -139,10 +149,34 @@ class Observer:
                 case _:
                     continue  # it has left since
         self._client.learn(addresses)
+        self._weigh(state)
+
+    def _weigh(self, state: Any) -> None:
+        """Ask for the memory of nodes whose speed of recoveries goes by it; the most counts without an answer."""
+        wanted: dict[str, str] = {}
+        for node_id, node in state["nodes"].items():
+            ephemeral = str(node.get("ephemeral_id")) if isinstance(node, dict) else ""
+            life = self._lives.get(ephemeral)
+            if life is not None and goes_by_memory(life.roles) and ephemeral not in self._memory:
+                wanted[node_id] = ephemeral
+        if not wanted:
+            return
+        read = self._body(calls.memory(tuple(wanted)))
+        found = read if isinstance(read, Unknown) else reading("memory", lambda: parse_memory(read[0]))
+        if not isinstance(found, Unknown):
+            self._memory |= {wanted[node_id]: size for node_id, size in found.items() if node_id in wanted}
 
     def _settings(self, dialect: Dialect) -> Reading[SettingsView]:
         read = self._body(calls.settings(dialect, self._client.limits))
-        return read if isinstance(read, Unknown) else parse_settings(read[0])
+        settings = read if isinstance(read, Unknown) else parse_settings(read[0])
+        if isinstance(settings, Unknown) or not self._present:
+            return settings
+        return with_largest_rate(settings, [self._rate(ephemeral) for ephemeral in self._present])
+
+    def _rate(self, ephemeral: str) -> int | None:
+        """Bytes a second that a node of this life may copy; None where that is not known."""
+        life = self._lives.get(ephemeral)
+        return None if life is None else rate_of(life.roles, life.rate, self._memory.get(ephemeral))
 
     def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> Reading[tuple[Recovery, ...]]:
         read = self._body(calls.recoveries(active_only=not restarted))
