@@ -201,14 +201,15 @@ class ActionFailed:
     """Refused, or (`in_doubt`) perhaps done.
 
     Attributes:
-        unsent: it was never sent, to the cluster or to a host: the lease or its record did not allow it. The
-            same action can be tried again as if for the first time.
+        unsent: it was never sent, to the cluster or to a host: the lease or its record did not allow it.
+        passes: the same action may well be accepted a little later.
     """
 
     action: Action
     reason: str
     in_doubt: bool
     unsent: bool = False
+    passes: bool = False
     event: Literal["action_failed"] = "action_failed"
 
 

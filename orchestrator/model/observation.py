@@ -128,10 +128,12 @@ class SettingsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthView:
-    """`_cluster/health` asked with `wait_for_events=languid`, so that it is not stale.
+    """`_cluster/health` after a wait for the master's queue (`wait_for_events`), so that it is not stale.
 
     Attributes:
-        settled: False when the languid wait timed out: the reading may then be old.
+        settled: False when that wait ran out: the reading may then be old.
+        waited_for: the priority of the wait. `languid` is the whole queue. On a master whose queue is never
+            empty it is a higher one: changes of lower priorities that were queued before may be missing.
         pending_tasks: cluster-state updates that wait for the master.
         oldest_task: how long the oldest of them waits.
     """
@@ -145,6 +147,7 @@ class HealthView:
     unassigned_shards: int
     pending_tasks: int
     oldest_task: Seconds
+    waited_for: str = "languid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,9 +260,23 @@ def _full_code(error: Exception) -> int:
     return code if isinstance(code, int) else 0
 
 
+_LIBPQ_DRIVERS: Final = frozenset({"psycopg", "psycopg2"})
+_LIBPQ_LIMITS: Final[Mapping[str, int]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that falls silent during a call is a lost connection after half a minute; else after hours."""
+
+
 def _other_engine(url: URL) -> Engine:
     try:
-        return create_engine(url, pool_pre_ping=True)
+        limits = _LIBPQ_LIMITS if url.get_driver_name() in _LIBPQ_DRIVERS else {}
+        # What the URL says goes before our limits.
+        connect = {key: value for key, value in limits.items() if key not in url.query}
+        return create_engine(url, pool_pre_ping=True, connect_args=connect)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise JournalError(
             f"the driver of {url.drivername} is not installed ({error}); for PostgreSQL install `psycopg` "

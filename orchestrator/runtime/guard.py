@@ -87,9 +87,9 @@ def _needs_record(action: Action) -> bool:
             return False
 
 
-def unsent(action: Action, why: str) -> ActionFailed:
-    """The outcome of an action that was never sent."""
-    return ActionFailed(action=action, reason=f"not sent: {why}", in_doubt=False, unsent=True)
+def unsent(action: Action, why: str, *, passes: bool = True) -> ActionFailed:
+    """The outcome of an action that was never sent; it does not pass for a deposed process."""
+    return ActionFailed(action=action, reason=f"not sent: {why}", in_doubt=False, unsent=True, passes=passes)
 
 
 def busy_hosts(state: RunState) -> frozenset[NodeName]:

@@ -162,8 +162,9 @@ class SqlJournal:
         line = connection.execute(
             select(entry.process, entry.outcome).where(entry.id == self._run)
         ).one_or_none()
-        # After our first event the line is ours, and open until our last.
-        if self._begun and line is not None and (line.process, line.outcome) != (self._process, None):
+        # After our first event the line is ours, and open until our last (which may be among the doubted).
+        closed = line is not None and line.outcome is not None and not there
+        if self._begun and line is not None and (closed or line.process != self._process):
             raise self._taken_up(connection, [])
         return len(there)
 

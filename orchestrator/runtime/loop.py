@@ -368,7 +368,8 @@ class Loop:
     def _act(self, actions: Sequence[Action]) -> None:
         kept = self._barred(actions)
         if kept:
-            self._write([unsent(actions[number], why) for number, why in sorted(kept.items())])
+            passes = self.state.deposed is None
+            self._write([unsent(actions[n], why, passes=passes) for n, why in sorted(kept.items())])
         sent = [action for number, action in enumerate(actions) if number not in kept]
         if not sent:
             return

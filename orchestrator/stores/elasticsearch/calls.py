@@ -13,6 +13,7 @@ from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGM
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS
 from orchestrator.stores.elasticsearch.parse_merges import MERGE_ACTIONS
+from orchestrator.stores.elasticsearch.patience import LANGUID
 from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
 from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
 
@@ -168,12 +169,12 @@ def levels(dialect: Dialect, limits: Limits) -> Request:
     )
 
 
-def health(dialect: Dialect) -> Request:
-    """The cluster's summary after everything that waits in the master's queue."""
+def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
+    """The cluster's summary after everything of this priority and above in the master's queue."""
     return get(
         "/_cluster/health",
         params={
-            "wait_for_events": "languid",
+            "wait_for_events": priority,
             "timeout": seconds(LANGUID_SECONDS),
             dialect.master_timeout: seconds(LANGUID_SECONDS),
         },

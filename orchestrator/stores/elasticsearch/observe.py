@@ -17,7 +17,15 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import Activity, ClusterView, Disk, Look, Recovery, SettingsView
+from orchestrator.model.observation import (
+    Activity,
+    ClusterView,
+    Disk,
+    HealthView,
+    Look,
+    Recovery,
+    SettingsView,
+)
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import calls
@@ -36,6 +44,7 @@ from orchestrator.stores.elasticsearch.parse import (
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
 from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, unfamiliar
+from orchestrator.stores.elasticsearch.patience import Patience
 from orchestrator.stores.elasticsearch.recovery_rates import (
     goes_by_memory,
     parse_memory,
@@ -57,6 +66,7 @@ class Observer:
         self._lives: dict[str, Life] = {}
         self._uuids: dict[str, str] = {}
         self._memory: dict[str, int] = {}
+        self._patience = Patience()
         self._present: frozenset[str] = frozenset()
 
     def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
@@ -81,8 +91,7 @@ class Observer:
         found = ClusterReadings()
         snapshots: Reading[tuple[str, ...]] = NOT_READ
         if Look.HEALTH in look:  # first: it waits for the master's queue, so what follows is not older
-            health = self._body(calls.health(dialect))
-            found = replace(found, health=health if isinstance(health, Unknown) else parse_health(health[0]))
+            found = replace(found, health=self._health(dialect))
         if Look.CLUSTER in look:
             cluster, snapshots = self._cluster(dialect, with_snapshots=Look.ACTIVITY in look)
             found = replace(found, cluster=cluster)
@@ -103,6 +112,15 @@ class Observer:
         """The body of an answer, in a tuple so that no body can be mistaken for a failure."""
         outcome = self._client.read(request)
         return Unknown(reason=outcome.reason) if isinstance(outcome, Fault) else (outcome.body,)
+
+    def _health(self, dialect: Dialect) -> Reading[HealthView]:
+        priority = self._patience.priority
+        read = self._body(calls.health(dialect, priority=priority))
+        health = read if isinstance(read, Unknown) else parse_health(read[0])
+        if isinstance(health, Unknown):
+            return health
+        self._patience.answered(settled=health.settled)
+        return replace(health, waited_for=priority)
 
     def _cluster(
         self, dialect: Dialect, *, with_snapshots: bool
@@ -152,7 +170,7 @@ class Observer:
         self._weigh(state)
 
     def _weigh(self, state: Any) -> None:
-        """Ask for the memory of nodes whose speed of recoveries goes by it; the most counts without an answer."""
+        """Ask for the memory of nodes whose speed of recoveries goes by it; unread counts as most."""
         wanted: dict[str, str] = {}
         for node_id, node in state["nodes"].items():
             ephemeral = str(node.get("ephemeral_id")) if isinstance(node, dict) else ""
