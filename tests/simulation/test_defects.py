@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from orchestrator.engine.decide import decide
+from orchestrator.engine.evolve import replay
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
-from orchestrator.model.action import HostAction, StartNode, StopNode
+from orchestrator.model.action import HostAction, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import Hook, Hooks, Policy
 from orchestrator.runtime import loop as loop_module
+from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.simulation.run import Simulation
@@ -52,10 +54,12 @@ class Faulty:
         return getattr(self.inner, name)
 
 
-def _loop(simulation: Simulation, hosts: Any) -> Loop:
-    watcher = Watcher(simulation, simulation.world.agenda.now + 48 * 3600.0)
+def _loop(
+    simulation: Simulation, hosts: Any, *, cluster_port: Any = None, wanted: Policy | None = None
+) -> Loop:
+    watcher = Watcher(simulation, simulation.world.agenda.now + 48 * 3600.0, compare=False)
     ports = Ports(
-        cluster=simulation.cluster,
+        cluster=cluster_port or simulation.cluster,
         hosts=hosts,
         lease=simulation.lease,
         journal=simulation.journal,
@@ -64,7 +68,7 @@ def _loop(simulation: Simulation, hosts: Any) -> Loop:
         reporter=watcher,
     )
     return Loop(
-        simulation.begin(policy()),
+        simulation.begin(wanted or policy()),
         ports,
         asked=lambda: (Request.NONE, ""),
         workers=1,
@@ -207,3 +211,68 @@ def test_no_defect_leaves_a_node_down_or_allocation_disabled(monkeypatch: pytest
             wrong += [f"{port}.{method} from {phase.value} on: {what}" for what in left]
     assert wrong == []
     assert met > len(RAISING) * 4, "most points are never met: the test has lost its run"
+
+
+def test_no_node_is_started_unseen_beside_a_hook_that_may_still_run() -> None:
+    """The hook's port raised, so that its end is not known; and nothing can be read any more."""
+    simulation = Simulation(cluster(3))
+    switch = Switch("cluster", "observe", Phase.STANDING_DOWN)
+    hosts = Faulty(simulation.hosts, RunHook, times=1)
+    wanted = policy(hooks=Hooks(while_stopped=(Hook(run="apt-get install"),)))
+    port = switch.around("cluster", simulation.cluster)
+    loop = switch.loop = _loop(simulation, hosts, cluster_port=port, wanted=wanted)
+    with pytest.raises(DefectError) as raised:
+        loop.run()
+    assert hosts.raised
+    assert not [action for action in simulation.hosts.sent if isinstance(action, StartNode)]
+    assert "es2 was not started: a hook may still run there" in "".join(raised.value.__notes__)
+
+
+def test_a_commit_in_doubt_sends_nothing_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each commit in turn, done or not: the journal tells what was lived, and the cluster is restored."""
+    wrong, commit = [], 1
+    while True:
+        world = cluster(3)
+        simulation = Simulation(world)
+        loop = _loop(simulation, simulation.hosts)
+        journal = Doubtful(simulation.journal, commit, done=commit % 2 == 0)
+        monkeypatch.setattr(loop, "_ports", replace(loop._ports, journal=journal))
+        state = loop.run()
+        if not journal.doubted:
+            break
+        down = [node.name for node in world.nodes.values() if not node.process]
+        told = replay(simulation.run, simulation.journal.records)
+        if down or world.violations or journal.unwritten or world.settings() != cluster(3).settings():
+            wrong.append(f"commit {commit}: {state.outcome}, {state.message}, {down}, {world.violations}")
+        if (told.phase, told.outcome, told.debts, told.in_flight) != (Phase.ENDED, state.outcome, {}, ()):
+            wrong.append(f"commit {commit}: the journal tells of another run: {told}")
+        commit += 1
+    assert wrong == []
+    assert commit > 40
+
+
+class Doubtful:
+    """A journal whose so-many-th commit is in doubt, and which says so twice before it settles the doubt."""
+
+    def __init__(self, inner: Any, at: int, *, done: bool) -> None:
+        self._inner, self._at, self._done = inner, at, done
+        self.doubted: tuple[Any, ...] = ()
+        self.unwritten = 0
+        self._written: Any = ()
+
+    def append(self, events: Any, at: float) -> Any:
+        self._at -= 1
+        if self._at == 0:
+            self.doubted = tuple(events)
+            self._written = self._inner.append(events, at) if self._done else ()
+            self.unwritten = len(self.doubted)
+            raise CommitInDoubt("the connection broke at a commit")
+        if self.unwritten:
+            assert tuple(events[: self.unwritten]) == self.doubted, "its events come first, as they were"
+            rest = events[len(self._written) :]
+            self.unwritten = 0
+            return [*self._written, *(self._inner.append(rest, at) if rest else ())]
+        return self._inner.append(events, at)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
