@@ -90,8 +90,11 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
         "`orchestrate resume`.",
     ),
     ExitCode.LEASED: (
-        "Another run holds the lease on this cluster: who, since when, from where.",
-        "Wait for it, or stop it where it runs.",
+        (
+            "Another run holds the lease on this cluster: who, since when, from where. Also: another process "
+            "took this run over while it was suspended or cut off; that process restores the settings."
+        ),
+        "Wait for that run, or stop it where it runs.",
     ),
     ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
     ExitCode.NOT_RESTORED: (

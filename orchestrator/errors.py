@@ -8,6 +8,7 @@ readings, failed actions, holds. An exception is for what the program cannot go 
     ├── UsageError           the command line asks for what cannot be done                     exit 2
     ├── NotInThisVersion     a command, strategy or key of a later version                     exit 2
     ├── JournalError         the state cannot be read or written                               exit 2
+    │   └── DeposedError     another process resumed or restored this run                      exit 6
     ├── LeaseError           another run holds the cluster                                     exit 6
     ├── PlanMismatch         the saved plan no longer fits the cluster                         exit 7
     ├── NotRestored          settings or nodes are left as listed                              exit 8
@@ -78,6 +79,22 @@ class JournalError(OrchestratorError):
     """The state file cannot be opened, read or written."""
 
     exit_code = ExitCode.USAGE
+
+
+class DeposedError(JournalError):
+    """Another process resumed or restored this run: its journal and its pending changes are that process's.
+
+    Attributes:
+        run: the run that took over; the same one where it was resumed.
+        owner: `user@host` of the process that took over.
+        epoch: of that process's lease; 0 where the journal does not show it.
+    """
+
+    exit_code = ExitCode.LEASED
+
+    def __init__(self, message: str, *, run: str, owner: str, epoch: int = 0) -> None:
+        super().__init__(message)
+        self.run, self.owner, self.epoch = run, owner, epoch
 
 
 class LeaseError(OrchestratorError):

@@ -188,7 +188,14 @@ class LeaseKeeper(Protocol):
     """Our hold on the lease during a run: heartbeat, record, loss."""
 
     def view(self) -> LeaseView:
-        """What is known of it now."""
+        """What is known of it now; never waits."""
+        ...
+
+    def confirm(self) -> Reading[LeaseView]:
+        """What is known of it now, read anew where the last refresh is too old to rely on.
+
+        To be asked before every write. `Unknown` when it had to be read and could not be.
+        """
         ...
 
     def publish(self, state: RunState) -> ActionResult:

@@ -113,7 +113,8 @@ def run(arguments: Sequence[str]) -> int:
             return _refuse(arguments, f"standard output cannot be written: {error.strerror}", ExitCode.USAGE)
         traceback.print_exc()
         message = "a defect of the program; please report it with the lines above and the run's journal"
-        return _refuse(arguments, f"{message} (`orchestrate status` names the run)", ExitCode.DEFECT)
+        named = "; ".join(getattr(error, "__notes__", ())) or "`orchestrate status` names the run"
+        return _refuse(arguments, f"{message} ({named})", ExitCode.DEFECT)
     return int(code or ExitCode.DONE)
 
 

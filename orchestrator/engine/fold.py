@@ -379,7 +379,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.LeaseLost(reason=reason):
             return replace(state, lease_lost=reason)
         case ev.Deposed():
-            return replace(state, deposed=event)
+            return _deposed(state, event)
         case ev.BaselineRecorded():
             return _baseline(state, event)
         case ev.SettingChanged():
@@ -503,6 +503,19 @@ def _baseline(state: RunState, event: BaselineRecorded) -> RunState:
         for name, node in state.nodes.items()
     }
     return replace(state, baseline=event, nodes=nodes)
+
+
+def _deposed(state: RunState, event: ev.Deposed) -> RunState:
+    """Whatever was changed and not restored is the successor's to restore from here on."""
+    return replace(
+        state,
+        deposed=event,
+        debts={},
+        replicas={},
+        excluded=frozenset(),
+        withheld=frozenset(),
+        withheld_since=None,
+    )
 
 
 def _finished(state: RunState, event: ev.RunFinished) -> RunState:

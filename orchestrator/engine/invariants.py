@@ -358,9 +358,9 @@ def _a_deposed_run_writes_nothing(step: Step) -> Iterator[str]:
     if action is None or deposed is None:
         return
     if not isinstance(action, StartNode):
-        yield f"{action_name(action)} is sent after run {deposed.run} took the lease over"
+        yield f"{action_name(action)} is sent after run {deposed.successor} took the lease over"
     elif action.node in deposed.in_hand:
-        yield f"{action.node} is started, and it is in the record of run {deposed.run}"
+        yield f"{action.node} is started, and it is in the record of run {deposed.successor}"
 
 
 INVARIANTS: Final[tuple[Invariant, ...]] = (

@@ -170,7 +170,7 @@ def _urgent(situation: Situation) -> Decision | None:
         return _taken_down_late(situation)
     if state.deposed is not None:
         other = state.deposed
-        reason = f"run {other.run} of {other.owner} took the lease over: what is left is its to restore"
+        reason = f"run {other.successor} of {other.owner} took the lease over: what is left is its to restore"
         return stand_down(state, reason, Outcome.DEPOSED)
     late = _taken_down_late(situation)
     if late is not None:

@@ -270,9 +270,16 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The verb certainly did nothing: refused, not reached, rights missing."""
+    """The verb certainly did nothing: refused, not reached, rights missing.
+
+    Attributes:
+        passes: it may well be accepted a little later as it is: too many requests, no elected master, no
+            connection. False for what someone has to change first (rights, a wrong value), or where that is
+            not known.
+    """
 
     reason: str
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

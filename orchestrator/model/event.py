@@ -13,6 +13,21 @@ from typing import Literal, TypeAlias
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.gate_event import GateEvent
+from orchestrator.model.lease_event import (
+    Deposed as Deposed,  # noqa: PLC0414  (this module has all events; so have the next three)
+)
+from orchestrator.model.lease_event import (
+    LeaseEvent,
+)
+from orchestrator.model.lease_event import (
+    LeaseLost as LeaseLost,  # noqa: PLC0414
+)
+from orchestrator.model.lease_event import (
+    LeaseRegained as LeaseRegained,  # noqa: PLC0414
+)
+from orchestrator.model.lease_event import (
+    LeaseTaken as LeaseTaken,  # noqa: PLC0414
+)
 from orchestrator.model.merge_event import MergeEvent
 from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Level, MissingCopy, SettingValue
@@ -60,32 +75,6 @@ class RunStarted:
     indices: tuple[MergeTarget, ...] = ()
     restarted: tuple[NodeName, ...] = ()
     event: Literal["run_started"] = "run_started"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTaken:
-    """The cluster is ours. `takeover` says that an expired lease of somebody else was replaced."""
-
-    epoch: int
-    holder: str
-    takeover: bool = False
-    event: Literal["lease_taken"] = "lease_taken"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseLost:
-    """No stop any more; starts and restores go on."""
-
-    reason: str
-    event: Literal["lease_lost"] = "lease_lost"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRegained:
-    """A lease that could not be refreshed for a while stands as ours again: stops are possible."""
-
-    holder: str
-    event: Literal["lease_regained"] = "lease_regained"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,11 +218,18 @@ class ActionConfirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed:
-    """Refused, or (`in_doubt`) perhaps done."""
+    """Refused, or (`in_doubt`) perhaps done.
+
+    Attributes:
+        unsent: it was never sent, to the cluster or to a host: the lease or its record did not allow it.
+        passes: the same action may well be accepted a little later.
+    """
 
     action: Action
     reason: str
     in_doubt: bool
+    unsent: bool = False
+    passes: bool = False
     event: Literal["action_failed"] = "action_failed"
 
 
@@ -365,21 +361,6 @@ class OwedAgain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deposed:
-    """A run with a newer epoch holds the lease: what this run changed is now the other run's to restore.
-
-    Attributes:
-        in_hand: nodes that the other run's record lists as its own to start.
-    """
-
-    run: str
-    owner: str
-    epoch: int
-    in_hand: tuple[NodeName, ...] = ()
-    event: Literal["deposed"] = "deposed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecovered:
     """A node is back with all its copies. `seconds` is from its stop to here."""
 
@@ -466,9 +447,7 @@ class RunFinished:
 
 Event: TypeAlias = (
     RunStarted
-    | LeaseTaken
-    | LeaseLost
-    | LeaseRegained
+    | LeaseEvent
     | BaselineRecorded
     | SettingChanged
     | SettingRestored
@@ -497,7 +476,6 @@ Event: TypeAlias = (
     | MembersMissed
     | WorkDone
     | OwedAgain
-    | Deposed
     | NodeRecovered
     | WaveFinished
     | Requested

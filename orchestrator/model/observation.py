@@ -156,10 +156,12 @@ class SettingsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthView:
-    """`_cluster/health` asked with `wait_for_events=languid`, so that it is not stale.
+    """`_cluster/health` after a wait for the master's queue (`wait_for_events`), so that it is not stale.
 
     Attributes:
-        settled: False when the languid wait timed out: the reading may then be old.
+        settled: False when that wait ran out: the reading may then be old.
+        waited_for: the priority of the wait. `languid` is the whole queue. On a master whose queue is never
+            empty it is a higher one: changes of lower priorities that were queued before may be missing.
         pending_tasks: cluster-state updates that wait for the master.
         oldest_task: how long the oldest of them waits.
     """
@@ -173,6 +175,7 @@ class HealthView:
     unassigned_shards: int
     pending_tasks: int
     oldest_task: Seconds
+    waited_for: str = "languid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,17 +276,37 @@ class HostView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Successor:
+    """The process that took over the lease of this run, as its record says.
+
+    Attributes:
+        run: its run; the same as ours where another process resumed our run.
+        owner: `user@host`.
+        epoch: of its lease; 0 where only the journal shows it.
+        in_hand: nodes that its record has in hand.
+    """
+
+    run: str
+    owner: str
+    epoch: int
+    in_hand: tuple[NodeName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
     """What is known of our lease.
 
     Attributes:
         held: ours, by the last write or read that succeeded.
         refreshed: age of that success.
+        successor: another process whose record was read where ours was. A refresh that failed, or a record
+            that is gone, sets none.
     """
 
     held: bool
     holder: str
     refreshed: Seconds
+    successor: Successor | None = None
 
 
 class Look(Enum):

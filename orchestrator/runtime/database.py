@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -146,6 +146,40 @@ def writing(engine: Engine) -> Iterator[Connection]:
             yield connection
 
 
+class CommitInDoubt(JournalError):  # noqa: N818  (names what is so, not a class of errors)
+    """The connection to the database server broke at the commit: it was done or not."""
+
+
+@contextmanager
+def committing(engine: Engine) -> Iterator[Connection]:
+    """One transaction that will write, as `writing` has it.
+
+    Raises:
+        CommitInDoubt: the connection broke at the commit. A server undoes what was not committed when a
+            connection breaks earlier, and a file of SQLite has no connection that could break.
+    """
+    with engine.connect() as connection:
+        connection.execution_options(**{_WRITES: True})
+        transaction = connection.begin()
+        try:
+            yield connection
+        except BaseException:
+            # A rollback on a broken connection fails too; what broke it is what is raised.
+            with suppress(DBAPIError):
+                transaction.rollback()
+            raise
+        try:
+            transaction.commit()
+        except DBAPIError as error:
+            if connection.dialect.name == "sqlite":
+                raise
+            connection.invalidate()
+            raise CommitInDoubt(
+                f"{place_of(engine)}: the connection broke at a commit, which may have been done: "
+                f"{explain(error)}"
+            ) from error
+
+
 class StateUnwritable(JournalError):  # noqa: N818  (names what is so, not a class of errors)
     """Nothing can be written there for now, and nothing of what was tried is: no matter of trying again."""
 
@@ -226,9 +260,23 @@ def _full_code(error: Exception) -> int:
     return code if isinstance(code, int) else 0
 
 
+_LIBPQ_DRIVERS: Final = frozenset({"psycopg", "psycopg2"})
+_LIBPQ_LIMITS: Final[Mapping[str, int]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that falls silent during a call is a lost connection after half a minute; else after hours."""
+
+
 def _other_engine(url: URL) -> Engine:
     try:
-        return create_engine(url, pool_pre_ping=True)
+        limits = _LIBPQ_LIMITS if url.get_driver_name() in _LIBPQ_DRIVERS else {}
+        # What the URL says goes before our limits.
+        connect = {key: value for key, value in limits.items() if key not in url.query}
+        return create_engine(url, pool_pre_ping=True, connect_args=connect)
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise JournalError(
             f"the driver of {url.drivername} is not installed ({error}); for PostgreSQL install `psycopg` "

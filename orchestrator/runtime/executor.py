@@ -32,6 +32,18 @@ from orchestrator.model.event import ActionConfirmed, ActionFailed
 from orchestrator.ports import ClusterPort, HostPort
 
 
+class VerbDefect(Exception):  # noqa: N818  (names what happened; the loop raises its cause in its place)
+    """A port raised while it performed an action; the cause is what it raised.
+
+    Attributes:
+        outcomes: of all actions. What became of the one whose port raised is in doubt.
+    """
+
+    def __init__(self, outcomes: tuple[ActionConfirmed | ActionFailed, ...]) -> None:
+        super().__init__("a port raised")
+        self.outcomes = outcomes
+
+
 class Executor:
     """Does what was decided.
 
@@ -43,19 +55,35 @@ class Executor:
         self._cluster, self._hosts, self._workers = cluster, hosts, workers
 
     def perform(self, actions: Sequence[Action]) -> tuple[ActionConfirmed | ActionFailed, ...]:
-        """Perform all of them; the outcomes are in the order of the actions."""
+        """Perform all of them; the outcomes are in the order of the actions.
+
+        Raises:
+            VerbDefect: a port raised, which hindered no other action.
+        """
         lanes = _lanes(actions)
+        raised: list[Exception] = []
+
+        def one(number: int) -> ActionResult:
+            try:
+                return self._one(actions[number])
+            except Exception as defect:  # noqa: BLE001  (raised below, once the others have their outcomes)
+                raised.append(defect)
+                return InDoubt(reason=f"a defect of the program: {type(defect).__name__}: {defect}")
+
         if len(lanes) == 1 or self._workers == 1:
-            results = {number: self._one(action) for number, action in enumerate(actions)}
+            results = {number: one(number) for number in range(len(actions))}
         else:
             with ThreadPoolExecutor(max_workers=min(self._workers, len(lanes))) as pool:
-                done = pool.map(lambda lane: [self._one(actions[number]) for number in lane], lanes)
+                done = pool.map(lambda lane: [one(number) for number in lane], lanes)
                 results = {
                     number: result
                     for lane, of_lane in zip(lanes, done, strict=True)
                     for number, result in zip(lane, of_lane, strict=True)
                 }
-        return tuple(outcome(action, results[number]) for number, action in enumerate(actions))
+        outcomes = tuple(outcome(action, results[number]) for number, action in enumerate(actions))
+        if raised:
+            raise VerbDefect(outcomes) from raised[0]
+        return outcomes
 
     def describe(self, action: Action) -> str:
         """The exact call or command line."""
@@ -103,8 +131,8 @@ def outcome(action: Action, result: ActionResult) -> ActionConfirmed | ActionFai
     match result:
         case Done(output=output):
             return ActionConfirmed(action=action, output=output)
-        case Refused(reason=reason):
-            return ActionFailed(action=action, reason=reason, in_doubt=False)
+        case Refused(reason=reason, passes=passes):
+            return ActionFailed(action=action, reason=reason, in_doubt=False, passes=passes)
         case InDoubt(reason=reason):
             return ActionFailed(action=action, reason=reason, in_doubt=True)
         case _:

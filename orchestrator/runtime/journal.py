@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
+from typing import Final, cast
 
 from sqlalchemy import Connection, Engine, delete, desc, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.errors import JournalError
+from orchestrator.errors import DeposedError, JournalError
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionSent,
     Event,
+    LeaseTaken,
     Record,
     RestoreBegun,
     RunFinished,
@@ -23,9 +26,14 @@ from orchestrator.model.event import (
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Instant
 from orchestrator.runtime import codec, tables
-from orchestrator.runtime.database import place_of, telling, writing
+from orchestrator.runtime.database import CommitInDoubt, committing, place_of, telling
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.ledger import Tuning, rows_of
+
+_LOOKS: Final = 3
+"""Attempts at one step. A second finds out about a commit in doubt; a third about one that came in late."""
+_BEGINNINGS: Final = (RunStarted, RunResumed, RestoreBegun)
+"""With one of these a process takes a run: the run's line carries its identity from there on."""
 
 
 class SqlJournal:
@@ -33,21 +41,32 @@ class SqlJournal:
 
     The rows of `runs` are a summary of the events and change in the same transaction with them.
 
+    **A commit in doubt.** A connection to a database server can break after COMMIT was sent: the rows are
+    there or not, and only reading them shows which. So `append` keeps what it tried to write. When it finds
+    those very rows (same sequence, moment and content), they are ours and it continues behind them. It may
+    write them a second time without looking twice: the key (run, sequence) makes the second transaction wait
+    for the first, and refuses it where the first is committed.
+
     Args:
         engine: an open state database.
         run: its id; the run must have been created.
         after: sequence of the last event that the caller has replayed; None takes what stands there now.
+        process: identity of the process that writes; None for this one.
 
     Raises:
         JournalError: the database cannot be read.
     """
 
-    def __init__(self, engine: Engine, run: str, *, after: int | None = None) -> None:
+    def __init__(
+        self, engine: Engine, run: str, *, after: int | None = None, process: str | None = None
+    ) -> None:
         self._engine, self._run = engine, run
         self._where = place_of(engine)
         self._lock = Lock()
-        self._process = str(current_process())
+        self._process = process or str(current_process())
         self._asked: tuple[Request, str] = (Request.NONE, "")
+        self._begun = False
+        self._doubted: tuple[dict[str, object], ...] = ()
         if after is None:
             with telling(self._where, "reading it"), engine.connect() as connection:
                 after = self._highest(connection)
@@ -66,30 +85,130 @@ class SqlJournal:
     def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
         """Commit all of them in one durable transaction.
 
+        Events whose commit was in doubt come first in the next call, as they were.
+
         Raises:
+            DeposedError: another process resumed or restored this run. Nothing is written, now or later.
+            CommitInDoubt: the connection broke at the commit, and again when this was looked into.
             JournalError: nothing of them is written, and nothing may be done on their strength: the disk is
-                full, the file is locked, damaged or read-only, or another process has taken the run up.
+                full, the file is locked, damaged or read-only.
         """
         if not events:
             return ()
         with self._lock:
-            records = [
-                Record(run=self._run, sequence=self._last + number, at=at, event=event)
-                for number, event in enumerate(events, start=1)
-            ]
-            rows = [codec.row(record) for record in records]
-            with telling(self._where, "writing the journal"):
+            doubt: JournalError | None = None
+            for _ in range(_LOOKS):
                 try:
-                    with writing(self._engine) as connection:
-                        if self._highest(connection) != self._last:
-                            raise self._overtaken()
-                        connection.execute(insert(tables.events), rows)
-                        for record in records:
-                            self._summarise(connection, record)
-                except IntegrityError as error:
-                    raise self._overtaken() from error
-            self._last += len(records)
-            return records
+                    return self._appended(events, at)
+                except CommitInDoubt as error:
+                    doubt = error  # again, over a new connection: the rows are there, or are written now
+                except DeposedError:
+                    raise
+                except JournalError as error:
+                    raise (doubt or error) from error
+            raise doubt or JournalError(f"{self._where}: nothing was written")
+
+    def _appended(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
+        records = self._records(events, at)
+        rows = tuple(codec.row(record) for record in records)
+        with telling(self._where, "writing the journal"):
+            try:
+                with committing(self._engine) as connection:
+                    there = self._ours_among(connection, rows)
+                    if there < len(rows):
+                        connection.execute(insert(tables.events), list(rows[there:]))
+                    for record in records[there:]:
+                        self._summarise(connection, record)
+            except IntegrityError as error:
+                raise self._not_taken(error) from error
+            except CommitInDoubt:
+                self._doubted = rows
+                raise
+        self._last += len(records)
+        for event in events:
+            if isinstance(event, (*_BEGINNINGS, RunFinished)):
+                self._begun = not isinstance(event, RunFinished)
+        self._doubted = ()
+        return records
+
+    def _records(self, events: Sequence[Event], at: Instant) -> list[Record]:
+        """The records of these events; the moment of one whose commit is in doubt stays what it was."""
+        records = []
+        for number, event in enumerate(events, start=1):
+            record = Record(run=self._run, sequence=self._last + number, at=at, event=event)
+            if number <= len(self._doubted):
+                doubted = self._doubted[number - 1]
+                earlier = replace(record, at=cast("float", doubted["at"]))
+                record = earlier if codec.row(earlier) == doubted else record
+            records.append(record)
+        return records
+
+    def _ours_among(self, connection: Connection, rows: tuple[dict[str, object], ...]) -> int:
+        """How many of these rows are in the journal already.
+
+        Raises:
+            DeposedError: rows of another process are, or another one took the run up.
+        """
+        columns = tables.events.c
+        found = connection.execute(
+            select(columns.run, columns.sequence, columns.at, columns.event)
+            .where(columns.run == self._run, columns.sequence > self._last)
+            .order_by(columns.sequence)
+        ).mappings()
+        there = tuple(dict(row) for row in found)
+        if there and not there == self._doubted[: len(there)] == rows[: len(there)]:
+            raise self._taken_up(connection, [str(row["event"]) for row in there])
+        entry = tables.runs.c
+        line = connection.execute(
+            select(entry.process, entry.outcome).where(entry.id == self._run)
+        ).one_or_none()
+        # After our first event the line is ours, and open until our last (which may be among the doubted).
+        closed = line is not None and line.outcome is not None and not there
+        if self._begun and line is not None and (closed or line.process != self._process):
+            raise self._taken_up(connection, [])
+        return len(there)
+
+    def _taken_up(self, connection: Connection, theirs: Sequence[str]) -> DeposedError:
+        """The error that names the process that took this run over."""
+        entry = tables.runs.c
+        chosen = entry.id == self._run
+        if not theirs:
+            # Restored by another run, which closed this one: the newest run on this cluster.
+            uuid = select(entry.cluster_uuid).where(chosen).scalar_subquery()
+            chosen = (entry.cluster_uuid == uuid) & (entry.id != self._run)
+        line = connection.execute(
+            select(entry.id, entry.operator, entry.host).where(chosen).order_by(desc(entry.started)).limit(1)
+        ).one_or_none()
+        epochs = [
+            event.epoch
+            for event in (codec.decode_event(codec.from_text(text)) for text in theirs)
+            if isinstance(event, LeaseTaken)
+        ]
+        run = line.id if line is not None else self._run
+        owner = f"{line.operator}@{line.host}" if line is not None else "an unknown process"
+        what = f"resumed or restored it (event {self._last + 1})" if theirs else f"restored it with run {run}"
+        return DeposedError(
+            f"{self._where}: another process took over run {self._run}: {owner} {what}; this process writes "
+            f"nothing more; see `orchestrate status {run}`",
+            run=run,
+            owner=owner,
+            epoch=epochs[-1] if epochs else 0,
+        )
+
+    def _not_taken(self, error: IntegrityError) -> JournalError:
+        """Another process wrote at the same moment, or there is no such run."""
+        with self._engine.connect() as connection:
+            if self._highest(connection) <= self._last:
+                return JournalError(f"{self._where}: run {self._run} is not there: {error.orig}")
+            # Rows of a commit in doubt are found by the next look.
+            columns = tables.events.c
+            found = connection.execute(
+                select(columns.event).where(columns.run == self._run, columns.sequence > self._last)
+            )
+            theirs = [str(row.event) for row in found]
+            if self._doubted and theirs == [row["event"] for row in self._doubted[: len(theirs)]]:
+                return CommitInDoubt(f"{self._where}: the commit was done after all")
+            return self._taken_up(connection, theirs)
 
     def request(self) -> Request:
         """The strongest request that another terminal has left for this run."""
@@ -118,12 +237,6 @@ class SqlJournal:
     def _highest(self, connection: Connection) -> int:
         query = select(func.max(tables.events.c.sequence)).where(tables.events.c.run == self._run)
         return connection.execute(query).scalar() or 0
-
-    def _overtaken(self) -> JournalError:
-        return JournalError(
-            f"{self._where}: another process has written to run {self._run} since event {self._last}: it has "
-            f"taken the run up; see `orchestrate status {self._run}`"
-        )
 
     def _summarise(self, connection: Connection, record: Record) -> None:
         row = update(tables.runs).where(tables.runs.c.id == self._run)

@@ -1,9 +1,14 @@
 """The run's hold on its cluster: taken, kept alive, kept up to date, noticed when lost, given back.
 
 The lease stands in one or two places (the state database, the cluster), and counts as held only while it is
-held in each. Losing it bars the next stop and nothing else; a lost lease is never taken back behind the
-run's back. Two kinds of loss are told apart: a record that is not ours any more (for good), and no successful
-refresh for 60 s (until one succeeds: nobody may have taken it over before 90 s, and a takeover would show).
+held in each. A lost lease is never taken again during the run. There are three kinds of loss:
+
+- Another process's record was read where ours was: that process is our *successor*, for good. It has our
+  pending changes, so this process is deposed: it stops nothing and writes no setting any more.
+- The record is gone, for good, and no other is there (someone removed it). It bars the next stop alone.
+- No refresh succeeded for 60 s, until one does. It bars the next stop alone: before 90 s nobody may take the
+  lease over. But a process that was suspended or cut off may have been deposed without having read so.
+  Therefore it reads the lease before it writes anything (`confirm`).
 """
 
 from __future__ import annotations
@@ -16,8 +21,8 @@ from typing import Final, assert_never
 from orchestrator.engine.fold import RunState
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import LeaseView
-from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.model.observation import LeaseView, Successor
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.ports import Clock
 from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher, take
 
@@ -99,8 +104,9 @@ class Lease:
             return LeaseView(held=False, holder=_NOT_TAKEN, refreshed=0.0)
         worst = max(self._holds, key=lambda hold: (hold.lost is not None, now - hold.refreshed))
         age = now - worst.refreshed
+        successor = next((hold.successor for hold in reversed(self._holds) if hold.successor), None)
         if worst.lost is not None:
-            return LeaseView(held=False, holder=worst.lost, refreshed=age)
+            return LeaseView(held=False, holder=worst.lost, refreshed=age, successor=successor)
         if age > self._terms.lost_after:
             trouble = worst.trouble or "no answer"
             return LeaseView(
@@ -109,6 +115,23 @@ class Lease:
                 refreshed=age,
             )
         return LeaseView(held=True, holder=self._claim.owner, refreshed=age)
+
+    def confirm(self) -> Reading[LeaseView]:
+        """What is known of it now; places that were not refreshed for `lost_after` are read for this.
+
+        Returns:
+            Unknown when the last place had to be read and could not be: whether another process has taken
+            over is not known then. An earlier place that cannot be read hides no takeover while the last one
+            is ours, since every process takes all its places.
+        """
+        now = self._clock.now()
+        unread: str | None = None
+        for hold in tuple(self._holds):
+            unread = hold.check() if now - hold.refreshed > self._terms.lost_after else None
+        view = self.view()
+        if unread is not None and view.successor is None:
+            return Unknown(reason=unread)
+        return view
 
     def publish(self, state: RunState) -> ActionResult:
         """Bring the records up to this state, where they differ; before the state is acted on.
@@ -172,6 +195,7 @@ class _Hold:
         self.wanted = taken.record
         self.refreshed = taken.asked
         self.lost: str | None = None
+        self.successor: Successor | None = None
         self.trouble: str | None = None
         self._claim, self._clock, self._terms = claim, clock, terms
         self._counter = taken.record.heartbeat
@@ -221,6 +245,15 @@ class _Hold:
             return ""
         return f"the lease in {self.place.name} could not be removed ({result.reason}); it runs out by itself"
 
+    def check(self) -> str | None:
+        """Read whether it is still ours; why that could not be read, None when it was."""
+        if self.lost is not None:
+            return None
+        trouble = self._look()
+        if trouble is None or trouble == self.lost:
+            return None
+        return f"the lease in {self.place.name} could not be read: {trouble}"
+
     def _unsure(self, now: Instant) -> str | None:
         """Why the record under our epoch may not be ours, None while it must be.
 
@@ -240,6 +273,12 @@ class _Hold:
         if found is None:
             self.lost = f"nobody: its record is gone from {self.place.name}"
         elif found.epoch != self.confirmed.epoch or not self._claim.owns(found):
+            self.successor = Successor(
+                run=found.run,
+                owner=found.owner,
+                epoch=found.epoch,
+                in_hand=tuple(node.node for node in found.in_hand),
+            )
             self.lost = f"run {found.run} of {found.owner} in {self.place.name}"
         return self.lost
 

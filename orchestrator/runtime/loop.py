@@ -1,31 +1,38 @@
 """The loop: observe, decide, commit, act, record, listen. It has no opinion of its own.
 
-What it does guarantee is the order. Events are committed before anything is done on their strength; if the
-commit fails, nothing disruptive is done any more: the run stands down, and what a stand-down does (starts,
-restores) is done without a journal if need be. The record in the cluster is brought up to the state before
-the state is acted on, so that another bastion can always put the cluster back.
+What it does guarantee:
+
+- The order. Events are committed before anything is done on their strength; if the commit fails, nothing
+  disruptive is done any more: the run stands down, and what a stand-down does (starts, restores) is done
+  without a journal if need be. The record in the cluster is brought up to the state before the state is acted
+  on, so that another bastion can always restore the cluster.
+- A deposed process (another one took over its lease or its journal) sends nothing but starts of nodes that
+  are not the successor's, and writes no more to a journal that the successor writes.
+- A defect of the program leaves no node down and no allocation disabled, as far as that can be done without a
+  reading or a decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import IN_HAND, RunState, evolve
 from orchestrator.engine.situation import Decision
-from orchestrator.errors import JournalError
+from orchestrator.errors import DeposedError, JournalError
 from orchestrator.merging import decide
 from orchestrator.model.action import (
     Action,
     Done,
-    ExcludeFromVoting,
-    Purpose,
-    SetReplicas,
-    StopNode,
-    WriteSettings,
+    action_name,
+    action_target,
 )
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionFailed,
+    ActionSent,
+    Deposed,
     Event,
     LeaseLost,
     LeaseRegained,
@@ -34,8 +41,9 @@ from orchestrator.model.event import (
     StandingDown,
     run_phase,
 )
-from orchestrator.model.observation import Observation
+from orchestrator.model.observation import LeaseView, Observation, Successor
 from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.ports import (
     Clock,
     ClusterPort,
@@ -46,14 +54,20 @@ from orchestrator.ports import (
     Listener,
     Reporter,
 )
-from orchestrator.runtime.executor import Executor
+from orchestrator.runtime.database import CommitInDoubt
+from orchestrator.runtime.executor import Executor, VerbDefect
+from orchestrator.runtime.guard import barred, blind_restores, blind_starts, busy_hosts, unsent
 from orchestrator.runtime.lookout import Lookout, Order
 
 Asked = Callable[[], tuple[Request, str]]
 """The strongest request so far, and by whom: signals and the requests that other terminals left."""
 
-_DEFECTS_BORNE = 3
-"""The first leads to the stand-down; a stand-down that meets more of them has little left to try."""
+_DEFECTS_BORNE: Final = 3
+"""Defects after which the run still tries to stand down in order. One more ends it."""
+_DEFECT_PAUSE: Final[Seconds] = 2.0
+"""Between a defect and the next try: what caused it may pass."""
+_DOUBT_TRIES: Final = 5
+"""How often the journal is tried after a commit in doubt, `_DEFECT_PAUSE` apart, before a stand-down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,28 +115,32 @@ class Loop:
         )
         self._executor = Executor(ports.cluster, ports.hosts, workers=workers)
         self._unwritten: list[Event] = []
-        self._sequence = 0
+        self._journal_is_ours = True
+        self._busy: set[NodeName] = set()
 
     def run(self) -> RunState:
-        """Go on until the run has ended; the state that it ended in.
+        """Continue until the run has ended; the state that it ended in.
 
-        A defect must not leave a node down and allocation withheld: the run stands down first, as far as the
-        defect lets it, and the defect is raised then.
+        A defect must not leave a node down and allocation disabled. So the run stands down first, as far as
+        the defect allows, and nodes are started without a reading; then the defect is raised, with a note
+        that names the run and says what was sent.
 
         Raises:
             SafetyViolation: a decision broke a rule of the program's own.
             Exception: any other defect of the program.
         """
         defects: list[Exception] = []
-        while not self._ended():
+        sent: dict[str, str] = {}
+        while not self._ended() and len(defects) <= _DEFECTS_BORNE:
             try:
                 self._heed()
                 self.turn(self._lookout.observe(self.state))
-            except Exception as defect:  # raised again below, once everything is put back
+            except Exception as defect:  # noqa: BLE001  (raised below, once nodes and settings are seen to)
                 defects.append(defect)
-                if len(defects) > _DEFECTS_BORNE or self._ended():
-                    raise defects[0] from defect
-                self._stand_down_on(defect)
+                if not self._ended():
+                    sent |= self._survive(defect, again=len(defects) > 1)
+        if defects:
+            defects[0].add_note(self._note_of_defect(sent))
         if self.state.outcome is not None:
             self._ports.reporter.finished(self.state, self.state.outcome)
         if defects:
@@ -132,8 +150,38 @@ class Loop:
     def _ended(self) -> bool:
         return self.state.phase is Phase.ENDED
 
+    def _survive(self, defect: Exception, *, again: bool) -> dict[str, str]:
+        """Do after a defect what needs neither a reading nor a decision.
+
+        The stand-down in order comes next, if the defect lets it: it starts nodes by what it reads and waits
+        for them before it restores allocation. So the first defect sends starts alone, which never harm.
+
+        Args:
+            defect: what was raised.
+            again: a defect came before: the stand-down in order cannot be relied on, so allocation is
+                enabled too.
+
+        Returns:
+            What was sent and how that went, by action.
+        """
+        self._busy |= busy_hosts(self.state)
+        said: dict[str, str] = {}
+        try:
+            self._stand_down_on(defect)
+        except Exception as other:  # noqa: BLE001  (nodes are started all the same)
+            said["the stand-down"] = f"could not be noted: {other!r}"
+        starts = blind_starts(self.state, busy=self._busy)
+        blind: tuple[Action, ...] = (*starts, *(blind_restores(self.state) if again else ()))
+        for action in blind:
+            said[f"{action_name(action)} {action_target(action)}"] = self._send_blindly(action)
+        try:
+            self._ports.clock.wait(_DEFECT_PAUSE)
+        except Exception as other:  # noqa: BLE001  (only a pause)
+            said["the pause"] = f"failed: {other!r}"
+        return said
+
     def _stand_down_on(self, defect: Exception) -> None:
-        """Go over to putting everything back; what was under way may have been done."""
+        """Start to stand down; actions whose outcome is not recorded may have been done."""
         reason = f"a defect of the program: {type(defect).__name__}: {defect}"
         events: list[Event] = [
             ActionFailed(action=action, reason=reason, in_doubt=True) for action in self.state.in_flight
@@ -143,6 +191,46 @@ class Loop:
             events.append(run_phase(self.state.phase, Phase.STANDING_DOWN, why=reason))
         if events:
             self._write(events)
+
+    def _send_blindly(self, action: Action) -> str:
+        """Send one action, whatever else fails; how it went, in words.
+
+        Nothing that raises here may hinder the action: neither the journal, nor a view, nor the fold. A lease
+        whose check raises is no successor.
+        """
+        troubles: list[str] = []
+        try:
+            kept = self._barred((action,), needs_record=False)
+            if kept:
+                return f"not sent: {kept[0]}"
+        except Exception as error:  # noqa: BLE001  (see above)
+            troubles.append(f"the lease could not be checked: {error!r}")
+        try:
+            self._write([ActionSent(action=action)])
+        except Exception as error:  # noqa: BLE001  (see above)
+            troubles.append(f"could not be written down: {error!r}")
+        try:
+            outcomes: Sequence[Event] = self._executor.perform((action,))
+        except VerbDefect as defect:
+            outcomes = defect.outcomes
+        said = "sent"
+        for outcome in outcomes:
+            if isinstance(outcome, ActionFailed):
+                said = f"{'in doubt' if outcome.in_doubt else 'refused'}: {outcome.reason}"
+        try:
+            self._write(outcomes)
+        except Exception as error:  # noqa: BLE001  (see above)
+            troubles.append(f"its outcome could not be written down: {error!r}")
+        return "; ".join((said, *troubles))
+
+    def _note_of_defect(self, sent: Mapping[str, str]) -> str:
+        run = self.state.run
+        lines = [f"run {run}: its journal tells what it did; `orchestrate resume {run}` continues it, and"]
+        lines.append(f"`orchestrate restore {run}` only restores the cluster")
+        if not self._ended():
+            lines += [f"  after the defect, {what}: {how}" for what, how in sent.items()]
+            lines += [f"  {node} was not started: a hook may still run there" for node in sorted(self._busy)]
+        return "\n".join(lines)
 
     def turn(self, observation: Observation) -> None:
         """One decision and what follows from it."""
@@ -156,31 +244,64 @@ class Loop:
             self._ports.listener.listen(decision.watch)
 
     def _heed(self) -> None:
-        """Write down what was asked, and a lease that is lost, once each."""
+        """Write down what was asked, a lease that is lost, and a successor, once each."""
         request, by = self._asked()
-        news: list[Event] = []
         if request > self.state.request:
-            news.append(Requested(request=request, by=by))
-        lease = self._ports.lease.view()
+            self._write([Requested(request=request, by=by)])
+        self._heed_lease(self._ports.lease.view())
+
+    def _heed_lease(self, lease: LeaseView) -> None:
+        successor = lease.successor
+        if successor is not None and successor.run == self.state.run:
+            self._journal_is_ours = False  # one more event of ours, and the successor could not write any
+        news: list[Event] = []
         if not lease.held and self.state.lease_lost is None:
             news.append(LeaseLost(reason=f"the lease is lost to {lease.holder}"))
         if lease.held and self.state.lease_lost is not None:
             news.append(LeaseRegained(holder=lease.holder))
+        if successor is not None and self.state.deposed is None:
+            news.append(self._deposed(successor))
         if news:
             self._write(news)
+
+    def _deposed(self, successor: Successor, *, by_journal: bool = False) -> Deposed:
+        """The event. A process that works from our journal has every node in hand that the journal has."""
+        ours = [node.name for node in self.state.nodes.values() if node.phase in IN_HAND]
+        theirs = (*successor.in_hand, *(ours if by_journal or successor.run == self.state.run else ()))
+        return Deposed(
+            successor=successor.run,
+            owner=successor.owner,
+            epoch=successor.epoch,
+            in_hand=tuple(dict.fromkeys(theirs)),
+        )
 
     def _commit(self, decision: Decision) -> bool:
         """Write the decision's events; False when they could not be and may not be acted on."""
         if not decision.events:
             return True
-        if self._write(decision.events, binding=self._may_act_unjournalled()):
-            return True
-        self._give_up_on_the_journal()
+        try:
+            if self._write(decision.events, binding=self._may_act_unjournalled()):
+                return True
+        except CommitInDoubt as doubt:
+            if self._settle(decision, doubt):
+                return False  # decided again: the reading has grown old meanwhile
+        if self._journal_is_ours and self.state.phase not in (Phase.STANDING_DOWN, Phase.ENDED):
+            self._give_up_on_the_journal()
         return False
 
     def _may_act_unjournalled(self) -> bool:
         """Starts and restores go on without a journal; `resume` recognises them from the world."""
-        return self.state.phase is Phase.STANDING_DOWN
+        return self.state.phase is Phase.STANDING_DOWN or not self._journal_is_ours
+
+    def _settle(self, decision: Decision, doubt: CommitInDoubt) -> bool:
+        """After a commit in doubt: its events count, its actions are not sent. Whether the journal works."""
+        self._write([unsent(action, str(doubt)) for action in decision.actions])
+        for _ in range(_DOUBT_TRIES):
+            if not self._unwritten:
+                return True
+            self._ports.clock.wait(_DEFECT_PAUSE)
+            self._write([])
+        return not self._unwritten
 
     def _give_up_on_the_journal(self) -> None:
         reason = (
@@ -191,51 +312,87 @@ class Loop:
         self._write(events, binding=True)
 
     def _write(self, events: Sequence[Event], *, binding: bool = True) -> bool:
-        """Commit events and let the state follow.
+        """Commit events and let the state follow; False when neither was done.
 
         Args:
             events: in order.
             binding: what they tell has happened or must happen whether or not it can be written; it is
                 written later, in its order, if the journal heals.
+
+        Raises:
+            CommitInDoubt: they may be in the journal, and are in the state. Only if they are not binding.
         """
+        if not self._journal_is_ours:
+            self._follow(self._unjournalled(events))
+            return True
         at = self._ports.clock.now()
         backlog = [*self._unwritten, *events]
         try:
             records = self._ports.journal.append(backlog, at)
             self._unwritten = []
+        except DeposedError as error:
+            self._journal_is_ours, self._unwritten = False, []
+            if binding:
+                self._follow(self._unjournalled(events))
+            if self.state.deposed is None:
+                found = Successor(run=error.run, owner=error.owner, epoch=error.epoch)
+                self._follow(self._unjournalled([self._deposed(found, by_journal=True)]))
+            return binding
+        except CommitInDoubt:
+            self._unwritten = backlog
+            self._follow(self._unjournalled(events))
+            if not binding:
+                raise
+            return True
         except JournalError:
             if not binding:
                 return False
             self._unwritten = backlog
-            records = [Record(run=self.state.run, sequence=0, at=at, event=event) for event in events]
+            records = self._unjournalled(events)
         else:
-            records = records[len(records) - len(events) :]
-        for record in records:
-            self.state = evolve(self.state, record)
-        self._ports.reporter.events(records)
+            records = records[len(records) - len(events) :] if events else ()
+        self._follow(records)
         return True
 
-    def _act(self, actions: Sequence[Action]) -> None:
-        published = self._ports.lease.publish(self.state)
-        if not isinstance(published, Done):
-            barred = [action for action in actions if self._needs_record(action)]
-            if barred:
-                reason = f"the record in the cluster could not be written: {published.reason}"
-                self._write(
-                    [ActionFailed(action=action, reason=reason, in_doubt=False) for action in actions]
-                )
-                return
-        self._write(self._executor.perform(actions))
+    def _unjournalled(self, events: Sequence[Event]) -> Sequence[Record]:
+        at = self._ports.clock.now()
+        return [Record(run=self.state.run, sequence=0, at=at, event=event) for event in events]
 
-    @staticmethod
-    def _needs_record(action: Action) -> bool:
-        """What another bastion could not put back without the record. Starts and restores never wait."""
-        match action:
-            case WriteSettings(purpose=purpose):
-                return purpose not in (Purpose.REASSIGN, Purpose.PUT_BACK)
-            case SetReplicas(found=found, wanted=wanted):
-                return wanted > found
-            case StopNode() | ExcludeFromVoting():
-                return True
-            case _:
-                return False
+    def _follow(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self.state = evolve(self.state, record)
+        if records:
+            self._ports.reporter.events(records)
+
+    def _act(self, actions: Sequence[Action]) -> None:
+        kept = self._barred(actions)
+        if kept:
+            passes = self.state.deposed is None
+            self._write([unsent(actions[n], why, passes=passes) for n, why in sorted(kept.items())])
+        sent = [action for number, action in enumerate(actions) if number not in kept]
+        if not sent:
+            return
+        try:
+            self._write(self._executor.perform(sent))
+        except VerbDefect as defect:
+            self._write(defect.outcomes)
+            if isinstance(defect.__cause__, Exception):
+                raise defect.__cause__ from None
+            raise
+
+    def _barred(self, actions: Sequence[Action], *, needs_record: bool = True) -> dict[int, str]:
+        """The actions that may not be sent, by their places, each with the reason.
+
+        The lease is read first if its last refresh is too old: a process that was suspended may have been
+        deposed meanwhile.
+
+        Args:
+            actions: what was decided.
+            needs_record: bar what another bastion could not restore as long as the record is not written.
+        """
+        lease = self._ports.lease.confirm()
+        if not isinstance(lease, Unknown):
+            self._heed_lease(lease)
+        wanted = needs_record and self.state.deposed is None
+        record = self._ports.lease.publish(self.state) if wanted else Done()
+        return barred(actions, deposed=self.state.deposed, lease=lease, record=record)

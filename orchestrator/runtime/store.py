@@ -103,7 +103,7 @@ class StateStore:
                     connection.execute(insert(tables.runs).values(values))
             except IntegrityError as error:
                 raise JournalError(f"{self.where}: there is a run {entry.run} already") from error
-        return SqlJournal(self._engine, entry.run, after=0)
+        return SqlJournal(self._engine, entry.run, after=0, process=entry.process)
 
     def runs(self, *, cluster: str | None = None, limit: int | None = None) -> tuple[RunEntry, ...]:
         """Runs, the one with the latest event first: one that was resumed is newer than what came between.
@@ -168,9 +168,9 @@ class StateStore:
             rows = connection.execute(merges_query(cluster_uuid)).all()
         return past_merges(rows, indices)
 
-    def journal(self, run: str, *, after: int | None = None) -> SqlJournal:
-        """The journal of a run, to go on with behind `after` (the last event that was replayed)."""
-        return SqlJournal(self._engine, run, after=after)
+    def journal(self, run: str, *, after: int | None = None, process: str | None = None) -> SqlJournal:
+        """The journal of a run, to continue behind `after` (the last event that was replayed)."""
+        return SqlJournal(self._engine, run, after=after, process=process)
 
     def leave_request(self, run: str, request: Request, *, by: str, at: Instant) -> None:
         """Leave a message for a run under way; it looks between its steps."""

@@ -13,7 +13,7 @@ from orchestrator.model.event import Event, Record
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import LeaseView
 from orchestrator.model.phase import Request
-from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.watch import Watch
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
@@ -148,6 +148,13 @@ class SimulatedLease:
         if holder is None and age > _LOST_AFTER_SECONDS:
             holder = f"nobody that is known: not refreshed for {age:.0f} s"
         return LeaseView(held=holder is None, holder=holder or self.record.owner, refreshed=age)
+
+    def confirm(self) -> Reading[LeaseView]:
+        """As `view`; what was not refreshed is read, which needs a master."""
+        view = self.view()
+        if view.refreshed > _LOST_AFTER_SECONDS and self.world.master is None:
+            return Unknown(reason="503 master_not_discovered_exception")
+        return view
 
     def _age(self) -> Seconds:
         """Of the last heartbeat that arrived; the first after an interruption arrives as it ends."""

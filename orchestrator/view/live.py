@@ -32,6 +32,7 @@ from orchestrator.engine.situation import Decision
 from orchestrator.model.event import (
     ActionConfirmed,
     ActionFailed,
+    Deposed,
     Event,
     GoodReading,
     Hold,
@@ -106,7 +107,7 @@ def scrolls(event: Event) -> bool:
 def tone(event: Event) -> str:
     """The style of an event's line: red for what went wrong, yellow for what holds, green for what is won."""
     match event:
-        case ActionFailed() | LeaseLost() | Rescued() | SecondFailure():
+        case ActionFailed() | LeaseLost() | Deposed() | Rescued() | SecondFailure():
             return "bold red"
         case StoodDown(left=left):
             return "bold red" if left else "yellow"

@@ -73,21 +73,13 @@ from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
+from orchestrator.view.lease_words import lease_sentence
 from orchestrator.view.merge_words import merge_action, merge_sentence, what_is_begun
 from orchestrator.view.riak_words import of_riak
 from orchestrator.view.units import counted, duration, listed, one_line, setting, size
 
 _Frame: TypeAlias = (
-    RunStarted
-    | RunResumed
-    | RestoreBegun
-    | RunFinished
-    | LeaseTaken
-    | LeaseLost
-    | LeaseRegained
-    | Requested
-    | StandingDown
-    | StoodDown
+    RunStarted | RunResumed | RestoreBegun | RunFinished | Requested | StandingDown | StoodDown
 )
 _Debt: TypeAlias = (
     SettingChanged | SettingRestored | ReplicasAdded | ReplicasRestored | VotingExcluded | VotingRestored
@@ -104,7 +96,7 @@ _Step: TypeAlias = (
 )
 _Act: TypeAlias = ActionSent | ActionConfirmed | ActionFailed
 _Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure | TuningEvent
-_Sight: TypeAlias = TakenDown | NotWaitedFor | RedExcused | MembersMissed | WorkDone | OwedAgain | Deposed
+_Sight: TypeAlias = TakenDown | NotWaitedFor | RedExcused | MembersMissed | WorkDone | OwedAgain
 
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
@@ -114,7 +106,7 @@ OUTCOMES: dict[Outcome, str] = {
     Outcome.PAUSED: "paused as asked; the run can be resumed",
     Outcome.NOT_RESTORED: "NOT PUT BACK: something is left as listed",
     Outcome.RESTORED: "restored: the cluster is as it was found",
-    Outcome.DEPOSED: "deposed: another run took the cluster over",
+    Outcome.DEPOSED: "deposed: another process took over, and restores what this one changed",
 }
 """How a run ended, in words."""
 
@@ -129,14 +121,13 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             | RunResumed()
             | RestoreBegun()
             | RunFinished()
-            | LeaseTaken()
-            | LeaseLost()
-            | LeaseRegained()
             | Requested()
             | StandingDown()
             | StoodDown()
         ):
             return _frame(event)
+        case LeaseTaken() | LeaseLost() | LeaseRegained() | Deposed():
+            return lease_sentence(event)
         case (
             SettingChanged()
             | SettingRestored()
@@ -159,15 +150,7 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             return _step(event)
         case ActionSent() | ActionConfirmed() | ActionFailed():
             return _act(event)
-        case (
-            TakenDown()
-            | NotWaitedFor()
-            | RedExcused()
-            | MembersMissed()
-            | WorkDone()
-            | OwedAgain()
-            | Deposed()
-        ):
+        case TakenDown() | NotWaitedFor() | RedExcused() | MembersMissed() | WorkDone() | OwedAgain():
             return _sight(event)
         case Hold() | HoldsCleared() | Rescued() | SecondFailure() | TuningApplied() | TuningMissed():
             return _meeting(event)
@@ -202,8 +185,6 @@ def _sight(event: _Sight) -> str:
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case OwedAgain(node=node, what=what, why=why):
             return f"{node} still owes {', '.join(what)}: {why}; its turn comes again"
-        case Deposed(run=run, owner=owner):
-            return f"run {run} of {owner} took the lease over: this run restores nothing more"
         case _:
             assert_never(event)
 
@@ -305,13 +286,6 @@ def _frame(event: _Frame) -> str:
         case RunFinished(outcome=outcome, exit_code=exit_code, seconds=seconds, message=message):
             said = f": {one_line(message)}" if message else ""
             return f"run ended after {duration(seconds)}, exit code {exit_code}: {OUTCOMES[outcome]}{said}"
-        case LeaseTaken(epoch=epoch, holder=holder, takeover=takeover):
-            how = "taken over, the former holder's had run out" if takeover else "taken"
-            return f"lease {how}: epoch {epoch}, holder {holder}"
-        case LeaseRegained(holder=holder):
-            return f"lease refreshed again, holder {holder}"
-        case LeaseLost(reason=reason):
-            return f"lease lost: {one_line(reason)}; no node is stopped any more, what is down is started"
         case Requested(request=request, by=by):
             return f"{_REQUESTS[request]}, by {one_line(by)}"
         case StandingDown(reason=reason, outcome=outcome):

@@ -43,7 +43,7 @@ class SmallCluster(ScriptedServer):
         }
         self.on("/_nodes/_local/http", self._probe)
         self.on("/_nodes/http", self._members)
-        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http", self._members)
+        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings", self._members)
         self.on(_STATE, reply(self._state()))
         self.on(f"{_STATE},customs", reply(self._state()))
         self.on("/_cluster/settings", reply(settings))

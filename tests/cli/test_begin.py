@@ -10,8 +10,8 @@ from orchestrator.cli.begin import predicate_names, require_zones, start_of
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.merging.rules import OWN_RULES
 from orchestrator.errors import ExitCode, UsageError
+from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.policy import Awareness, Kind, Policy, Selection, Strategy

@@ -180,7 +180,7 @@ NEEDED_FOR = {
         "GET /_cluster/state/nodes,metadata,routing_table/posts",
         "GET /_cluster/health",
         "GET /_cluster/settings",
-        "GET /_nodes/_all/jvm,http",
+        "GET /_nodes/_all/jvm,http,settings",
         "GET /_nodes/stats/fs",
         "GET /_tasks",
         NO_TASK,

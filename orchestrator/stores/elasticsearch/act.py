@@ -139,7 +139,7 @@ def perform(client: ElasticsearchClient, action: ClusterAction) -> ActionResult:
     """Do it, once."""
     dialect = client.dialect()
     if isinstance(dialect, Fault):
-        return Refused(reason=dialect.reason)
+        return Refused(reason=dialect.reason, passes=dialect.passes)
     if isinstance(action, WriteSettings) and not action.changes:
         return Done()  # the server refuses an empty update
     if isinstance(action, ProbeSettings):
@@ -185,7 +185,8 @@ def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) 
     read = client.read(calls.index_uuids(dialect, client.limits, [action.index]))
     if isinstance(read, Fault):
         return Refused(
-            reason=f"whether index {action.index} is still the same could not be read: {read.reason}"
+            reason=f"whether index {action.index} is still the same could not be read: {read.reason}",
+            passes=read.passes or not read.nothing_done,
         )
     uuids = parse_index_uuids(read.body)
     if isinstance(uuids, Unknown):
@@ -202,7 +203,9 @@ def outcome_of(action: ClusterAction, outcome: Answer | Fault) -> ActionResult:
     if isinstance(outcome, Fault):
         if isinstance(action, OfIndex) and outcome.error_type == "index_not_found_exception":
             return Done(output=f"index {action.index} is gone")
-        return Refused(reason=outcome.reason) if outcome.nothing_done else InDoubt(reason=outcome.reason)
+        if not outcome.nothing_done:
+            return InDoubt(reason=outcome.reason)
+        return Refused(reason=outcome.reason, passes=outcome.passes)
     body = outcome.body
     match action:
         case ProbeSettings() | WriteSettings() | RetryFailed() | SetReplicas() | SetIndexSettings():

@@ -13,6 +13,7 @@ from orchestrator.stores.elasticsearch.parse_bulk import BULK_STATE_FIELDS, SEGM
 from orchestrator.stores.elasticsearch.parse_cluster import STATE_FIELDS
 from orchestrator.stores.elasticsearch.parse_disks import DATA_PATH_FIELDS, DISK_FIELDS
 from orchestrator.stores.elasticsearch.parse_merges import MERGE_ACTIONS
+from orchestrator.stores.elasticsearch.patience import LANGUID
 from orchestrator.stores.elasticsearch.request import Request, filtered, get, quoted
 from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
 
@@ -124,7 +125,7 @@ def names(dialect: Dialect, limits: Limits) -> Request:
 def lives(node_ids: Sequence[str]) -> Request:
     """What nodes say of themselves."""
     return get(
-        f"/_nodes/{_named(node_ids) or '_all'}/jvm,http",
+        f"/_nodes/{_named(node_ids) or '_all'}/jvm,http,settings",
         params={"timeout": "5s"}
         | filtered(
             "nodes.*.name",
@@ -132,7 +133,17 @@ def lives(node_ids: Sequence[str]) -> Request:
             "nodes.*.version",
             "nodes.*.jvm.start_time_in_millis",
             "nodes.*.http.publish_address",
+            "nodes.*.settings.indices.recovery.max_bytes_per_sec",
+            "nodes.*.settings.node.bandwidth.recovery",
         ),
+    )
+
+
+def memory(node_ids: Sequence[str]) -> Request:
+    """How much memory nodes have."""
+    return get(
+        f"/_nodes/{_named(node_ids) or '_all'}/stats/os",
+        params={"timeout": "5s"} | filtered("cluster_name", "nodes.*.os.mem.total_in_bytes"),
     )
 
 
@@ -158,12 +169,12 @@ def levels(dialect: Dialect, limits: Limits) -> Request:
     )
 
 
-def health(dialect: Dialect) -> Request:
-    """The cluster's summary after everything that waits in the master's queue."""
+def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
+    """The cluster's summary after everything of this priority and above in the master's queue."""
     return get(
         "/_cluster/health",
         params={
-            "wait_for_events": "languid",
+            "wait_for_events": priority,
             "timeout": seconds(LANGUID_SECONDS),
             dialect.master_timeout: seconds(LANGUID_SECONDS),
         },

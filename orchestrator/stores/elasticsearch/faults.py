@@ -16,11 +16,20 @@ _LONGEST_REASON: Final = 400
 _REFUSING: Final = range(400, 500)
 _MAY_HAVE_BEEN_DONE: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT})
 """Client errors that do not say that nothing was done. 408 is also what a wait that ran out answers with."""
-_NOTHING_DONE_TYPES: Final = frozenset({"cluster_block_exception", "circuit_breaking_exception"})
-"""Errors with a status of 500 and above that are raised before anything is done."""
+_NOTHING_DONE_TYPES: Final = frozenset(
+    {"cluster_block_exception", "circuit_breaking_exception", "process_cluster_event_timeout_exception"}
+)
+"""Errors with a status of 500 and above that are raised before anything is done.
+
+The last one says that a change waited too long in the master's queue and was taken out of it. Not among them:
+`master_not_discovered_exception`, since a master that then went away may have done it before.
+"""
 _WORTH_ANOTHER_TRY: Final = frozenset(
     {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT}
 )
+
+_PASSING: Final = _WORTH_ANOTHER_TRY | {HTTPStatus.SERVICE_UNAVAILABLE}
+"""429 of a full queue or a circuit breaker, 503 of a cluster without a master, and a proxy's own trouble."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +53,7 @@ class Fault:
         reason: one line: what, where, what to do.
         nothing_done: certainly. Otherwise only a reading tells.
         elsewhere: another endpoint, or the same a moment later, may do better.
+        passes: the same request may well be answered a little later.
         status: HTTP's, None when there was no answer.
         error_type: the server's name for it, such as `index_not_found_exception`.
     """
@@ -51,6 +61,7 @@ class Fault:
     reason: str
     nothing_done: bool
     elsewhere: bool = False
+    passes: bool = False
     status: int | None = None
     error_type: str | None = None
 
@@ -66,17 +77,21 @@ def transport_fault(error: Exception, *, url: str) -> Fault:
     if isinstance(error, TlsError):
         return Fault(reason=_tls_reason(cause, url), nothing_done=_while_connecting(cause), elsewhere=True)
     if isinstance(cause, urllib3.exceptions.NameResolutionError):
-        return Fault(reason=f"the host of {url} does not resolve", nothing_done=True, elsewhere=True)
+        return _unreached(f"the host of {url} does not resolve")
     if isinstance(cause, urllib3.exceptions.NewConnectionError):
-        return Fault(reason=f"{url} takes no connections: {_root(cause)}", nothing_done=True, elsewhere=True)
+        return _unreached(f"{url} takes no connections: {_root(cause)}")
     # After the one above, which is a subclass of it without having to do with time.
     if isinstance(cause, urllib3.exceptions.ConnectTimeoutError):
-        return Fault(reason=f"{url} did not take the connection in time", nothing_done=True, elsewhere=True)
+        return _unreached(f"{url} did not take the connection in time")
     if isinstance(error, ConnectionTimeout):
         return Fault(reason=f"{url} did not answer in time", nothing_done=False, elsewhere=True)
     return Fault(
         reason=f"the connection to {url} was lost: {_root(cause)}", nothing_done=False, elsewhere=True
     )
+
+
+def _unreached(reason: str) -> Fault:
+    return Fault(reason=reason, nothing_done=True, elsewhere=True, passes=True)
 
 
 def _root(error: BaseException) -> str:
@@ -166,6 +181,7 @@ def error_fault(status: int, body: Any, *, url: str, call: str, credentials: str
         reason=reason,
         nothing_done=nothing_done or status < HTTPStatus.BAD_REQUEST,
         elsewhere=status in _WORTH_ANOTHER_TRY,
+        passes=status in _PASSING,
         status=status,
         error_type=error_type,
     )

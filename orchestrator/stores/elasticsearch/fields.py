@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from orchestrator.model.reading import Reading, Unknown
 
 T = TypeVar("T")
+_LONGEST_SIZE: Final = 40
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?b?)", re.IGNORECASE)
+_POWERS: Final = {
+    "": 0,
+    "b": 0,
+    "k": 1,
+    "kb": 1,
+    "m": 2,
+    "mb": 2,
+    "g": 3,
+    "gb": 3,
+    "t": 4,
+    "tb": 4,
+    "p": 5,
+    "pb": 5,
+}
 _LONGEST_NUMBER = 20
 """Digits of a 64-bit number and its sign: a longer text is none that a server writes."""
 
@@ -115,3 +132,15 @@ def given(value: Any, otherwise: Any) -> Any:
 
 def _shown(value: Any) -> str:
     return "absent" if value is None else repr(value)[:80]
+
+
+def parse_size(value: str, where: str) -> int:
+    """Bytes of `500mb` (1 mb = 1024² bytes).
+
+    Raises:
+        Malformed: it is no size.
+    """
+    match = _SIZE.fullmatch(value.strip())
+    if match is None or len(value) > _LONGEST_SIZE:
+        raise Malformed(f"{where} is {value[:80]!r}")
+    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])

@@ -2,7 +2,7 @@
 
 | part | calls |
 |---|---|
-| CLUSTER | 1; 1 more when a node has begun a new life since the last reading |
+| CLUSTER | 1; when a node has begun a new life 1 more, and 1 more if it is dedicated to cold or frozen data |
 | SETTINGS | 1 |
 | HEALTH | 1 |
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
@@ -17,7 +17,15 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import Activity, ClusterView, Disk, Look, Recovery, SettingsView
+from orchestrator.model.observation import (
+    Activity,
+    ClusterView,
+    Disk,
+    HealthView,
+    Look,
+    Recovery,
+    SettingsView,
+)
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.elasticsearch import calls
@@ -36,6 +44,13 @@ from orchestrator.stores.elasticsearch.parse import (
 from orchestrator.stores.elasticsearch.parse_cluster import parse_cluster, parse_index_uuids
 from orchestrator.stores.elasticsearch.parse_disks import parse_disks
 from orchestrator.stores.elasticsearch.parse_nodes import Life, parse_lives, unfamiliar
+from orchestrator.stores.elasticsearch.patience import Patience
+from orchestrator.stores.elasticsearch.recovery_rates import (
+    goes_by_memory,
+    parse_memory,
+    rate_of,
+    with_largest_rate,
+)
 from orchestrator.stores.elasticsearch.request import Request
 
 
@@ -50,6 +65,9 @@ class Observer:
         self._client = client
         self._lives: dict[str, Life] = {}
         self._uuids: dict[str, str] = {}
+        self._memory: dict[str, int] = {}
+        self._patience = Patience()
+        self._present: frozenset[str] = frozenset()
 
     def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
         """Read the parts asked for.
@@ -73,8 +91,7 @@ class Observer:
         found = ClusterReadings()
         snapshots: Reading[tuple[str, ...]] = NOT_READ
         if Look.HEALTH in look:  # first: it waits for the master's queue, so what follows is not older
-            health = self._body(calls.health(dialect))
-            found = replace(found, health=health if isinstance(health, Unknown) else parse_health(health[0]))
+            found = replace(found, health=self._health(dialect))
         if Look.CLUSTER in look:
             cluster, snapshots = self._cluster(dialect, with_snapshots=Look.ACTIVITY in look)
             found = replace(found, cluster=cluster)
@@ -96,6 +113,15 @@ class Observer:
         outcome = self._client.read(request)
         return Unknown(reason=outcome.reason) if isinstance(outcome, Fault) else (outcome.body,)
 
+    def _health(self, dialect: Dialect) -> Reading[HealthView]:
+        priority = self._patience.priority
+        read = self._body(calls.health(dialect, priority=priority))
+        health = read if isinstance(read, Unknown) else parse_health(read[0])
+        if isinstance(health, Unknown):
+            return health
+        self._patience.answered(settled=health.settled)
+        return replace(health, waited_for=priority)
+
     def _cluster(
         self, dialect: Dialect, *, with_snapshots: bool
     ) -> tuple[Reading[ClusterView], Reading[tuple[str, ...]]]:
@@ -112,6 +138,8 @@ class Observer:
             self._uuids = {index.name: index.uuid for index in view.indices}
             present = {node.incarnation.ephemeral_id for node in view.nodes}
             self._lives = {key: life for key, life in self._lives.items() if key in present}
+            self._memory = {key: size for key, size in self._memory.items() if key in present}
+            self._present = frozenset(key for key in present if key is not None)
         return view, parse_snapshots(body) if with_snapshots else NOT_READ
 
     def _meet(self, state: Any) -> None:
@@ -139,10 +167,34 @@ class Observer:
                 case _:
                     continue  # it has left since
         self._client.learn(addresses)
+        self._weigh(state)
+
+    def _weigh(self, state: Any) -> None:
+        """Ask for the memory of nodes whose speed of recoveries goes by it; unread counts as most."""
+        wanted: dict[str, str] = {}
+        for node_id, node in state["nodes"].items():
+            ephemeral = str(node.get("ephemeral_id")) if isinstance(node, dict) else ""
+            life = self._lives.get(ephemeral)
+            if life is not None and goes_by_memory(life.roles) and ephemeral not in self._memory:
+                wanted[node_id] = ephemeral
+        if not wanted:
+            return
+        read = self._body(calls.memory(tuple(wanted)))
+        found = read if isinstance(read, Unknown) else reading("memory", lambda: parse_memory(read[0]))
+        if not isinstance(found, Unknown):
+            self._memory |= {wanted[node_id]: size for node_id, size in found.items() if node_id in wanted}
 
     def _settings(self, dialect: Dialect) -> Reading[SettingsView]:
         read = self._body(calls.settings(dialect, self._client.limits))
-        return read if isinstance(read, Unknown) else parse_settings(read[0])
+        settings = read if isinstance(read, Unknown) else parse_settings(read[0])
+        if isinstance(settings, Unknown) or not self._present:
+            return settings
+        return with_largest_rate(settings, [self._rate(ephemeral) for ephemeral in self._present])
+
+    def _rate(self, ephemeral: str) -> int | None:
+        """Bytes a second that a node of this life may copy; None where that is not known."""
+        life = self._lives.get(ephemeral)
+        return None if life is None else rate_of(life.roles, life.rate, self._memory.get(ephemeral))
 
     def _recoveries(self, dialect: Dialect, restarted: Collection[NodeName]) -> Reading[tuple[Recovery, ...]]:
         read = self._body(calls.recoveries(active_only=not restarted))

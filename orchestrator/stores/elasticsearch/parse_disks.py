@@ -16,6 +16,7 @@ from orchestrator.stores.elasticsearch.fields import (
     items,
     mapping,
     number,
+    parse_size,
     reading,
     text,
     within,
@@ -31,22 +32,6 @@ DISK_FIELDS: Final = (
 )
 DATA_PATH_FIELDS: Final = ("nodes.*.name", "nodes.*.fs.data.path")
 _PREFIX: Final = "cluster.routing.allocation.disk."
-_LONGEST_SIZE: Final = 40
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?b?)", re.IGNORECASE)
-_POWERS: Final = {
-    "": 0,
-    "b": 0,
-    "k": 1,
-    "kb": 1,
-    "m": 2,
-    "mb": 2,
-    "g": 3,
-    "gb": 3,
-    "t": 4,
-    "tb": 4,
-    "p": 5,
-    "pb": 5,
-}
 _MEASURED: Final = DATA_ROLES - {Role.DATA_FROZEN}
 """Roles whose nodes have the low and high watermarks; a frozen node's cache fills its disk by design."""
 
@@ -79,18 +64,6 @@ class Watermark:
     def room(self, *, total: int, available: int) -> int:
         """Bytes that a path may still take before it is over it; 0 when it is."""
         return max(0, int(available - self.must_stay_free(total=total)))
-
-
-def parse_size(value: str, where: str) -> int:
-    """Bytes of `500mb` (1 mb = 1024² bytes).
-
-    Raises:
-        Malformed: it is no size.
-    """
-    match = _SIZE.fullmatch(value.strip())
-    if match is None or len(value) > _LONGEST_SIZE:
-        raise Malformed(f"{where} is {value[:80]!r}")
-    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
 
 
 def parse_watermark(value: SettingValue | None, headroom: SettingValue | None, where: str) -> Watermark:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, number, text, within
+from orchestrator.stores.elasticsearch.recovery_rates import OwnRate, parse_own_rate
 
 _ROLES: Final = {role.value: role for role in Role} | {
     "cluster_manager": Role.MASTER,  # OpenSearch 2 and later
@@ -21,12 +22,14 @@ class Life:
 
     Attributes:
         http: its `http.publish_address`; None where HTTP is off.
+        rate: what its elasticsearch.yml says of the speed of recoveries.
     """
 
     roles: frozenset[Role]
     version: str
     started_at_ms: int
     http: str | None
+    rate: OwnRate = field(default_factory=OwnRate)
 
 
 def http_addresses(body: Any) -> dict[NodeName, str]:
@@ -43,7 +46,7 @@ def http_addresses(body: Any) -> dict[NodeName, str]:
 
 
 def parse_lives(body: Any) -> dict[str, Life]:
-    """What nodes say of themselves, by node id, from `_nodes/{ids}/jvm,http`.
+    """What nodes say of themselves, by node id, from `_nodes/{ids}/jvm,http,settings`.
 
     Raises:
         Malformed: that is not such an answer.
@@ -60,6 +63,7 @@ def parse_lives(body: Any) -> dict[str, Life]:
                 within(node, "jvm", "start_time_in_millis"), f"{where}.jvm.start_time_in_millis"
             ),
             http=address if isinstance(address, str) else None,
+            rate=parse_own_rate(node.get("settings"), f"{where}.settings"),
         )
     return found
 

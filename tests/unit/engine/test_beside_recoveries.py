@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
-from orchestrator.engine.situation import Decision
-from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.overlap import at_the_gates, finish_recovered, held_by_recovery, is_back_alone
+
 from orchestrator.engine.fold import RecoveringWave, RunState
-from orchestrator.engine.situation import Situation
+from orchestrator.engine.kinds.kind import ELASTICSEARCH
+from orchestrator.engine.situation import Decision, Situation
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import Event, Hold, NodeRecovered, PhaseEntered, WaveFinished
 from orchestrator.model.phase import NodePhase, Phase, Request

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.fold import RunState
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.invariants import INVARIANTS, broken
-from orchestrator.engine.fold import RunState
 from orchestrator.model.action import (
     Purpose,
     RebootHost,

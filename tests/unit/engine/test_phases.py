@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import evolve, replay
+from orchestrator.engine.fold import RunState, evolve, replay
 from orchestrator.engine.phases import FINAL_NODE_PHASES, MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
-from orchestrator.engine.fold import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import Moment, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import NodeName

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from orchestrator.engine.settle import put_back
 
-from orchestrator.engine.situation import Decision
-from orchestrator.engine.fold import evolve
+from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.kinds.kind import RIAK, kind_of
 from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key
-from orchestrator.engine.settle import put_back
-from orchestrator.engine.fold import RunState
-from orchestrator.engine.situation import Situation
+from orchestrator.engine.situation import Decision, Situation
 from orchestrator.model.action import Purpose, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionConfirmed, Record, SettingChanged, SettingRestored

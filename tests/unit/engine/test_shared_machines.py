@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.fold import NodeProgress, RecoveringWave, resumed
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
-from orchestrator.engine.fold import resumed
-from orchestrator.engine.fold import NodeProgress, RecoveringWave
 from orchestrator.engine.situation import Situation
 from orchestrator.model.action import RebootHost
 from orchestrator.model.cluster import Incarnation, NodeName

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import InvalidRequestError
 
-from orchestrator.errors import JournalError
+from orchestrator.errors import DeposedError, ExitCode, JournalError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     Event,
@@ -21,8 +24,9 @@ from orchestrator.model.event import (
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.ports import Journal
+from orchestrator.runtime import journal as journal_module
 from orchestrator.runtime.asking import RequestWatch
-from orchestrator.runtime.database import Access
+from orchestrator.runtime.database import Access, CommitInDoubt, committing
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 
 Entry = Callable[..., RunEntry]
@@ -67,7 +71,7 @@ def test_two_processes_on_one_run_do_not_both_write(store: StateStore, entry: En
     first.append(STEP, 1.0)
     second = store.journal(RUN)
     second.append(STEP, 2.0)
-    with pytest.raises(JournalError, match="another process has written to run"):
+    with pytest.raises(JournalError, match="another process took over run"):
         first.append(STEP, 3.0)
     with pytest.raises(JournalError, match="another process"):
         first.append(STEP, 4.0)
@@ -225,3 +229,94 @@ def test_a_long_step_is_one_transaction(store: StateStore, entry: Entry) -> None
     hold = Hold(predicate="p", subject="s", evidence="x" * 10_000)
     records = store.create_run(entry()).append((hold,) * 500, 1.0)
     assert store.replay(RUN) == tuple(records)
+
+
+class Server:
+    """A database server whose connection breaks at commits: before they arrive, or after they are done."""
+
+    def __init__(self, *breaks: str) -> None:
+        self.breaks = list(breaks)
+
+    @contextmanager
+    def committing(self, engine: Engine) -> Iterator[Connection]:
+        how = self.breaks.pop(0) if self.breaks else "whole"
+        if how == "unreachable":
+            raise JournalError("connection refused")
+        try:
+            with committing(engine) as connection:
+                yield connection
+                if how == "before":
+                    connection.rollback()
+        except InvalidRequestError:  # of a commit without a transaction: nothing was committed
+            raise CommitInDoubt("the connection broke at a commit") from None
+        if how == "after":
+            raise CommitInDoubt("the connection broke at a commit")
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_commit_in_doubt_is_looked_into_and_gone_on_from(
+    store: StateStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    journal = store.create_run(entry())
+    journal.append((STARTED,), 1.0)
+    monkeypatch.setattr(journal_module, "committing", Server(how).committing)
+    assert [record.sequence for record in journal.append(STEP, 2.0)] == [2, 3]
+    assert [record.sequence for record in journal.append(STEP, 3.0)] == [4, 5]
+    assert [record.at for record in store.replay(RUN)] == [1.0, 2.0, 2.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_commit_in_doubt_while_the_server_is_away_is_looked_into_later(
+    store: StateStore, entry: Entry, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its events come first in the next call; those that are there keep the moment that they were given."""
+    journal = store.create_run(entry())
+    journal.append((STARTED,), 1.0)
+    server = Server(how, "unreachable", "unreachable", "after")
+    monkeypatch.setattr(journal_module, "committing", server.committing)
+    with pytest.raises(CommitInDoubt):
+        journal.append(STEP, 2.0)
+    with pytest.raises(JournalError, match="refused"):
+        journal.append((*STEP, END), 3.0)
+    assert [(r.sequence, r.at) for r in journal.append((*STEP, END), 4.0)] == [(2, 2.0), (3, 2.0), (4, 4.0)]
+    assert [record.sequence for record in store.replay(RUN)] == [1, 2, 3, 4]
+    (line,) = store.runs()
+    assert line.outcome is Outcome.FAILED
+
+
+def test_what_another_process_wrote_is_never_taken_for_a_commit_in_doubt(
+    store: StateStore, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = store.create_run(entry())
+    journal.append((STARTED,), 1.0)
+    monkeypatch.setattr(journal_module, "committing", Server("before", "unreachable").committing)
+    with pytest.raises(CommitInDoubt):
+        journal.append(STEP, 2.0)
+    store.journal(RUN, process="another").append((RunResumed(operator="ben", host="b2"), *STEP), 2.0)
+    with pytest.raises(DeposedError, match="ben@b2 resumed or restored it") as error:
+        journal.append(STEP, 2.0)
+    assert (error.value.owner, error.value.epoch, error.value.exit_code) == ("ben@b2", 1, ExitCode.LEASED)
+
+
+def test_a_run_that_another_run_restored_is_written_to_no_more(store: StateStore, entry: Entry) -> None:
+    journal = store.create_run(entry())
+    journal.append((STARTED,), 1.0)
+    store.create_run(entry("run-2", "prod", 2000.0)).append((STARTED,), 2.0)
+    store.close_run(RUN, Outcome.RESTORED, 3.0)
+    with pytest.raises(DeposedError, match="restored it with run run-2"):
+        journal.append(STEP, 4.0)
+    (line,) = [line for line in store.runs() if line.run == RUN]
+    assert line.outcome is Outcome.RESTORED
+
+
+def test_a_process_that_another_replaced_in_the_line_of_the_run_writes_no_more(
+    store: StateStore, entry: Entry, url: str
+) -> None:
+    journal = store.create_run(entry())
+    journal.append((STARTED,), 1.0)
+    raw = sqlite3.connect(url.removeprefix("sqlite:///"))
+    with raw:
+        raw.execute("UPDATE runs SET process = 'another'")
+    raw.close()
+    with pytest.raises(DeposedError):
+        journal.append(STEP, 2.0)

@@ -8,9 +8,10 @@ import pytest
 from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import Level
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.observation import LeaseView, Level, Successor
+from orchestrator.model.reading import Unknown
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.taking import Claim, LeaseUnreachable, Place, Terms, Watcher, WatchInterrupted
@@ -436,3 +437,53 @@ def test_a_record_that_stands_already_is_not_waited_for_behind_a_heartbeat_that_
     assert answers == [Done()]
     released.set()
     beat.join(30)
+
+
+def test_a_successor_is_named_with_what_it_has_in_hand_and_its_record_is_never_touched() -> None:
+    """Suspended and woken: the thread has not run yet, and what is about to be written asks first."""
+    second = FakeLeasePort()
+    bench = Bench(FakeLeasePort(), second)
+    bench.lease.acquire(bench.watcher)
+    in_hand = (NodeInHand(node=NodeName("es2"), incarnation=Incarnation()),)
+    theirs = replace(THEIRS, in_hand=in_hand)
+    second.records[4] = theirs
+    bench.clock.time += 59
+    assert bench.lease.confirm() == bench.lease.view(), "a fresh lease is not read anew"
+    assert bench.lease.view().successor is None
+    bench.clock.time += 2
+    seen = bench.lease.confirm()
+    assert isinstance(seen, LeaseView)
+    assert not seen.held
+    assert seen.successor == Successor(run="r1", owner="anna@bastion1", epoch=4, in_hand=(NodeName("es2"),))
+    assert not bench.lease.beat()
+    assert isinstance(bench.lease.publish(IN_DEBT), Refused)
+    assert bench.lease.release() == ()
+    assert second.records[4] == theirs
+
+
+def test_a_refresh_that_fails_and_a_record_that_is_gone_are_no_successors() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    bench.clock.time += 61
+    bench.port.offline = "no route"
+    unread = bench.lease.confirm()
+    assert isinstance(unread, Unknown)
+    assert "could not be read: no route" in unread.reason
+    assert bench.lease.view().successor is None
+    bench.port.offline = None
+    bench.port.records.clear()
+    gone = bench.lease.confirm()
+    assert isinstance(gone, LeaseView)
+    assert (gone.held, gone.successor) == (False, None)
+
+
+def test_the_last_place_decides_whether_a_lease_is_confirmed() -> None:
+    """Every process takes all its places: a state that cannot be read must not bar restores for ever."""
+    second = FakeLeasePort()
+    bench = Bench(FakeLeasePort(), second)
+    bench.lease.acquire(bench.watcher)
+    bench.clock.time += 61
+    bench.port.offline = "disk I/O error"
+    assert isinstance(bench.lease.confirm(), LeaseView)
+    bench.port.offline, second.offline = None, "no master"
+    assert isinstance(bench.lease.confirm(), Unknown)

@@ -480,3 +480,65 @@ def test_the_port_sends_what_it_describes(server: ScriptedServer, client: Open) 
     port.perform(ProbeSettings())
     sent = f"{taken[0].method} {taken[0].target} {json.dumps(taken[0].json)}"
     assert port.describe(ProbeSettings()) == sent
+
+
+def _error(error_type: str, status: int) -> Answerer:
+    return reply({"error": {"type": error_type, "reason": "why"}, "status": status}, status=status)
+
+
+ANSWERS_TO_A_WRITE: tuple[tuple[str, Answerer, type, bool], ...] = (
+    ("too many requests", _error("es_rejected_execution_exception", 429), Refused, True),
+    ("a circuit breaker", _error("circuit_breaking_exception", 429), Refused, True),
+    ("too long in the master's queue", _error("process_cluster_event_timeout_exception", 503), Refused, True),
+    ("a block", _error("cluster_block_exception", 503), Refused, True),
+    ("no master", _error("master_not_discovered_exception", 503), InDoubt, False),
+    ("a proxy", reply(b"<html>503</html>", status=503, kind="text/html"), InDoubt, False),
+    ("a password that was changed", _error("security_exception", 401), Refused, False),
+    ("a right that was taken", _error("security_exception", 403), Refused, False),
+    ("a wrong value", _error("illegal_argument_exception", 400), Refused, False),
+    ("nothing at all", cut(b""), InDoubt, False),
+    ("half a head", cut(b"HTTP/1.1 200 OK\r\nConte"), InDoubt, False),
+    ("half a body", cut(b'HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{"acknow'), InDoubt, False),
+    ("half a chunk", cut(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{"), InDoubt, False),
+)
+
+
+def test_what_an_answer_to_a_write_means(server: ScriptedServer, client: Open) -> None:
+    """Refused is what certainly did nothing; it passes where the same request may do a little later."""
+    wrong = []
+    for name, answer, result, passes in ANSWERS_TO_A_WRITE:
+        server.on("/_cluster/settings", reply({"persistent": {}, "transient": {}}))
+        server.on("PUT /_cluster/settings", answer)
+        done = ElasticsearchCluster(client(server.url)).perform(ProbeSettings())
+        found = isinstance(done, result) and getattr(done, "passes", False) is passes
+        wrong += [] if found else [f"{name}: {done}"]
+    assert wrong == []
+
+
+def test_a_server_that_cannot_be_reached_refuses_for_now(client: Open) -> None:
+    done = ElasticsearchCluster(client(f"http://127.0.0.1:{free_port()}")).perform(ProbeSettings())
+    assert isinstance(done, Refused)
+    assert done.passes
+
+
+def test_a_master_that_is_never_done_does_not_hold_readings_for_ever(
+    server: ScriptedServer, client: Open
+) -> None:
+    """Its queue takes higher priorities first, so a wait for the lowest one never ends."""
+    busy = {"status": "green", "timed_out": True, "number_of_nodes": 3, "active_shards": 1}
+    busy |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)
+    busy |= {"number_of_pending_tasks": 40, "task_max_waiting_in_queue_millis": 9000}
+
+    def answer(asked: Asked, wire: Wire) -> None:
+        ends = asked.params["wait_for_events"] in ("high", "urgent")
+        reply({**busy, "timed_out": not ends}, status=200 if ends else 408)(asked, wire)
+
+    server.on("/_cluster/health", answer)
+    port = ElasticsearchCluster(client(server.url))
+    seen = []
+    for _ in range(16):
+        health = port.observe({Look.HEALTH}).health
+        assert not isinstance(health, Unknown)
+        seen.append((health.waited_for, health.settled))
+    slow = [("languid", False), ("languid", False), ("normal", False), ("normal", False)]
+    assert seen == [*slow, *[("high", True)] * 10, *slow[:2]]

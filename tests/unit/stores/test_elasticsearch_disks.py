@@ -7,11 +7,10 @@ import pytest
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Disk, SettingsView
 from orchestrator.model.reading import Unknown
-from orchestrator.stores.elasticsearch.fields import Malformed
+from orchestrator.stores.elasticsearch.fields import Malformed, parse_size
 from orchestrator.stores.elasticsearch.parse_disks import (
     parse_data_paths,
     parse_disks,
-    parse_size,
     parse_watermark,
 )
 

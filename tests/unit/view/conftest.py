@@ -212,6 +212,8 @@ def examples() -> list[event.Event]:
         event.StoodDown(outcome=Outcome.NOT_RESTORED, left=("setting a", "node es1: stopped")),
         event.RunResumed(operator="ops", host="bastion2", retry_failed=True, skip=ES[2:]),
         event.RestoreBegun(operator="ops", host="bastion2"),
+        event.Deposed(successor="run-2", owner="ops@bastion2", epoch=4, in_hand=ES[:1]),
+        event.Deposed(successor="run-1", owner="ben@bastion1", epoch=0),
         event.RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=3725.0),
     ]
 

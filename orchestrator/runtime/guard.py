@@ -1,0 +1,119 @@
+"""What may be sent, and what is sent without a reading: the loop's own rules, as functions of the state.
+
+They hold whatever a decision wants: nothing is sent by a deposed process but starts of nodes of its own,
+nothing disruptive without its record in the cluster, nothing that lasts while another process may have taken
+over; and after a defect of the program nodes are started and allocation is enabled without a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from orchestrator.engine.fold import IN_HAND, RunState
+from orchestrator.model.action import (
+    Action,
+    ActionResult,
+    ClearVotingExclusions,
+    Done,
+    ExcludeFromVoting,
+    Moment,
+    Purpose,
+    RebootHost,
+    RunHook,
+    SetIndexSettings,
+    SetReplicas,
+    StartNode,
+    StopNode,
+    WriteSettings,
+)
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionFailed, Deposed
+from orchestrator.model.observation import LeaseView
+from orchestrator.model.reading import Reading, Unknown
+
+_WRITES: Final = (
+    WriteSettings,
+    SetReplicas,
+    SetIndexSettings,
+    ExcludeFromVoting,
+    ClearVotingExclusions,
+    StopNode,
+    RebootHost,
+)
+"""What a process that may have been deposed must not send, restores included."""
+
+
+def barred(
+    actions: Sequence[Action], *, deposed: Deposed | None, lease: Reading[LeaseView], record: ActionResult
+) -> dict[int, str]:
+    """The actions that may not be sent, by their places, each with the reason.
+
+    Args:
+        actions: what was decided.
+        deposed: by whom this process was deposed; None while it is not.
+        lease: the lease, confirmed. While that is unknown a start is sent all the same, since a node that is
+            down waits for it.
+        record: what became of writing the record in the cluster, without which another bastion could not
+            restore what is about to be done.
+    """
+    if deposed is not None:
+        why = f"run {deposed.successor} of {deposed.owner} took over"
+        return {n: why for n, action in enumerate(actions) if not _may_start(action, deposed)}
+    found: dict[int, str] = {}
+    if isinstance(lease, Unknown):
+        why = f"another process may have taken over: {lease.reason}"
+        found |= {n: why for n, action in enumerate(actions) if isinstance(action, _WRITES)}
+    if not isinstance(record, Done):
+        why = f"the record in the cluster could not be written: {record.reason}"
+        found |= {n: why for n, action in enumerate(actions) if _needs_record(action)}
+    return found
+
+
+def _may_start(action: Action, deposed: Deposed) -> bool:
+    return isinstance(action, StartNode) and action.node not in deposed.in_hand
+
+
+def _needs_record(action: Action) -> bool:
+    """What another bastion could not restore without the record. Starts and restores never wait for it."""
+    match action:
+        case WriteSettings(purpose=purpose):
+            return purpose not in (Purpose.REASSIGN, Purpose.PUT_BACK)
+        case SetReplicas(found=found, wanted=wanted):
+            return wanted > found
+        case StopNode() | ExcludeFromVoting():
+            return True
+        case _:
+            return False
+
+
+def unsent(action: Action, why: str, *, passes: bool = True) -> ActionFailed:
+    """The outcome of an action that was never sent; it does not pass for a deposed process."""
+    return ActionFailed(action=action, reason=f"not sent: {why}", in_doubt=False, unsent=True, passes=passes)
+
+
+def busy_hosts(state: RunState) -> frozenset[NodeName]:
+    """Nodes on whose hosts a `while_stopped` hook of ours may still run: its outcome is not known."""
+    failed = [failure.action for failure in state.failed if failure.in_doubt]
+    return frozenset(
+        action.node
+        for action in (*state.in_flight, *failed)
+        if isinstance(action, RunHook) and action.moment is Moment.WHILE_STOPPED
+    )
+
+
+def blind_starts(state: RunState, *, busy: Collection[NodeName]) -> tuple[StartNode, ...]:
+    """A start for each node that may be down because of us; a start of one that runs does nothing."""
+    starts = [StartNode(node=node.name) for node in state.nodes.values() if node.phase in IN_HAND]
+    return tuple(
+        start
+        for start in starts
+        if start.node not in busy and (state.deposed is None or _may_start(start, state.deposed))
+    )
+
+
+def blind_restores(state: RunState) -> tuple[WriteSettings, ...]:
+    """Allocation as it was found. Other settings can wait for `resume` or `restore`."""
+    withheld = sorted(state.withheld, key=lambda key: (key[0].value, key[1]))
+    changes = tuple(state.debts[key].undone() for key in withheld if key in state.debts)
+    return (WriteSettings(changes=changes, purpose=Purpose.REASSIGN),) if changes else ()

@@ -1,0 +1,111 @@
+"""How fast each node may copy: `indices.recovery.max_bytes_per_sec`, where no cluster setting says. Pure.
+
+`_cluster/settings?include_defaults` shows the value of the one node that answers. Others may have another: in
+their elasticsearch.yml, or by the default, which on a node with no other data role than cold and frozen, and
+without the master role, goes by its memory (`RecoverySettings`, Elasticsearch 7.11 and later). A cluster
+setting replaces them all. So what it is compared with is the largest: else it would slow a node down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from orchestrator.model.cluster import DATA_ROLES, Role
+from orchestrator.model.observation import Level, SettingsView
+from orchestrator.stores.elasticsearch.fields import Malformed, mapping, number, parse_size, within
+
+BANDWIDTH: Final = "indices.recovery.max_bytes_per_sec"
+UNLIMITED: Final = 0
+"""0 and below mean "no limit"."""
+_MB: Final = 1 << 20
+_GB: Final = 1 << 30
+_DEFAULT: Final = 40 * _MB
+_BY_MEMORY: Final = ((4 * _GB, 40 * _MB), (8 * _GB, 60 * _MB), (16 * _GB, 90 * _MB), (32 * _GB, 125 * _MB))
+_MOST: Final = 250 * _MB
+_GOES_BY_MEMORY: Final = frozenset({Role.DATA_COLD, Role.DATA_FROZEN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRate:
+    """What one node's elasticsearch.yml says.
+
+    Attributes:
+        bytes_per_second: None where it says nothing.
+        by_hardware: `node.bandwidth.recovery.*` is set: the rate goes by those, in a way that no API shows.
+    """
+
+    bytes_per_second: int | None = None
+    by_hardware: bool = False
+
+
+def goes_by_memory(roles: frozenset[Role]) -> bool:
+    """Whether the default of a node with these roles goes by its memory."""
+    data = roles & DATA_ROLES
+    return bool(data) and data <= _GOES_BY_MEMORY and Role.MASTER not in roles
+
+
+def parse_own_rate(settings: Any, where: str) -> OwnRate:
+    """From a node's `settings` in `_nodes/settings`.
+
+    Raises:
+        Malformed: what stands there is no size.
+    """
+    written = within(settings, "indices", "recovery", "max_bytes_per_sec")
+    by_hardware = within(settings, "node", "bandwidth", "recovery") is not None
+    if written is None:
+        return OwnRate(by_hardware=by_hardware)
+    if not isinstance(written, str):
+        raise Malformed(f"{where}.{BANDWIDTH} is {written!r}")
+    below = written.strip().startswith("-")
+    size = UNLIMITED if below else parse_size(written, f"{where}.{BANDWIDTH}")
+    return OwnRate(bytes_per_second=size, by_hardware=by_hardware)
+
+
+def parse_memory(body: Any) -> dict[str, int]:
+    """Memory of nodes in bytes, by node id, from `_nodes/{ids}/stats/os`; what is not there is left out.
+
+    Raises:
+        Malformed: that is not such an answer.
+    """
+    found: dict[str, int] = {}
+    for node_id, value in mapping(within(body, "nodes"), "nodes").items():
+        total = within(value, "os", "mem", "total_in_bytes")
+        if total is not None:
+            found[node_id] = number(total, f"nodes.{node_id}.os.mem.total_in_bytes")
+    return found
+
+
+def rate_of(roles: frozenset[Role], own: OwnRate, memory: int | None) -> int | None:
+    """Bytes a second that a node may copy, 0 for no limit; None where that cannot be known.
+
+    Args:
+        roles: of the node.
+        own: what its file says.
+        memory: in bytes; where it is not known the largest default is assumed.
+    """
+    if own.by_hardware:
+        return None
+    if own.bytes_per_second is not None:
+        return own.bytes_per_second
+    if not goes_by_memory(roles):
+        return _DEFAULT
+    if memory is None:
+        return _MOST
+    return next((rate for most, rate in _BY_MEMORY if memory <= most), _MOST)
+
+
+def with_largest_rate(settings: SettingsView, rates: Iterable[int | None]) -> SettingsView:
+    """The settings, whose files' rate is the largest of these.
+
+    Without one where a rate is not known: what nobody says cannot be raised, and so is left.
+    """
+    if any(settings.at(level, BANDWIDTH) is not None for level in Level):
+        return settings
+    found = list(rates)
+    files = {key: value for key, value in settings.files.items() if key != BANDWIDTH}
+    known = [rate for rate in found if rate is not None]
+    if known and len(known) == len(found):
+        files[BANDWIDTH] = f"{UNLIMITED if UNLIMITED in known else max(known)}b"
+    return replace(settings, files=files)

@@ -1,0 +1,162 @@
+"""The speed of recoveries that nodes have of their own: no cluster setting may slow one of them down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orchestrator.engine.kinds.elasticsearch.settings import BANDWIDTH, limit_changes
+from orchestrator.model.cluster import Role
+from orchestrator.model.observation import Look, SettingsView
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.fields import Malformed
+from orchestrator.stores.elasticsearch.recovery_rates import (
+    OwnRate,
+    goes_by_memory,
+    parse_own_rate,
+    rate_of,
+    with_largest_rate,
+)
+from tests.fakes.clock import ManualClock
+from tests.fakes.scripted_http import ScriptedServer, node, reply
+
+MB, GB = 1 << 20, 1 << 30
+COLD, FROZEN = frozenset({Role.DATA_COLD}), frozenset({Role.DATA_FROZEN})
+HOT = frozenset({Role.DATA_HOT, Role.DATA_CONTENT})
+
+
+def test_the_default_of_a_dedicated_cold_or_frozen_node_goes_by_its_memory() -> None:
+    """As in Elasticsearch's `RecoverySettings`."""
+    table = {
+        4 * GB: 40,
+        4 * GB + 1: 60,
+        8 * GB: 60,
+        16 * GB: 90,
+        32 * GB: 125,
+        32 * GB + 1: 250,
+        512 * GB: 250,
+    }
+    for roles in (COLD, FROZEN, COLD | FROZEN, COLD | {Role.INGEST}):
+        assert goes_by_memory(roles)
+        assert {size: rate_of(roles, OwnRate(), size) for size in table} == {
+            size: rate * MB for size, rate in table.items()
+        }
+        assert rate_of(roles, OwnRate(), None) == 250 * MB, "the largest, where the memory is not known"
+    for roles in (
+        HOT,
+        COLD | {Role.MASTER},
+        COLD | HOT,
+        frozenset({Role.DATA}),
+        frozenset({Role.COORDINATING}),
+    ):
+        assert not goes_by_memory(roles)
+        assert rate_of(roles, OwnRate(), 512 * GB) == 40 * MB
+
+
+def test_what_a_nodes_file_says_goes_before_its_default() -> None:
+    def own(value: object) -> OwnRate:
+        return parse_own_rate({"indices": {"recovery": {"max_bytes_per_sec": value}}}, "x")
+
+    assert rate_of(COLD, own("30mb"), 64 * GB) == 30 * MB
+    assert rate_of(HOT, own("-1"), None) == rate_of(HOT, own("0b"), None) == 0
+    assert parse_own_rate(None, "x") == OwnRate()
+    by_hardware = parse_own_rate({"node": {"bandwidth": {"recovery": {"network": "1gb"}}}}, "x")
+    assert rate_of(HOT, by_hardware, None) is None
+    for damaged in (7, "fast", ["1mb"]):
+        with pytest.raises(Malformed):
+            own(damaged)
+
+
+@pytest.mark.parametrize(
+    ("rates", "raised"),
+    [
+        ((40 * MB, 40 * MB), True),
+        ((40 * MB, 90 * MB), True),
+        ((40 * MB, 125 * MB), False),
+        ((40 * MB, 0), False),
+        ((40 * MB, None), False),
+    ],
+)
+def test_the_limit_is_raised_above_the_fastest_node_or_not_at_all(
+    rates: tuple[int | None, ...], *, raised: bool
+) -> None:
+    answered = SettingsView(files={BANDWIDTH: "40mb"})
+    changes = limit_changes(
+        with_largest_rate(answered, rates), Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
+    )
+    assert any(change.key == BANDWIDTH for change in changes) is raised
+
+
+def test_a_cluster_setting_counts_for_every_node() -> None:
+    written = SettingsView(persistent={BANDWIDTH: "50mb"}, files={BANDWIDTH: "40mb"})
+    assert with_largest_rate(written, [250 * MB]) == written
+
+
+def _member(name: str, roles: list[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ephemeral_id": f"life-{name}",
+        "transport_address": "127.0.0.1:9300",
+        "roles": roles,
+        "version": "9.1.0",
+        "attributes": {},
+    }
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    roles = {"hot1": ["data_hot", "data_content", "master"], "cold1": ["data_cold"]}
+    members = {f"id-{name}": _member(name, each) for name, each in roles.items()}
+    state = {
+        "cluster_name": "prod",
+        "cluster_uuid": "u",
+        "version": 7,
+        "master_node": "id-hot1",
+        "nodes": members,
+        "metadata": {
+            "cluster_uuid": "u",
+            "cluster_coordination": {"last_committed_config": ["id-hot1"], "voting_config_exclusions": []},
+            "indices": {},
+        },
+        "routing_table": {"indices": {}},
+    }
+    lives = {
+        key: {
+            "name": each["name"],
+            "version": "9.1.0",
+            "roles": each["roles"],
+            "jvm": {"start_time_in_millis": 1},
+            "settings": {},
+        }
+        for key, each in members.items()
+    }
+    with ScriptedServer() as running:
+        running.on("/_nodes/_local/http", reply(node("hot1")))
+        running.on("/_nodes/http", reply(node("hot1")))
+        running.on("/_cluster/state/master_node,nodes,metadata,routing_table,version", reply(state))
+        running.on("/_nodes/id-hot1,id-cold1/jvm,http,settings", reply({"nodes": lives}))
+        defaults = {BANDWIDTH: "40mb"}
+        running.on("/_cluster/settings", reply({"persistent": {}, "transient": {}, "defaults": defaults}))
+        yield running
+
+
+@pytest.mark.parametrize(("memory", "rate"), [(16 * GB, 90 * MB), (64 * GB, 250 * MB), (None, 250 * MB)])
+def test_the_rate_of_another_node_than_the_one_that_answers_counts(
+    server: ScriptedServer, memory: int | None, rate: int
+) -> None:
+    path = "/_nodes/id-cold1/stats/os"
+    told = {} if memory is None else {"os": {"mem": {"total_in_bytes": memory}}}
+    server.on(path, reply({"cluster_name": "prod", "nodes": {"id-cold1": told}}))
+    client = ElasticsearchClient(Access(endpoints=(server.url,)), clock=ManualClock())
+    port = ElasticsearchCluster(client)
+    for _ in range(2):
+        read = port.observe({Look.CLUSTER, Look.SETTINGS})
+        assert isinstance(read.settings, SettingsView), (read.settings, read.cluster)
+        assert read.settings.files[BANDWIDTH] == f"{rate}b"
+    port.close()
+    assert server.paths().count(path) == 1
