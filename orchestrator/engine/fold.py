@@ -116,12 +116,13 @@ class ShardTaken:
 
     Attributes:
         started: its started copies in the whole cluster at the last reading before the stop.
-        replicas: that its index had then; `filters`, its allocation filters.
+        filters: allocation filters of its index then.
+        open: whether its index was open.
     """
 
     started: int
-    replicas: int
     filters: str
+    open: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -617,9 +618,7 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
 
 def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
     taken = {
-        (index.index_uuid, number): ShardTaken(
-            started=started, replicas=index.replicas, filters=index.filters
-        )
+        (index.index_uuid, number): ShardTaken(started=started, filters=index.filters, open=index.open)
         for index in event.indices
         for number, started in index.started
     }
@@ -926,7 +925,7 @@ def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | 
     doubt = node.doubt
     if doubt is None or state.policy is None:
         return None
-    over = not doubt.accepted and at - doubt.since > state.policy.deadlines.stop
+    over = not doubt.accepted and _last_seen(state) - doubt.since > state.policy.deadlines.stop
     return None if over else Doubt(verb=doubt.verb, since=at)
 
 
@@ -936,7 +935,12 @@ def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | N
     if node.doubt is not None and not node.doubt.accepted:
         since = node.doubt.since if since is None else max(since, node.doubt.since)
     reach = state.policy.deadlines.stop if state.policy else 0.0
-    return None if since is None or at - since > reach else at
+    return None if since is None or _last_seen(state) - since > reach else at
+
+
+def _last_seen(state: RunState) -> Instant:
+    """When the old process was last at work: what a host did after that, no process has seen."""
+    return max(state.acted_at, state.phase_since)
 
 
 def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:

@@ -47,6 +47,9 @@ _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
 _HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Phase.SETTLED, Phase.FINISHING})
 """Phases in which the cluster is to heal, so allocation is back or on its way back."""
 
+_AFTER_STOPS: Final = frozenset({Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED, Phase.SETTLED})
+"""Phases of a wave after its stops were sent."""
+
 _NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED})
 
 
@@ -129,6 +132,10 @@ def _no_wider_than_planned(step: Step) -> Iterator[str]:
     if not isinstance(event, WaveStarted) or not planned:
         return
     known = {name for wave in planned for name in wave}
+    before = step.before
+    late = before.wave is not None and before.wave.number == event.wave.number and before.phase in _AFTER_STOPS
+    if late:
+        return  # nodes that a lost stop took down join the wave to be started, not to be stopped
     nodes = set(event.wave.nodes) & known
     if not any(nodes <= set(wave) for wave in planned):
         yield f"{', '.join(event.wave.nodes)} were not planned as one wave"
@@ -146,7 +153,8 @@ def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
     for name, node in step.before.nodes.items():
         later = step.after.nodes.get(name)
         final = node.phase in (NodePhase.RECOVERED, NodePhase.SKIPPED)
-        late = node.doubt is not None and later is not None and later.phase is NodePhase.STARTING
+        lost = node.doubt is not None or node.lost_at is not None
+        late = lost and later is not None and later.phase is NodePhase.STARTING
         if final and later is not None and later.phase is not node.phase and not late:
             yield f"{name} was {node.phase.value} and is {later.phase.value}"
 

@@ -291,6 +291,7 @@ class IndexTaken:
     Attributes:
         filters: its allocation filters, as one text; another text later means that they were changed.
         started: pairs of a shard's number and its started copies in the whole cluster.
+        open: closed indices have copies too, since 7.2; one that is closed or opened later is another matter.
     """
 
     index: str
@@ -298,6 +299,7 @@ class IndexTaken:
     replicas: int
     filters: str
     started: tuple[tuple[int, int], ...]
+    open: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from orchestrator.errors import JournalError
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.event import Event, Record
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import LeaseView
+from orchestrator.model.observation import LeaseView, Successor
 from orchestrator.model.phase import Request
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.watch import Watch
@@ -143,11 +143,21 @@ class SimulatedLease:
     def view(self) -> LeaseView:
         """Ours, until somebody takes it or it was not refreshed for too long."""
         age, holder = self._age(), self.fate.lease_holder
+        successor = None
         if self.deposed:
-            holder = self.in_cluster.owner
+            there = self.in_cluster
+            holder = there.owner
+            successor = Successor(
+                run=there.run,
+                owner=there.owner,
+                epoch=there.epoch,
+                in_hand=tuple(one.node for one in there.in_hand),
+            )
         if holder is None and age > _LOST_AFTER_SECONDS:
             holder = f"nobody that is known: not refreshed for {age:.0f} s"
-        return LeaseView(held=holder is None, holder=holder or self.record.owner, refreshed=age)
+        return LeaseView(
+            held=holder is None, holder=holder or self.record.owner, refreshed=age, successor=successor
+        )
 
     def confirm(self) -> Reading[LeaseView]:
         """As `view`; what was not refreshed is read, which needs a master."""

@@ -133,7 +133,7 @@ class Simulation:
 
     def _note_what_is(self, policy: Policy) -> None:
         """What the run finds is no fault of it."""
-        self.world.unassigned_before = self.world.unassigned()
+        self.world.unassigned_before, self.world.had = self.world.unassigned(), {}
         self.world.away_before = {node.name for node in self.world.nodes.values() if not node.joined}
         for gate in policy.gates:
             self.world.gates.setdefault(gate.name, SimGate())

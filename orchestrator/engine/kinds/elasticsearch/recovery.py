@@ -20,7 +20,7 @@ from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
-"""Reasons of copies of an index that somebody closed, reopened or restored: red for a moment, by their hand."""
+"""Reasons of copies of an index that somebody closed, reopened or restored: red for a moment, not by us."""
 
 FRESH: Final = _EXCUSED | {"INDEX_CREATED", "REPLICA_ADDED"}
 """Reasons of copies that never were anywhere: without a place they are no loss."""
@@ -70,6 +70,7 @@ def taken_by(view: ClusterView, wave: Wave) -> tuple[IndexTaken, ...]:
             replicas=metadata[uuid].replicas,
             filters=metadata[uuid].filters,
             started=tuple(started),
+            open=metadata[uuid].open,
         )
         for uuid, started in by_index.items()
         if uuid in metadata
@@ -86,7 +87,7 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     metadata = view.metadata
     for (uuid, number), was in state.taken.items():
         index = metadata.get(uuid)
-        if index is None or not index.open or index.filters != was.filters:
+        if index is None or index.open is not was.open or index.filters != was.filters:
             continue
         copies = view.shards.get(ShardId(index=index.name, index_uuid=uuid, number=number), ())
         away = [copy for copy in copies if not copy.started]
@@ -180,16 +181,16 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
         copies = view.shards[shard]
         if any(copy.started for copy in copies) or shard.index in accepted:
             continue
-        had = (shard.index_uuid, shard.number) in state.taken
+        was = state.taken.get((shard.index_uuid, shard.number))
         left = any(copy.unassigned_reason in _LEFT for copy in copies)
-        if not (had or left) or _was_red(state, shard) or _may_be_away(state, view, shard):
+        if not (was or left) or _was_red(state, shard) or _may_be_away(state, view, shard):
             continue
         if any(copy.primary and is_being_restored(view, copy) for copy in copies):
             continue
         index = view.metadata.get(shard.index_uuid)
         by_hand = any(copy.unassigned_reason in _EXCUSED for copy in copies)
-        closed = index is not None and not index.open
-        (excused if by_hand or closed else found).append(shard)
+        turned = index is not None and was is not None and index.open is not was.open
+        (excused if by_hand or turned else found).append(shard)
     return tuple(found), tuple(excused)
 
 
