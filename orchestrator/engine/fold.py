@@ -320,10 +320,15 @@ class RunState:
                     owed=tuple(in_words(node.owed).split(", ")) if node.owed else (),
                 )
                 for node in self.nodes.values()
-                if node.phase in IN_HAND
+                if node.phase in IN_HAND or self._may_go_down_late(node)
             ),
             restarted=tuple(sorted(self.forgetful)) if self.debts and self._in_memory else (),
         )
+
+    def _may_go_down_late(self, node: NodeProgress) -> bool:
+        """Whether a lost stop may still take it down, so that another bastion has to look after it too."""
+        reach = self.policy.deadlines.stop if self.policy else 0.0
+        return node.lost_at is not None and self.acted_at - node.lost_at <= reach
 
     @property
     def _in_memory(self) -> bool:

@@ -133,7 +133,9 @@ def _no_wider_than_planned(step: Step) -> Iterator[str]:
         return
     known = {name for wave in planned for name in wave}
     before = step.before
-    late = before.wave is not None and before.wave.number == event.wave.number and before.phase in _AFTER_STOPS
+    late = (
+        before.wave is not None and before.wave.number == event.wave.number and before.phase in _AFTER_STOPS
+    )
     if late:
         return  # nodes that a lost stop took down join the wave to be started, not to be stopped
     nodes = set(event.wave.nodes) & known

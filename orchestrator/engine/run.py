@@ -1026,7 +1026,8 @@ def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
 
 def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -> frozenset[NodeName]:
     wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
-    late = frozenset(name for name in state.absent if name in state.nodes)
+    open_ = {n.name for n in state.nodes.values() if n.doubt is not None or n.lost_at is not None}
+    late = frozenset(name for name in state.absent if name in state.nodes) | open_
     match hosts:
         case Hosts.NONE:
             return frozenset()
@@ -1038,5 +1039,4 @@ def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -
             return late
         case Hosts.OURS:
             ours = IN_HAND | {NodePhase.REJOINED}
-            open_ = {n.name for n in state.nodes.values() if n.doubt is not None or n.lost_at is not None}
-            return frozenset(n.name for n in state.nodes.values() if n.phase in ours) | open_ | late
+            return frozenset(n.name for n in state.nodes.values() if n.phase in ours) | late

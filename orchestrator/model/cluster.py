@@ -136,6 +136,7 @@ class ShardCopy:
         allocation_id: matched against the in-sync set; None where the version has none.
         unassigned_reason: the cluster's word, such as `NODE_LEFT`.
         failed_attempts: allocations that failed in a row; at five the cluster stops trying.
+        from_snapshot: it is a primary that a snapshot is restored into, or is to be.
     """
 
     shard: ShardId
@@ -146,6 +147,7 @@ class ShardCopy:
     allocation_id: str | None = None
     unassigned_reason: str | None = None
     failed_attempts: int = 0
+    from_snapshot: bool = False
 
     @property
     def started(self) -> bool:

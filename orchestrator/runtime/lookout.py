@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from orchestrator.engine.fold import IN_HAND, RunState
 from orchestrator.engine.run import needed
@@ -19,12 +19,16 @@ from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView
 from orchestrator.model.observation import HostView, Look, Observation
-from orchestrator.model.reading import NOT_READ, Reading
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning
 from orchestrator.ports import Clock, ClusterPort, ClusterReadings, GatePort, HostPort, LeaseKeeper
 
 _Hosts: TypeAlias = Mapping[NodeName, Reading[HostView]]
 _Gates: TypeAlias = Mapping[str, Reading[GateView]]
+
+
+_DISAGREE_SECONDS: Final[Seconds] = 120.0
+"""How long a lower version is taken for an endpoint that lags."""
 
 
 class Order(Enum):
@@ -55,6 +59,7 @@ class Lookout:
     ) -> None:
         self._cluster, self._hosts, self._lease, self._clock = cluster, hosts, lease, clock
         self._order, self._gates = order, gates
+        self._newest: tuple[str, int, Instant] | None = None
 
     def observe(self, state: RunState) -> Observation:
         """One reading of the world. `at` is the moment before it: nothing in it is older."""
@@ -62,6 +67,7 @@ class Lookout:
         look, nodes = needed(state)
         self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in IN_HAND))
         read, hosts, gates = self._read(look - {Look.BULK}, nodes)
+        read = self._not_older(read, at)
         return replace(
             read.seen(at),
             hosts=hosts,
@@ -70,6 +76,22 @@ class Lookout:
             gates=gates,
             lease=self._lease.view(),
         )
+
+    def _not_older(self, read: ClusterReadings, at: Instant) -> ClusterReadings:
+        """A cluster state that is older than one read before is unknown: endpoints may disagree for a while.
+
+        The version counts within one cluster. One that stays lower belongs to a cluster that was rebuilt.
+        """
+        view = read.cluster
+        if isinstance(view, Unknown):
+            return read
+        if self._newest is not None:
+            uuid, version, since = self._newest
+            if view.uuid == uuid and view.state_version < version and at - since < _DISAGREE_SECONDS:
+                reason = f"an endpoint answered with cluster state {view.state_version}, and {version} was read before"
+                return replace(read, cluster=Unknown(reason=reason))
+        self._newest = (view.uuid, view.state_version, at)
+        return read
 
     def _tuning(self, state: RunState) -> Mapping[NodeName, Reading[HostTuning]]:
         """Read once a node and wave, in the moment between its stop and its start."""

@@ -185,7 +185,7 @@ def _judge_recovery(
     if _lacks_a_copy(world, index, shard) and not down and not left:
         world.violated(f"{node.name} is stopped while a copy of {shard.id} is unassigned")
     if any(copy.node == node.name for copy in shard.started):
-        world.had[shard.id] = len(shard.started)
+        world.had[shard.id] = (len(shard.started), world.agenda.now)
 
 
 def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
@@ -195,6 +195,7 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
     """
     had = world.had.get(shard.id)
     if had is not None:
-        return len(shard.started) < min(had, index.replicas + 1)
+        count, at = had
+        return index.changed_at < at and len(shard.started) < min(count, index.replicas + 1)
     lost = sum(c.state is CopyState.UNASSIGNED and c.reason not in _NEVER_ANYWHERE for c in shard.copies)
     return lost > world.unassigned_before[shard.id]

@@ -35,7 +35,7 @@ _LOW_WATERMARK: Final = 0.85
 _OF_NODE: Final = attrgetter("member_life", "roles", "version", "zone", "node_id")
 _OF_INDEX: Final = attrgetter("closed", "replicas", "auto_expand", "allocation_enable", "searchable_snapshot")
 _OF_COPY: Final = attrgetter(
-    "primary", "state", "node", "relocating_to", "allocation_id", "reason", "failed_attempts"
+    "primary", "state", "node", "relocating_to", "allocation_id", "reason", "failed_attempts", "from_snapshot"
 )
 """What the views of a node, an index and a copy are made of."""
 
@@ -158,8 +158,9 @@ def _copy(copy: SimCopy) -> ShardCopy:
             node=copy.node,
             relocating_to=copy.relocating_to,
             allocation_id=copy.allocation_id,
-            unassigned_reason=copy.reason if copy.state is CopyState.UNASSIGNED else None,
+            unassigned_reason=None if copy.serves else copy.reason,
             failed_attempts=copy.failed_attempts,
+            from_snapshot=copy.from_snapshot is not None,
         )
         copy.shown = (made_of, entry)
     return copy.shown[1]

@@ -113,7 +113,7 @@ class World:
         self.deleted: Counter[str] = Counter()
         self.exempt_indices: set[str] = set()
         self.unassigned_before: Counter[ShardId] = Counter()
-        self.had: dict[ShardId, int] = {}
+        self.had: dict[ShardId, tuple[int, Instant]] = {}
         self.away_before: set[NodeName] = set()
         self.shown: tuple[object, ClusterView] | None = None
         self.counted: tuple[object, Mapping[CopyState, int], Health] | None = None

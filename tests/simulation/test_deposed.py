@@ -229,7 +229,7 @@ def freeze_while_a_node_is_down(process: Process) -> None:
         assert process.loop is not None
         state = process.loop.state
         down = any(node.phase in (NodePhase.STOPPED, NodePhase.STARTING) for node in state.nodes.values())
-        own = any(node.stops for node in state.nodes.values())
+        own = any(node.stopped_at is not None for node in state.nodes.values())
         if name == "before listener.listen" and state.phase is Phase.DOWN and down and own:
             raise Frozen
 

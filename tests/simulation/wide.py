@@ -244,8 +244,8 @@ class Life(AnyLife):
     def _judge_copies(self, since: list[str]) -> None:
         """Every copy is back that was there before the run, but for what happened `since` the last look."""
         for index, shard in deciders.shards_of(self.world):
-            if index.made_at > self.began:
-                continue  # what is made during the run is for its maker to wait for
+            if max(index.made_at, index.changed_at) > self.began:
+                continue  # what somebody made or changed during the run is for them to wait for
             missing = sum(not copy.serves for copy in shard.copies)
             seen = not any(str(shard.id) in what.split() for what in since)
             places = sum(node.holds_data and node.joined for node in self.world.nodes.values())

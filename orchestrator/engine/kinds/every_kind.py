@@ -34,6 +34,9 @@ _GONE: Final = (
     "gone for good, end this run with `orchestrate stop` and begin another"
 )
 
+_GOING: Final = (ServiceState.STOPPING, ServiceState.STOPPED, ServiceState.FAILED)
+"""States of a service whose node the master may still list, and not for long."""
+
 Rule = Callable[[Question, ClusterView], Iterator[Finding]]
 
 
@@ -115,6 +118,11 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
     present = {node.name for node in view.nodes}
     for name in sorted(_away(question, present) | (set(question.wave.nodes) - present)):
         yield f"node {name}", _GONE
+    for name, host in question.observation.hosts.items():
+        if isinstance(host, Unknown) or host.service not in _GOING:
+            continue
+        if name in present and name not in question.wave.nodes:
+            yield f"node {name}", f"its service does not run, so it leaves in a moment: {host.detail}"
     for node in question.state.nodes.values():
         if node.phase is NodePhase.FAILED:
             yield f"node {node.name}", f"failed in this run: {node.failure}"

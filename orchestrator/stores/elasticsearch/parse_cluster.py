@@ -54,6 +54,7 @@ STATE_FIELDS: Final = (
     "routing_table.indices.*.shards.*.relocating_node",
     "routing_table.indices.*.shards.*.shard",
     "routing_table.indices.*.shards.*.allocation_id.id",
+    "routing_table.indices.*.shards.*.recovery_source.type",
     "routing_table.indices.*.shards.*.unassigned_info.reason",
     "routing_table.indices.*.shards.*.unassigned_info.failed_attempts",
 )
@@ -233,6 +234,7 @@ def _copy(shard: ShardId, value: Any, nodes: Mapping[str, Node]) -> ShardCopy:
         allocation_id=_first_text(within(copy, "allocation_id", "id")),
         unassigned_reason=_first_text(unassigned.get("reason")),
         failed_attempts=number(unassigned.get("failed_attempts", 0), f"{where}: failed_attempts"),
+        from_snapshot=within(copy, "recovery_source", "type") == "SNAPSHOT",
     )
 
 

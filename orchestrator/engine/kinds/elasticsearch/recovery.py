@@ -159,13 +159,18 @@ def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
 
 def is_being_restored(view: ClusterView, copy: ShardCopy) -> bool:
     """Whether a primary comes from a repository just now, or another shard of its index does."""
-    if copy.unassigned_reason not in _RESTORED:
+    if not _of_a_restore(copy):
         return False
     return any(
-        other.state is CopyState.INITIALIZING and other.unassigned_reason in _RESTORED
+        other.state is CopyState.INITIALIZING and _of_a_restore(other)
         for other in view.not_started
         if other.shard.index_uuid == copy.shard.index_uuid
     )
+
+
+def _of_a_restore(copy: ShardCopy) -> bool:
+    """By its source; a restore that lost its node goes on elsewhere, and then the reason is another one."""
+    return copy.from_snapshot or copy.unassigned_reason in _RESTORED
 
 
 def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...], tuple[ShardId, ...]]:
