@@ -89,6 +89,13 @@ PauseAfter = Annotated[
     int | None,
     typer.Option("--pause-after", help="A canary: pause after so many nodes; `resume` goes on.", metavar="N"),
 ]
+BeginAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--begin-anyway",
+        help="Skip the nodes that are held at planning, restart the others, and exit 3 with the list.",
+    ),
+]
 DisablePredicate = Annotated[
     list[str] | None,
     typer.Option(
@@ -142,6 +149,7 @@ def _selection(
     tune: Tune = None,
     reboot: Reboot = False,
     pause_after: PauseAfter = None,
+    begin_anyway: BeginAnyway = False,
     disable_predicate: DisablePredicate = None,
     reason: Reason = None,
     timeout: Timeout = None,
@@ -156,6 +164,7 @@ def _selection(
         tune=tune,
         reboot=reboot,
         pause_after=pause_after,
+        begin_anyway=begin_anyway,
         disable_predicate=tuple(disable_predicate or ()),
         reason=reason,
         timeout=timeout,
