@@ -44,9 +44,8 @@ State = Annotated[
 ]
 OutputMode = Annotated[Output, typer.Option("--output", help="Text for people, or one JSON object a line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal to ask on.")]
-NeverAsks = Annotated[
-    bool,
-    typer.Option("--yes", help="Taken, as everywhere; this command never asks.", show_default=False),
+YesToOne = Annotated[
+    bool, typer.Option("--yes", help="Do not ask which run is meant, where only one can be.")
 ]
 Playbook = Annotated[
     str | None, typer.Option("--playbook", help="Name or path of a playbook.", metavar="NAME_OR_PATH")

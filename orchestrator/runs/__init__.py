@@ -1,0 +1,1 @@
+"""Runs, put together: what the command line, the demo, the rehearsal and programs in Python use alike."""
