@@ -231,6 +231,7 @@ class Process:
         tell: receives warnings and notes, one line each.
         gone: whether the process of an identity is provably gone.
         alive: whether it provably runs on this machine.
+        wake: ends a wait of the clock, from any thread.
         randomness: for run ids.
         terms: the times of the lease.
         order: in which cluster and hosts are read.
@@ -247,6 +248,7 @@ class Process:
     identity: str = field(default_factory=lambda: str(current_process()))
     gone: Callable[[str], bool] = provably_gone
     alive: Callable[[str], bool] = provably_alive
+    wake: Callable[[], None] = lambda: None
     randomness: random.Random = field(default_factory=random.SystemRandom)
     terms: Terms = field(default_factory=Terms)
     order: Order = Order.AT_ONCE

@@ -16,7 +16,7 @@ from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpe
 from orchestrator.config.gates import secrets_in
 from orchestrator.config.lookup import Places, Wanted, find, standard_places
 from orchestrator.config.playbook import Playbook, load_playbook
-from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_playbook
+from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
 from orchestrator.config.riak import address_of
 from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
 from orchestrator.config.tuning import load_profile
@@ -203,6 +203,20 @@ class FilePorts:
         secrets = secrets_in(book.spec.gates, book.path.resolve().parent)
         return PolicySource(build=build, secrets=tuple(secrets))
 
+    def tuning_profile(self, named: str | None) -> TuningProfile:
+        """The tuning profile that is meant: the named one, the playbook's, or that of the cluster's kind.
+
+        Raises:
+            ConfigError: it cannot be found or is wrong.
+            UsageError: it is for another kind of store.
+        """
+        playbook = self._files.playbook(self.file.spec.playbook)
+        require_playbook(self.file, playbook)
+        kind = self.file.spec.kind.value
+        profile = self._files.tuning_profile(named or playbook.spec.tune or kind)
+        require_kind(self.file, profile)
+        return profile
+
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
         """Overrides in the file that match none of these nodes."""
         return self.file.overrides_without_node(nodes)
@@ -362,6 +376,7 @@ def connect(
         operator=operator_name(os.environ),
         host=host_name(),
         background=Threads(clock),
+        wake=clock.wake,
         requests=NoRequests(),
         reporter=lambda _watched: nullcontext(NoReports()),
         tell=said,

@@ -16,6 +16,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.host_facts import HostFacts
 from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile
+from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.runs.tuned_hosts import TunedHosts, TuningPort
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 
@@ -63,6 +64,16 @@ class Made:
     def failed(self) -> bool:
         """Whether it is not known to be done."""
         return not isinstance(self.result, Done)
+
+    @property
+    def event(self) -> TuningApplied | TuningMissed:
+        """The same as an event."""
+        node, state = self.node, self.state
+        if isinstance(self.result, Done):
+            return TuningApplied(node=node, tunable=state.tunable, found=state.running, wanted=state.wanted)
+        return TuningMissed(
+            node=node, tunable=state.tunable, why=self.result.reason, on_failure=state.on_failure
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

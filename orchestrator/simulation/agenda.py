@@ -36,7 +36,7 @@ class Agenda:
         end = self.now + max(0.0, seconds)
         while not holds():
             if not self._due or self._due[0][0] > end:
-                self.now = end
+                self.now = max(self.now, end)  # what happened may have let time pass itself
                 return holds()
             at, _, happening = heapq.heappop(self._due)
             self.now = max(self.now, at)

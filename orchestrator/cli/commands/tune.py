@@ -16,12 +16,11 @@ from orchestrator.cli.commands.tune_show import end, sentence, show_states, verd
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.prompts import require_terminal
 from orchestrator.config.cluster import ClusterFile
-from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.reviewed_script import script_of
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.model.tuning import TuningProfile
+from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger
@@ -80,9 +79,9 @@ def check(
 ) -> int:
     """Show how the hosts stand to a tuning profile. Changes nothing. Exits 3 on drift, 4 without a host."""
     context = context_of(opt.Output.JSON if output is CheckOutput.JSON else opt.Output.TEXT)
-    file = context.cluster(cluster)
-    wanted = profile_of(file, context, profile)
-    with _hosts(file, context, None, only, exclude) as where:
+    ports = context.ports(context.cluster(cluster))
+    wanted = ports.tuning_profile(profile)
+    with _hosts(ports, context, None, only, exclude) as where:
         found = where.read(wanted)
     if output is CheckOutput.SCRIPT:
         _write_script(found, context)
@@ -104,12 +103,12 @@ def apply(
 ) -> int:
     """Make the hosts as a tuning profile wants them, now and from the next boot on. `revert` undoes it."""
     context = context_of(output)
-    file = context.cluster(cluster)
-    wanted = profile_of(file, context, profile)
+    ports = context.ports(context.cluster(cluster))
+    wanted = ports.tuning_profile(profile)
     if not yes:
         require_terminal(context, _LOOK)
     with ExitStack() as stack:
-        where = stack.enter_context(_hosts(file, context, state, only, exclude))
+        where = stack.enter_context(_hosts(ports, context, state, only, exclude))
 
         def ledger() -> Ledger:
             return stack.enter_context(context.state(state, Access.WRITE)).ledger(where.cluster)
@@ -133,7 +132,8 @@ def revert(
             return _nothing_owed(file.spec.name, context)
         if not yes:
             require_terminal(context, _LOOK)
-        with _hosts(file, context, state, only, exclude, known=ledger.addresses()) as where:
+        known, ports = ledger.addresses(), context.ports(file)
+        with _hosts(ports, context, state, only, exclude, known=known) as where:
             meant = {*where.nodes, *where.unplaced}
             owed = {
                 machine: some
@@ -147,7 +147,7 @@ def revert(
 
 @contextmanager
 def _hosts(
-    file: ClusterFile,
+    ports: FilePorts,
     context: Context,
     state: str | None,
     only: list[str] | None,
@@ -156,7 +156,6 @@ def _hosts(
     known: Mapping[NodeName, str] | None = None,
 ) -> Iterator[TunedHosts]:
     """The hosts that the flags select."""
-    ports = context.ports(file)
     with context.connect_over(ports, state) as connection:
         yield hosts_to_tune(
             connection, ports, only=tuple(only or ()), exclude=tuple(exclude or ()), known=known
@@ -188,17 +187,3 @@ def _owing(file: ClusterFile, context: Context, state: str | None) -> Iterator[L
 def _nothing_owed(cluster: str, context: Context) -> int:
     context.note(f"{cluster}: nothing is owed: no host was tuned from here, or all of it is undone")
     return int(context.end(ExitCode.DONE, undone=0, owed=0, failed=[]))
-
-
-def profile_of(file: ClusterFile, context: Context, named: str | None) -> TuningProfile:
-    """The profile that is meant: as typed, the playbook's, or that of the cluster's kind.
-
-    Raises:
-        ConfigError: it cannot be found or is wrong.
-        UsageError: it is for another kind of store.
-    """
-    playbook = context.files.playbook(file.spec.playbook)
-    require_playbook(file, playbook)
-    profile = context.files.tuning_profile(named or playbook.spec.tune or file.spec.kind.value)
-    require_kind(file, profile)
-    return profile

@@ -13,7 +13,6 @@ from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
-from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.runs.host_tuning import Made, Maker, Making, agreed
 from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.codec import encode_event
@@ -90,26 +89,13 @@ def tell(making: Making, context: Context) -> None:
     """What was done, and what was not."""
     for one in making.made:
         if context.output is Output.JSON:
-            context.say_json(encode_event(_event(one)))
+            context.say_json(encode_event(one.event))
         elif isinstance(one.result, Done):
             context.say(f"done    {visible(one.node)}  {visible(one.state.tunable)}")
         else:
             context.say(
                 f"FAILED  {visible(one.node)}  {visible(one.state.tunable)}: {one_line(one.result.reason)}"
             )
-
-
-def _event(one: Made) -> TuningApplied | TuningMissed:
-    if isinstance(one.result, Done):
-        return TuningApplied(
-            node=one.node, tunable=one.state.tunable, found=one.state.running, wanted=one.state.wanted
-        )
-    return TuningMissed(
-        node=one.node,
-        tunable=one.state.tunable,
-        why=one.result.reason,
-        on_failure=one.state.on_failure,
-    )
 
 
 def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
