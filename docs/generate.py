@@ -75,7 +75,7 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "Held: a predicate refused, a plan holds, `validate` or `diagnose` found something, `--timeout` "
             "ran out, the lease cannot be reached. Nothing is left half done."
         ),
-        "Mend what the hold names, then `orchestrate resume`.",
+        "Mend what the hold names, then `orchestrate resume RUN`.",
     ),
     ExitCode.FAILED: (
         (
@@ -83,11 +83,11 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "finds nodes still down ends so too, and names them; so does `diagnose` when a host could not be "
             "read."
         ),
-        "Repair the node, then `orchestrate resume --retry-failed`.",
+        "Repair the node, then `orchestrate resume RUN --retry-failed`.",
     ),
     ExitCode.INTERRUPTED: (
         "Interrupted (SIGINT, SIGTERM, SIGHUP, `orchestrate stop`); stood down, resumable.",
-        "`orchestrate resume`.",
+        "`orchestrate resume RUN`.",
     ),
     ExitCode.LEASED: (
         (
@@ -99,11 +99,11 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
     ExitCode.NOT_RESTORED: (
         "**Not put back**: settings or nodes are left as listed, with the command that repairs them.",
-        "`orchestrate restore`, now.",
+        "`orchestrate restore RUN`, now.",
     ),
     ExitCode.PAUSED: (
         "Paused as asked (`pause`, `--pause-after`); settings are back, the lease is released.",
-        "`orchestrate resume` when you are content.",
+        "`orchestrate resume RUN` when you are content.",
     ),
 }
 """Code to its meaning and to what one does then; the meanings are the contract's."""

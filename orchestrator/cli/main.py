@@ -15,17 +15,18 @@ from typing import Annotated, Final
 
 import typer
 
-from orchestrator.cli import (
-    bulk,
+from orchestrator.cli.commands import (
     demo,
     diagnose,
     later,
-    look,
-    plans,
-    recover,
+    pause,
+    plan,
+    post_bulk_index,
     rehearse,
-    requests,
     restart,
+    restore,
+    resume,
+    status,
     tune,
     validate,
 )
@@ -71,11 +72,12 @@ def _program(
 
 for module in (
     restart,
-    bulk,
-    plans,
-    recover,
-    requests,
-    look,
+    post_bulk_index,
+    plan,
+    resume,
+    restore,
+    pause,
+    status,
     validate,
     rehearse,
     tune,

@@ -44,9 +44,8 @@ State = Annotated[
 ]
 OutputMode = Annotated[Output, typer.Option("--output", help="Text for people, or one JSON object a line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal to ask on.")]
-NeverAsks = Annotated[
-    bool,
-    typer.Option("--yes", help="Taken, as everywhere; this command never asks.", show_default=False),
+YesToOne = Annotated[
+    bool, typer.Option("--yes", help="Do not ask which run is meant, where only one can be.")
 ]
 Playbook = Annotated[
     str | None, typer.Option("--playbook", help="Name or path of a playbook.", metavar="NAME_OR_PATH")
@@ -88,6 +87,13 @@ Reboot = Annotated[
 PauseAfter = Annotated[
     int | None,
     typer.Option("--pause-after", help="A canary: pause after so many nodes; `resume` goes on.", metavar="N"),
+]
+BeginAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--begin-anyway",
+        help="Skip the nodes that are held at planning, restart the others, and exit 3 with the list.",
+    ),
 ]
 DisablePredicate = Annotated[
     list[str] | None,
@@ -142,6 +148,7 @@ def _selection(
     tune: Tune = None,
     reboot: Reboot = False,
     pause_after: PauseAfter = None,
+    begin_anyway: BeginAnyway = False,
     disable_predicate: DisablePredicate = None,
     reason: Reason = None,
     timeout: Timeout = None,
@@ -156,6 +163,7 @@ def _selection(
         tune=tune,
         reboot=reboot,
         pause_after=pause_after,
+        begin_anyway=begin_anyway,
         disable_predicate=tuple(disable_predicate or ()),
         reason=reason,
         timeout=timeout,

@@ -75,6 +75,7 @@ class Overrides:
     tune: bool | None = None
     reboot: bool = False
     pause_after: int | None = None
+    begin_anyway: bool = False
     disable_predicate: tuple[str, ...] = ()
     reason: str | None = None
     timeout: str | None = None
@@ -144,6 +145,7 @@ def build_policy(
         selection=_selection(overrides, now),
         reboot=overrides.reboot,
         pause_after=_pause_after(overrides.pause_after),
+        begin_anyway=overrides.begin_anyway,
         disabled_predicates=tuple(_disabled(rule, predicates, gates) for rule in overrides.disable_predicate),
         reason=_reason(overrides.reason),
         timeout=_flag("--timeout", parse_duration, overrides.timeout),

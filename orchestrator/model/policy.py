@@ -163,7 +163,8 @@ class Policy:
         gates: what is asked before every wave; their names are all different.
         timeout: seconds after which the whole run stands down; None without one.
         pause_after: nodes after which the run pauses (a canary); None without one.
-        begin_anyway: skip the nodes that no waiting would let pass, and restart all others.
+        begin_anyway: skip the nodes that are held at planning, restart the others, and end held with the
+            list; without it a run that can be seen not to finish does not begin.
     """
 
     kind: Kind
@@ -198,10 +199,10 @@ class Policy:
     selection: Selection = field(default_factory=Selection)
     reboot: bool = False
     pause_after: int | None = None
+    begin_anyway: bool = False
     disabled_predicates: tuple[DisabledPredicate, ...] = ()
     reason: str | None = None
     timeout: Seconds | None = None
-    begin_anyway: bool = False
 
     @property
     def goes_by_machine(self) -> bool:

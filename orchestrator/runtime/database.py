@@ -133,8 +133,13 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
 
 
 def empty_engine() -> Engine:
-    """A database in memory, for reading where nothing was ever written."""
-    return _listened(create_engine("sqlite://", poolclass=StaticPool))
+    """A database in memory: for reading where nothing was ever written, and for simulations.
+
+    It has one connection, which any thread may use.
+    """
+    return _listened(
+        create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    )
 
 
 @contextmanager

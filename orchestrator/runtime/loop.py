@@ -305,7 +305,8 @@ class Loop:
 
     def _give_up_on_the_journal(self) -> None:
         reason = (
-            "the journal cannot be written: free space or repair the state file, then `orchestrate resume`"
+            "the journal cannot be written: free space or repair the state file, then "
+            f"`orchestrate resume {self.state.run}`"
         )
         events: list[Event] = [StandingDown(reason=reason, outcome=Outcome.FAILED)]
         events.append(run_phase(self.state.phase, Phase.STANDING_DOWN, why=reason))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,10 +75,17 @@ class StateStore:
     Args:
         engine: an open database whose tables are `ready`.
         where: the place in words, where that is not the engine's own.
+        journals: makes the journal of a run, as `SqlJournal` does.
     """
 
-    def __init__(self, engine: Engine, *, where: str | None = None) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        where: str | None = None,
+        journals: Callable[[Engine, str, int | None, str | None], SqlJournal] | None = None,
+    ) -> None:
+        self._engine, self._journals = engine, journals
         self.where = where or place_of(engine)
 
     def create_run(self, entry: RunEntry) -> SqlJournal:
@@ -103,7 +110,7 @@ class StateStore:
                     connection.execute(insert(tables.runs).values(values))
             except IntegrityError as error:
                 raise JournalError(f"{self.where}: there is a run {entry.run} already") from error
-        return SqlJournal(self._engine, entry.run, after=0, process=entry.process)
+        return self.journal(entry.run, after=0, process=entry.process)
 
     def runs(self, *, cluster: str | None = None, limit: int | None = None) -> tuple[RunEntry, ...]:
         """Runs, the one with the latest event first: one that was resumed is newer than what came between.
@@ -170,6 +177,8 @@ class StateStore:
 
     def journal(self, run: str, *, after: int | None = None, process: str | None = None) -> SqlJournal:
         """The journal of a run, to continue behind `after` (the last event that was replayed)."""
+        if self._journals is not None:
+            return self._journals(self._engine, run, after, process)
         return SqlJournal(self._engine, run, after=after, process=process)
 
     def leave_request(self, run: str, request: Request, *, by: str, at: Instant) -> None:

@@ -131,7 +131,7 @@ class Agenda:
             return self._until_beside_guests(holds, end)
         while not holds():
             if not self._due or self._due[0][0] > end:
-                self.now = end
+                self.now = max(self.now, end)  # what happened may have let time pass itself
                 return holds()
             at, _, happening = heapq.heappop(self._due)
             self.now = max(self.now, at)

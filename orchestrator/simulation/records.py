@@ -189,3 +189,67 @@ class SimulatedLease:
             return Refused(reason="503 master_not_discovered_exception")
         self.record = record
         return Done()
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedLeasePort:
+    """The lease as the simulated cluster keeps it: a record an epoch, for every program on that cluster.
+
+    Attributes:
+        records: by epoch.
+    """
+
+    world: World
+    fate: Fate
+    records: dict[int, LeaseRecord] = field(default_factory=dict)
+
+    def read(self) -> Reading[LeaseRecord | None]:
+        """The record with the highest epoch; a cluster without a master does not answer."""
+        if self._silent() or self.world.master is None:
+            return Unknown(reason="read timed out" if self._silent() else "503 master_not_discovered")
+        self._taken_by_others()
+        return self.records[max(self.records)] if self.records else None
+
+    def create(self, record: LeaseRecord) -> ActionResult:
+        """Create that epoch, unless one like it or a higher one is there."""
+        self._taken_by_others()
+        if max(self.records, default=0) >= record.epoch:
+            return Refused(reason=f"epoch {max(self.records)} is there already")
+        return self._put(record)
+
+    def write(self, record: LeaseRecord) -> ActionResult:
+        """Replace the record of our own epoch."""
+        self._taken_by_others()
+        found = self.records.get(record.epoch)
+        ours = found is not None and (found.run, found.process) == (record.run, record.process)
+        if not ours or max(self.records) != record.epoch:
+            return Refused(reason="the record is another run's")
+        return self._put(record)
+
+    def remove(self, epoch: int) -> ActionResult:
+        """Remove every record up to this epoch."""
+        if self._silent():
+            return InDoubt(reason="read timed out")
+        for known in [known for known in self.records if known <= epoch]:
+            del self.records[known]
+        return Done()
+
+    def _put(self, record: LeaseRecord) -> ActionResult:
+        if self._silent():
+            return InDoubt(reason="read timed out")
+        if self.world.master is None:
+            return Refused(reason="503 master_not_discovered_exception")
+        self.records[record.epoch] = record
+        return Done()
+
+    def _silent(self) -> bool:
+        began, until = self.fate.unrefreshed
+        return began <= self.world.agenda.now < until
+
+    def _taken_by_others(self) -> None:
+        """Where the fate of the world has somebody take the lease, that record is there."""
+        holder, last = self.fate.lease_holder, max(self.records, default=0)
+        if holder is not None and last and self.records[last].owner != holder:
+            self.records[last + 1] = LeaseRecord(
+                epoch=last + 1, run="theirs", owner=holder, process="elsewhere/1/0/1", started=""
+            )

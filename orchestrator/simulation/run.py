@@ -79,7 +79,7 @@ class Simulation:
 
     def begin_as(self, started: RunStarted) -> RunState:
         """Journal the beginning of this very run, as it would begin on the cluster that this one is like."""
-        self._note_what_is(started.policy)
+        self.note_what_is(started.policy)
         return self.journalled(started, LeaseTaken(epoch=self.lease.record.epoch, holder=self._holder))
 
     def take_over(self, policy: Policy) -> RunState | None:
@@ -87,7 +87,7 @@ class Simulation:
         record = self.lease.record
         if owes_nothing(record):
             return None
-        self._note_what_is(policy)
+        self.note_what_is(policy)
         first, *others = from_record(record, self._start_of(policy, ()))
         taken = LeaseTaken(epoch=record.epoch + 1, holder="ben@bastion2", takeover=True)
         self.lease.record = replace(record, epoch=record.epoch + 1, run=self.run, owner="ben@bastion2")
@@ -131,7 +131,7 @@ class Simulation:
         if state.outcome is not Outcome.NOT_RESTORED:
             self.lease.record = RunState(run=self.run).lease_record(self.lease.record)
 
-    def _note_what_is(self, policy: Policy) -> None:
+    def note_what_is(self, policy: Policy) -> None:
         """What the run finds is no fault of it."""
         self.world.unassigned_before, self.world.had = self.world.unassigned(), {}
         self.world.away_before = {node.name for node in self.world.nodes.values() if not node.joined}

@@ -12,27 +12,29 @@ import resource
 import sys
 from pathlib import Path
 
-from orchestrator.cli.fresh import prepare
+from orchestrator.cli.context import context_of
 from orchestrator.cli.options import Output
-from orchestrator.cli.surroundings import surroundings
+from orchestrator.cli.prompts import prepared_run
 from orchestrator.config.policy import Overrides
+from orchestrator.runs.attempt import exit_code
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 
 
 def main(strategy: str, cluster: str, state: str, result: str, playbook: str | None = None) -> int:
-    around = surroundings(Output.TEXT)
+    context = context_of(Output.TEXT)
     overrides = Overrides(strategy=strategy, reason="benchmark")
     url = f"sqlite:///{state}"
-    began = around.clock.now()
-    file = around.cluster(cluster)
-    with prepare(file, around, playbook=playbook, overrides=overrides, state_url=url) as fresh:
-        code = fresh.run(None)
-        assert isinstance(fresh.world.cluster, ElasticsearchCluster)
-        traffic = fresh.world.cluster.traffic
+    began = context.clock.now()
+    file = context.cluster(cluster)
+    with prepared_run(context, file, playbook=playbook, overrides=overrides, state=url) as prepared:
+        code = exit_code(prepared.run(None))
+        reached = prepared.connection.ports.cluster
+        assert isinstance(reached, ElasticsearchCluster)
+        traffic = reached.traffic
     own = resource.getrusage(resource.RUSAGE_SELF)
     figures = {
         "exit_code": int(code),
-        "seconds_in_the_run": around.clock.now() - began,
+        "seconds_in_the_run": context.clock.now() - began,
         "requests": traffic.requests,
         "bytes_sent": traffic.bytes_sent,
         "bytes_received": traffic.bytes_received,

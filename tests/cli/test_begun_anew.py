@@ -47,6 +47,7 @@ def test_a_restart_tells_of_a_run_that_can_be_resumed(
     said = capsys.readouterr().err
     assert code == ExitCode.LEASED
     told = (
-        f"run {PAUSED} ended paused with 1 of 3 nodes restarted: `orchestrate resume` goes on with the others"
+        f"run {PAUSED} ended paused with 1 of 3 nodes restarted: "
+        f"`orchestrate resume {PAUSED}` goes on with the others"
     )
     assert (told in said) is (nodes is not None), said

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from orchestrator.cli.later import COMMANDS as LATER
+from orchestrator.cli.commands.later import COMMANDS as LATER
 from orchestrator.cli.main import app, run
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
@@ -253,10 +253,11 @@ def _left_run(console: Console, *events: Event) -> str:
 
 
 def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Console) -> None:
-    _left_run(console)
+    run_id = _left_run(console)
     said = console.run("resume")
     assert said.code == 2
-    assert said.message == "there is no terminal to ask on: look at `orchestrate status`, then add --yes"
+    look = f"`orchestrate status {run_id}`"
+    assert said.message == f"there is no terminal to ask on: look at {look}, then add --yes"
 
 
 def test_a_run_that_is_done_owes_nothing_and_stays_done(console: Console) -> None:

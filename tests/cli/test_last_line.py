@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.drive import _last_words
+from orchestrator.cli.context import context_of, left_at_once
 from orchestrator.cli.main import run
 from orchestrator.cli.options import Output
-from orchestrator.cli.surroundings import surroundings
 from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
@@ -76,7 +75,7 @@ def under_way(console: Console) -> None:
 @pytest.mark.parametrize("output", Output)
 def test_the_last_words_of_a_second_signal(output: Output) -> None:
     state = RunState(run=RUN, excluded=frozenset({NodeName("es1\x1b[2J")}))
-    words = _last_words(state, surroundings(output))
+    words = left_at_once(state, context_of(output))
     assert r"NOT PUT BACK: excluded from voting: es1\x1b[2J" in words.error
     assert words.error.replace("\n", "").isprintable()
     if output is Output.JSON:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import snapshot as snapshots
 from orchestrator.cli.main import run
 from orchestrator.errors import ExitCode
+from orchestrator.runs.files import load_snapshot, save_snapshot
 from tests.cli.console import Console
 from tests.cli.small_cluster import NODES, SmallCluster
 from tests.simulation.chance import chance, world_of
@@ -132,13 +132,13 @@ def test_what_is_saved_is_what_is_read(tmp_path: Path, seed: int) -> None:
         on_riak = chance_riak(seed)
         started, seen = read(riak_world_of(on_riak), on_riak.wanted)
     path = tmp_path / "one.snapshot"
-    snapshots.save(path, started, seen)
-    assert snapshots.load(path) == (started, seen)
+    save_snapshot(path, started, seen)
+    assert load_snapshot(path) == (started, seen)
 
 
 def test_a_ring_is_rehearsed_from_a_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "ring.snapshot"
-    snapshots.save(path, *read(ringed(), riak_policy()))
+    save_snapshot(path, *read(ringed(), riak_policy()))
     assert run(["rehearse", "--snapshot", str(path), "--seed", "0"]) == ExitCode.DONE
     said = capsys.readouterr().out
     assert "5 of 5 nodes restarted" in said
@@ -292,7 +292,7 @@ def test_nor_is_a_ring_whose_parts_do_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], edit: Edit, says: str
 ) -> None:
     path = tmp_path / "ring.snapshot"
-    snapshots.save(path, *read(ringed(), riak_policy()))
+    save_snapshot(path, *read(ringed(), riak_policy()))
     content = json.loads(path.read_text())
     edit(content)
     path.write_text(json.dumps(content))

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from orchestrator.cli.context import context_of
 from orchestrator.cli.options import Output
-from orchestrator.cli.riak_restore import nothing_known
-from orchestrator.cli.surroundings import surroundings
-from orchestrator.cli.world import World
 from orchestrator.errors import ExitCode
 from orchestrator.model.observation import Look
+from orchestrator.runs.unfinished import riak_without_record
 from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
 from tests.unit.stores.riak_cluster import DEV1, DEV2, NAMES, Staged, staged
@@ -31,11 +30,10 @@ def restored(stage: Staged, console: Console, capsys: pytest.CaptureFixture[str]
     """Exit code and message."""
     path = console.folder / "ring.yml"
     path.write_text("kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n")
-    around = surroundings(Output.JSON)
-    world = World(around.cluster(str(path)), around)
-    world.cluster.close()
-    world.cluster = stage.cluster
-    code = nothing_known(world, WHERE, around)
+    context = context_of(Output.JSON)
+    ports = context.ports(context.cluster(str(path)))
+    ports.cluster = stage.cluster
+    code = context.ended(riak_without_record(context.connect_over(ports, None), WHERE))
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["exit_code"] == code
     return code, last["message"]

@@ -7,22 +7,24 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.cli.commands.tune_apply import apply
+from orchestrator.cli.commands.tune_revert import revert
+from orchestrator.cli.commands.tune_show import show_states, verdict_on
+from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
-from orchestrator.cli.surroundings import Surroundings
-from orchestrator.cli.tune_apply import Maker, agreed, apply
-from orchestrator.cli.tune_revert import revert
-from orchestrator.cli.tune_scene import Scene, select
-from orchestrator.cli.tune_show import show_states, verdict_on
 from orchestrator.errors import ExitCode, JournalError, LeaseError, UsageError
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile, TuningSetting, ValueChange
+from orchestrator.runs.host_tuning import Maker, agreed
+from orchestrator.runs.tuned_hosts import TunedHosts, select
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger, Tuning
@@ -68,6 +70,13 @@ def hosts() -> ValuedHosts:
     return ValuedHosts(values={node: dict(FOUND) for node in (ES1, ES2)})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene(TunedHosts):
+    """Hosts, and the context of the command that works on them."""
+
+    around: Context
+
+
 def scene_of(
     hosts: ValuedHosts,
     *,
@@ -77,7 +86,7 @@ def scene_of(
     unplaced: Mapping[NodeName, Unknown] | None = None,
     **more: Any,
 ) -> Scene:
-    around = Surroundings(
+    around = Context(
         environment=environment or {},
         home=Path("/nowhere"),
         clock=SystemClock(),
@@ -88,6 +97,7 @@ def scene_of(
     nodes = tuple(hosts.machines) or tuple(NodeName(name) for name in hosts.values)
     return Scene(
         around=around,
+        clock=around.clock,
         cluster="prod",
         port=hosts,
         nodes=nodes,
@@ -113,11 +123,11 @@ def lines(where: Scene) -> list[dict[str, Any]]:
 
 
 def tune(where: Scene, ledger: Ledger) -> ExitCode:
-    return apply(where, PROFILE, lambda: ledger, operator="anna", yes=True)
+    return apply(where, PROFILE, lambda: ledger, where.around, operator="anna", yes=True)
 
 
 def undo(where: Scene, ledger: Ledger) -> ExitCode:
-    return revert(where, ledger, ledger.owed(where.machine), operator="ben", yes=True)
+    return revert(where, ledger, ledger.owed(where.machine), where.around, operator="ben", yes=True)
 
 
 def test_hosts_are_made_as_the_profile_wants_and_brought_back(hosts: ValuedHosts, ledger: Ledger) -> None:
@@ -140,7 +150,7 @@ def test_hosts_are_made_as_the_profile_wants_and_brought_back(hosts: ValuedHosts
 def test_a_host_that_is_right_is_only_read(hosts: ValuedHosts, ledger: Ledger) -> None:
     hosts.values = {ES1: dict(WANTED)}
     where = scene_of(hosts)
-    assert apply(where, PROFILE, _never, operator="anna", yes=False) is ExitCode.DONE
+    assert apply(where, PROFILE, _never, where.around, operator="anna", yes=False) is ExitCode.DONE
     assert hosts.performed == []
     assert said(where).splitlines()[0].split() == [*HEAD]
     assert said(where).endswith("every host is as the profile wants it\n")
@@ -165,7 +175,7 @@ def test_without_a_ledger_nothing_is_changed(hosts: ValuedHosts, ledger: Ledger,
     where = scene_of(hosts)
     store.close()
     with pytest.raises(JournalError, match="ledger"):
-        apply(where, PROFILE, lambda: _broken(ledger), operator="anna", yes=True)
+        apply(where, PROFILE, lambda: _broken(ledger), where.around, operator="anna", yes=True)
     assert hosts.performed == []
     assert hosts.values == {ES1: FOUND, ES2: FOUND}
 
@@ -401,7 +411,7 @@ def test_an_answer_is_to_what_was_shown_and_not_to_what_has_come_since(
 ) -> None:
     monkeypatch.setattr("sys.stdin", Answer(lambda: _change(hosts)))
     where = scene_of(hosts)
-    assert apply(where, PROFILE, lambda: ledger, operator="anna", yes=False) is ExitCode.HELD
+    assert apply(where, PROFILE, lambda: ledger, where.around, operator="anna", yes=False) is ExitCode.HELD
     assert hosts.values[ES1] == WANTED | {path_of(SWAP): "30"}
     assert hosts.values[ES2] == WANTED
 
@@ -411,7 +421,7 @@ def test_an_answer_is_to_what_was_shown_and_not_to_what_has_come_since(
 
     monkeypatch.setattr("sys.stdin", Answer(written_again))
     back = scene_of(hosts)
-    assert revert(back, ledger, ledger.owed(), operator="ben", yes=False) is ExitCode.HELD
+    assert revert(back, ledger, ledger.owed(), back.around, operator="ben", yes=False) is ExitCode.HELD
     assert hosts.values[ES1] == FOUND | {path_of(SWAP): "30"}
     assert hosts.values[ES2] == FOUND | {path_of(ZONE): "7"}
 
@@ -427,7 +437,7 @@ def test_our_value_that_was_not_there_when_it_was_asked_is_left_for_another_time
 
     monkeypatch.setattr("sys.stdin", Answer(ours_again))
     where = scene_of(hosts)
-    assert revert(where, ledger, ledger.owed(), operator="ben", yes=False) is ExitCode.HELD
+    assert revert(where, ledger, ledger.owed(), where.around, operator="ben", yes=False) is ExitCode.HELD
     assert hosts.values[ES1] == FOUND | {path_of(SWAP): "1"}
     assert "it changed while the question stood there" in said(where)
 
@@ -447,13 +457,13 @@ def test_a_run_that_began_while_the_question_stood_there_goes_first(
     where = scene_of(hosts, check_free=check_free)
     monkeypatch.setattr("sys.stdin", Answer(begun))
     with pytest.raises(LeaseError):
-        apply(where, PROFILE, lambda: ledger, operator="anna", yes=False)
+        apply(where, PROFILE, lambda: ledger, where.around, operator="anna", yes=False)
     assert hosts.performed == []
     runs.clear()
     made = len(hosts.performed) if tune(where, ledger) is ExitCode.DONE else 0
     monkeypatch.setattr("sys.stdin", Answer(begun))
     with pytest.raises(LeaseError):
-        revert(where, ledger, ledger.owed(), operator="ben", yes=False)
+        revert(where, ledger, ledger.owed(), where.around, operator="ben", yes=False)
     assert len(hosts.performed) == made
 
 
@@ -473,7 +483,7 @@ def test_a_ledger_that_fails_in_the_middle_ends_it(hosts: ValuedHosts, ledger: L
     assert [one.state.tunable for one in making.made] == [SWAP]
     assert (making.left_out, str(making.broken)) == (2, "no space is left")
     with pytest.raises(JournalError, match="no space"):
-        apply(where, PROFILE, lambda: full, operator="anna", yes=True)
+        apply(where, PROFILE, lambda: full, where.around, operator="anna", yes=True)
     assert hosts.values[ES1] == FOUND | {path_of(SWAP): "1"}
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.commands.tune_apply import apply
+from orchestrator.cli.commands.tune_revert import revert
+from orchestrator.cli.commands.tune_show import verdict_on
+from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
-from orchestrator.cli.surroundings import Surroundings
-from orchestrator.cli.tune_apply import apply
-from orchestrator.cli.tune_revert import revert
-from orchestrator.cli.tune_scene import Scene
-from orchestrator.cli.tune_show import verdict_on
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import TuningProfile, TuningSetting
+from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger
@@ -43,8 +43,8 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Surroundings:
-    return Surroundings(
+def around(tmp_path: Path) -> Context:
+    return Context(
         environment={},
         home=tmp_path,
         clock=SystemClock(),
@@ -56,33 +56,33 @@ def around(tmp_path: Path) -> Surroundings:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_host_is_tuned_and_comes_back_file_by_file(
-    kind: str, tmp_path: Path, around: Surroundings, ledger: Ledger
+    kind: str, tmp_path: Path, around: Context, ledger: Ledger
 ) -> None:
     tree = KINDS[kind](tmp_path / "host")
     tree.folder("/etc/security/limits.d")
     before = tree.files()
     port = Hosts({ES1: tree.settings()})
-    where = Scene(
-        around=around,
+    where = TunedHosts(
+        clock=around.clock,
         cluster="prod",
         port=port,
         nodes=(ES1,),
         addresses={ES1: "10.0.0.1"},
         machines={},
     )
-    profile = around.tuning_profile("elasticsearch")
+    profile = around.files.tuning_profile("elasticsearch")
     try:
         found = where.read(profile)
         assert verdict_on(found) is ExitCode.HELD
         assert tree.files() == before
-        code = apply(where, profile, lambda: ledger, operator="anna", yes=True)
+        code = apply(where, profile, lambda: ledger, around, operator="anna", yes=True)
         assert code is ExitCode.DONE, _said(around)
         assert tree.files() != before
         again = where.read(profile)[ES1]
         assert not isinstance(again, Unknown)
         assert again.drifted == ()
         assert again.unread == ()
-        code = revert(where, ledger, ledger.owed(), operator="ben", yes=True)
+        code = revert(where, ledger, ledger.owed(), around, operator="ben", yes=True)
         assert code is ExitCode.DONE, _said(around)
         assert tree.files() == before
         assert ledger.owed() == {}
@@ -90,14 +90,14 @@ def test_a_host_is_tuned_and_comes_back_file_by_file(
         port.close()
 
 
-def _said(around: Surroundings) -> str:
+def _said(around: Context) -> str:
     assert isinstance(around.out, io.StringIO)
     return around.out.getvalue()
 
 
 @pytest.mark.parametrize("wanted", ["1024", "512"])
 def test_values_that_others_set_anew_come_back_all_the_same(
-    wanted: str, tmp_path: Path, around: Surroundings, ledger: Ledger
+    wanted: str, tmp_path: Path, around: Context, ledger: Ledger
 ) -> None:
     """tuned's profile and a new scheduler write values of their own, as they are undone too."""
     tree = host_kinds.rhel7(tmp_path / "host")
@@ -105,8 +105,8 @@ def test_values_that_others_set_anew_come_back_all_the_same(
     tree.write(f"{THP}/enabled", "always [madvise] never\n")
     before = tree.files()
     port = Hosts({ES1: tree.settings()})
-    where = Scene(
-        around=around, cluster="prod", port=port, nodes=(ES1,), addresses={ES1: "10.0.0.1"}, machines={}
+    where = TunedHosts(
+        clock=around.clock, cluster="prod", port=port, nodes=(ES1,), addresses={ES1: "10.0.0.1"}, machines={}
     )
     settings = {
         "tuned": "override",
@@ -120,10 +120,10 @@ def test_values_that_others_set_anew_come_back_all_the_same(
         settings=tuple(TuningSetting(tunable=name, wanted=value) for name, value in settings.items()),
     )
     try:
-        code = apply(where, profile, lambda: ledger, operator="anna", yes=True)
+        code = apply(where, profile, lambda: ledger, around, operator="anna", yes=True)
         assert code is ExitCode.DONE, _said(around)
         assert tree.read("/sys/block/sdb/queue/nr_requests") == f"{wanted}\n"
-        assert revert(where, ledger, ledger.owed(), operator="ben", yes=True) is ExitCode.DONE
+        assert revert(where, ledger, ledger.owed(), around, operator="ben", yes=True) is ExitCode.DONE
         assert tree.files() == before
         assert ledger.owed() == {}
     finally:
@@ -131,7 +131,7 @@ def test_values_that_others_set_anew_come_back_all_the_same(
 
 
 def test_lines_in_a_script_that_the_boot_passes_over_do_not_last(
-    tmp_path: Path, around: Surroundings, ledger: Ledger
+    tmp_path: Path, around: Context, ledger: Ledger
 ) -> None:
     """`rc` of RHEL 6 runs what may be executed (check_runlevel): by the lines alone all would look well."""
     tree = host_kinds.rhel6(tmp_path / "host")
@@ -139,28 +139,28 @@ def test_lines_in_a_script_that_the_boot_passes_over_do_not_last(
     tree.at("/etc/rc.d/rc.local").chmod(0o644)
     before = tree.files()
     port = Hosts({ES1: tree.settings()})
-    where = Scene(
-        around=around, cluster="prod", port=port, nodes=(ES1,), addresses={ES1: "10.0.0.1"}, machines={}
+    where = TunedHosts(
+        clock=around.clock, cluster="prod", port=port, nodes=(ES1,), addresses={ES1: "10.0.0.1"}, machines={}
     )
     setting = TuningSetting(tunable="transparent_hugepage.enabled", wanted="never")
     profile = TuningProfile(name="own", applies_to="elasticsearch", settings=(setting,))
     try:
-        code = apply(where, profile, lambda: ledger, operator="anna", yes=True)
+        code = apply(where, profile, lambda: ledger, around, operator="anna", yes=True)
         assert code is ExitCode.HELD, _said(around)
         assert "UNKNOWN: /etc/rc.d/rc.local may not be executed" in _said(around)
         changed = {name for name, text in tree.files().items() if before.get(name) != text}
         assert changed == {f"{THP_RHEL6}/enabled"}
         tree.at("/etc/rc.d/rc.local").chmod(0o744)
-        assert apply(where, profile, lambda: ledger, operator="anna", yes=True) is ExitCode.DONE
+        assert apply(where, profile, lambda: ledger, around, operator="anna", yes=True) is ExitCode.DONE
         assert tree.at("/etc/rc.local").is_symlink()
-        assert revert(where, ledger, ledger.owed(), operator="ben", yes=True) is ExitCode.DONE
+        assert revert(where, ledger, ledger.owed(), around, operator="ben", yes=True) is ExitCode.DONE
         assert tree.files() == before
     finally:
         port.close()
 
 
 def test_a_riak_host_gets_its_schedulers_and_comes_back_file_by_file(
-    tmp_path: Path, around: Surroundings, ledger: Ledger
+    tmp_path: Path, around: Context, ledger: Ledger
 ) -> None:
     riak1 = NodeName("riak@riak1")
     tree = host_kinds.debian(tmp_path / "host")
@@ -168,16 +168,23 @@ def test_a_riak_host_gets_its_schedulers_and_comes_back_file_by_file(
     tree.folder("/etc/security/limits.d")
     before = tree.files()
     port = Hosts({riak1: tree.settings(riak1)})
-    where = Scene(
-        around=around, cluster="ring", port=port, nodes=(riak1,), addresses={riak1: "10.0.0.1"}, machines={}
+    where = TunedHosts(
+        clock=around.clock,
+        cluster="ring",
+        port=port,
+        nodes=(riak1,),
+        addresses={riak1: "10.0.0.1"},
+        machines={},
     )
-    profile = around.tuning_profile("riak")
+    profile = around.files.tuning_profile("riak")
     try:
         assert verdict_on(where.read(profile)) is ExitCode.HELD
-        code = apply(where, profile, lambda: ledger, operator="anna", yes=True)
+        code = apply(where, profile, lambda: ledger, around, operator="anna", yes=True)
         assert code is ExitCode.DONE, _said(around)
         assert "erlang.schedulers" in (tree.read("/etc/riak/riak.conf") or "")
-        assert revert(where, ledger, ledger.owed(), operator="ben", yes=True) is ExitCode.DONE, _said(around)
+        assert revert(where, ledger, ledger.owed(), around, operator="ben", yes=True) is ExitCode.DONE, _said(
+            around
+        )
         assert tree.files() == before
     finally:
         port.close()

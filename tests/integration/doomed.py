@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, event
 
-from orchestrator.cli import holding
 from orchestrator.cli.main import run
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.event import ActionConfirmed, ActionFailed, Event, Record
+from orchestrator.runs import connection, takeover
 from orchestrator.runtime import loop, store
 from orchestrator.runtime.executor import Executor
 from orchestrator.runtime.identity import ProcessIdentity
@@ -191,9 +191,9 @@ def compose() -> None:
     if "expiry" in TOLD:
         end = float(TOLD["expiry"])
         terms = Terms(heartbeat=end / 6, retry=end / 12, lost_after=end * 2 / 3, expiry=end, poll=0.2)
-        _put(holding, Lease=partial(Lease, terms=terms))
+        _put(takeover, Lease=partial(Lease, terms=terms))
     if TOLD.get("foreign"):
-        _put(holding, current_process=lambda: ELSEWHERE)
+        _put(connection, current_process=lambda: ELSEWHERE)
 
 
 def _put(module: ModuleType, **parts: object) -> None:

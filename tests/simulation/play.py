@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.cli.rehearsing import attempt
 from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.plan import make_plan
@@ -19,6 +18,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
+from orchestrator.runs.rehearsal import attempt
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mishaps import Crash, Mishap, Trip

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from orchestrator.cli.rehearsing import Follower, Rehearsal
 from orchestrator.engine.fold import RunState
 from orchestrator.engine.situation import Decision
 from orchestrator.errors import SafetyViolation
@@ -17,6 +16,7 @@ from orchestrator.model.event import ActionSent, Event, Record, RunResumed
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import DisabledPredicate, Policy
 from orchestrator.model.reading import Unknown
+from orchestrator.runs.rehearsal import Follower, Rehearsal
 from orchestrator.simulation import mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import Trip
 from orchestrator.simulation.nights import QUIET, Night, night

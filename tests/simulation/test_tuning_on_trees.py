@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.commands.tune_revert import revert
+from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
-from orchestrator.cli.surroundings import Surroundings
-from orchestrator.cli.tune_revert import revert
-from orchestrator.cli.tune_scene import Scene
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.action import ActionResult, HostAction, TuneHost
@@ -25,6 +24,7 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy, Selection
 from orchestrator.model.reading import Instant, Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.runs.tuned_hosts import TunedHosts
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.journal import SqlJournal
@@ -88,7 +88,7 @@ class Life:
         self.tree = KINDS[kind](folder / "host")
         self.tree.folder("/etc/security/limits.d")
         self.before = self.tree.files()
-        self.around = Surroundings(
+        self.around = Context(
             environment={},
             home=folder,
             clock=SystemClock(),
@@ -123,7 +123,7 @@ class Life:
         )
         simulation.listener.hosts = simulation.hosts
         self.wanted: Policy = policy(
-            tune=self.around.tuning_profile("elasticsearch"), selection=Selection(only=(ES2,))
+            tune=self.around.files.tuning_profile("elasticsearch"), selection=Selection(only=(ES2,))
         )
 
     def close(self) -> None:
@@ -144,15 +144,15 @@ class Life:
 
     def undo(self) -> None:
         """By `tune revert`, and all is as it was found, file by file."""
-        where = Scene(
-            around=self.around,
+        where = TunedHosts(
+            clock=self.around.clock,
             cluster="prod",
             port=self.port,
             nodes=(ES2,),
             addresses={ES2: "10.0.0.2"},
             machines={},
         )
-        code = revert(where, self.ledger, self.ledger.owed(), operator="ben", yes=True)
+        code = revert(where, self.ledger, self.ledger.owed(), self.around, operator="ben", yes=True)
         assert isinstance(self.around.out, io.StringIO)
         assert code is ExitCode.DONE, self.around.out.getvalue()
         assert self.tree.files() == self.before
@@ -193,7 +193,7 @@ def test_killed_between_any_two_tunables_nothing_is_lost(
             if resumed:
                 state = play(life.simulation, life.simulation.resume())
                 assert state.outcome is Outcome.DONE, state.message
-                found = life.port.tuning((ES2,), life.around.tuning_profile("elasticsearch"))[ES2]
+                found = life.port.tuning((ES2,), life.around.files.tuning_profile("elasticsearch"))[ES2]
                 assert not isinstance(found, Unknown)
                 assert found.drifted == ()
                 assert found.unread == ()

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from docs import generate
-from orchestrator.cli import later
+from orchestrator.cli.commands import later
 from orchestrator.cli.main import app, run
 from orchestrator.engine.invariants import INVARIANTS
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -19,6 +20,10 @@ from ruamel.yaml import YAML
 
 from orchestrator.airflow.command import Selection
 from orchestrator.cli.main import app
+from orchestrator.runs import Connection
+from orchestrator.runs.simulated import program
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import cluster, lives, policy
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs/how-to").glob("*.md"))
@@ -269,3 +274,26 @@ def test_the_operators_pass_on_all_that_a_selection_has() -> None:
         one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == "OrchestrateOperator"
     )
     assert set(inspect.signature(Selection).parameters) <= _arguments(base)
+
+
+def test_the_program_in_python_restarts_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The example as it is shown, with a simulated cluster in the place of `prod`."""
+    (example,) = [one for one in _of("python") if one.name == "restart_prod.py"]
+    simulated = program(Simulation(cluster(3)), policy())
+    named: list[str] = []
+
+    def connect(name: str) -> AbstractContextManager[Connection]:
+        named.append(name)
+        return simulated.connect()
+
+    monkeypatch.setattr("orchestrator.runs.connect", connect)
+    exec(compile(example.text, example.name, "exec"), {})  # noqa: S102  (the example itself)
+    first, *events, last = capsys.readouterr().out.splitlines()
+    (run,) = simulated.runs()
+    assert named == ["prod"]
+    assert first == "3 waves"
+    assert last == f"{run}: done, exit code 0"
+    assert len(events) == len(simulated.records(run))
+    assert set(lives(simulated.simulation.world).values()) == {2}

@@ -166,6 +166,7 @@ def test_every_flag_reaches_the_policy_and_wins_over_the_playbook() -> None:
         tune=False,
         reboot=True,
         pause_after=1,
+        begin_anyway=True,
         disable_predicate=("cluster_not_red", "disk_below_watermark=node es1"),
         reason="patch day",
         timeout="12h",
@@ -181,6 +182,8 @@ def test_every_flag_reaches_the_policy_and_wins_over_the_playbook() -> None:
         "patch day",
         43_200.0,
     )
+    assert policy.begin_anyway
+    assert not _policy(Overrides()).begin_anyway
     assert policy.disabled_predicates == (
         DisabledPredicate(name="cluster_not_red"),
         DisabledPredicate(name="disk_below_watermark", subject="node es1"),

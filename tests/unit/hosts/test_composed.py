@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.hosts import host_settings
 from orchestrator.config.cluster import load_cluster
 from orchestrator.config.secrets import SecretResolver
 from orchestrator.model.cluster import NodeName
+from orchestrator.runs.file_hosts import host_settings
 
 OWN = ("/etc/es/known_hosts",)
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.options import Output
-from orchestrator.cli.surroundings import Surroundings
-from orchestrator.cli.world import World
 from orchestrator.config.cluster import load_cluster
 from orchestrator.config.secrets import MAX_SECRET_BYTES, SecretResolver, parse_reference, run_command
 from orchestrator.errors import ConfigError
@@ -21,6 +17,7 @@ from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceS
 from orchestrator.hosts.survey import Right
 from orchestrator.model.action import Done, Refused, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
+from orchestrator.runs.from_file import FilePorts, Files
 from orchestrator.runtime.clock import SystemClock
 
 PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
@@ -112,25 +109,20 @@ hosts:
 """
 
 
-def world(folder: Path, text: str) -> World:
+def ports(folder: Path, text: str) -> FilePorts:
     path = folder / "prod.yml"
     path.write_text(text)
-    around = Surroundings(
-        environment={"ES_PASSWORD": "es-s3cret", "SUDO_PASSWORD": "sudo-s3cret"},
-        home=folder,
-        clock=SystemClock(),
-        output=Output.TEXT,
-        out=io.StringIO(),
-        err=io.StringIO(),
-    )
-    return World(load_cluster(path, home=folder), around)
+    secrets = {"ES_PASSWORD": "es-s3cret", "SUDO_PASSWORD": "sudo-s3cret"}
+    files = Files(environment=secrets, home=folder, warn=lambda _line: None)
+    return FilePorts(load_cluster(path, home=folder), files, SystemClock())
 
 
 def test_every_secret_that_is_resolved_is_taken_out_of_what_is_shown(tmp_path: Path) -> None:
-    made = world(tmp_path, CLUSTER)
+    made = ports(tmp_path, CLUSTER)
     with contextlib.closing(made):
         reference = made.file.host("es1").sudo_password
         assert reference is not None
+        assert made.cluster is not None
         made.resolver.resolve(reference)
         assert made.redact("es-s3cret, sudo-s3cret") == "[redacted], [redacted]"
 

@@ -1,0 +1,71 @@
+"""`orchestrate pause` and `stop`: asked from another terminal, heeded by the run between its steps."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.context import Context, context_of
+from orchestrator.cli.prompts import confirm_run
+from orchestrator.errors import ExitCode
+from orchestrator.model.phase import Request
+from orchestrator.runs.find_run import Wanted, find_run, leave_request
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import host_name
+
+_WORDS: Final = {Request.PAUSE: "pause after the wave or the merges in hand", Request.STOP: "stand down now"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("pause")(pause)
+    app.command("stop")(stop)
+
+
+def pause(
+    run: opt.Run = None,
+    cluster: opt.AnyCluster = None,
+    yes: opt.YesToOne = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Let a run finish its current wave or merges and then pause. Asks where no run is named."""
+    return _request(Request.PAUSE, context_of(output), run, cluster, state, yes=yes)
+
+
+def stop(
+    run: opt.Run = None,
+    cluster: opt.AnyCluster = None,
+    yes: opt.YesToOne = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Stop a run: nodes up, settings restored; merges go on. Asks where no run is named."""
+    return _request(Request.STOP, context_of(output), run, cluster, state, yes=yes)
+
+
+def _request(
+    request: Request,
+    context: Context,
+    run: str | None,
+    cluster: str | None,
+    state: str | None,
+    *,
+    yes: bool,
+) -> int:
+    name = context.cluster(cluster).spec.name if cluster else None
+    with context.state(state, Access.GO_ON) as store:
+        entry = find_run(store, Wanted.REQUEST, run=run, cluster=name)
+        if run is None and name is None:
+            confirm_run(request.name.lower(), entry, store.where, context, yes=yes)
+        by = f"{context.operator}@{host_name()}"
+        leave_request(store, entry, request, by=by, at=context.clock.now())
+    message = (
+        f"asked run {entry.run} on {entry.cluster} to {_WORDS[request]}; "
+        f"`orchestrate status {entry.run}` shows it"
+    )
+    if context.output is opt.Output.TEXT:
+        context.say(message)
+    return int(context.end(ExitCode.DONE, run=entry.run, cluster=entry.cluster, message=message))

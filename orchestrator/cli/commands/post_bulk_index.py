@@ -1,0 +1,137 @@
+"""`orchestrate post-bulk-index` and `force-merge`: what a pipeline calls when a bulk load has ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.context import context_of
+from orchestrator.cli.prompts import carry_out, prepared_run
+from orchestrator.config.merging import MergeFlags
+from orchestrator.config.policy import Overrides, require_segments
+from orchestrator.errors import UsageError
+
+Index = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--index",
+        help="What was loaded: a name, glob, alias or data stream (repeatable).",
+        metavar="PATTERN",
+    ),
+]
+MaxSegments = Annotated[
+    int | None,
+    typer.Option(
+        "--max-segments",
+        help="Most segments that a copy has afterwards; 5, unless the playbook says.",
+        metavar="N",
+    ),
+]
+AllowWrites = Annotated[
+    bool, typer.Option("--allow-writes", help="Merge indices that are still being written, too.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("post-bulk-index")(post_bulk_index)
+    app.command("force-merge")(force_merge)
+
+
+@opt.takes_selection
+def post_bulk_index(
+    *,
+    cluster: opt.Cluster,
+    index: Index = None,
+    max_segments: MaxSegments = None,
+    restart: Annotated[
+        bool, typer.Option("--restart/--no-restart", help="Restart the nodes after the merges, or not.")
+    ] = True,
+    allow_writes: AllowWrites = False,
+    dry_run: DryRun = False,
+    playbook: opt.Playbook = None,
+    overrides: Overrides,
+    yes: opt.Yes = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Merge loaded indices, let their copies settle, restart the nodes. Run again, it does what is left."""
+    merge = MergeFlags(patterns=_given(index), max_segments=max_segments, allow_writes=allow_writes)
+    return _run(
+        cluster,
+        replace(overrides, merge=merge),
+        state,
+        restarts=restart,
+        dry_run=dry_run,
+        playbook=playbook,
+        yes=yes,
+        output=output,
+    )
+
+
+def force_merge(
+    *,
+    cluster: opt.Cluster,
+    index: Index = None,
+    max_segments: MaxSegments = None,
+    allow_writes: AllowWrites = False,
+    dry_run: DryRun = False,
+    playbook: opt.Playbook = None,
+    disable_predicate: opt.DisablePredicate = None,
+    reason: opt.Reason = None,
+    timeout: opt.Timeout = None,
+    yes: opt.Yes = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Merge indices to a few segments a copy, and restart nothing."""
+    merge = MergeFlags(patterns=_given(index), max_segments=max_segments, allow_writes=allow_writes)
+    overrides = Overrides(
+        merge=merge,
+        tune=False,
+        disable_predicate=tuple(disable_predicate or ()),
+        reason=reason,
+        timeout=timeout,
+    )
+    return _run(
+        cluster,
+        overrides,
+        state,
+        restarts=False,
+        dry_run=dry_run,
+        playbook=playbook,
+        yes=yes,
+        output=output,
+    )
+
+
+def _given(index: list[str] | None) -> tuple[str, ...]:
+    if not index:
+        raise UsageError("--index: name the indices that were loaded, such as --index 'posts-*'")
+    return tuple(index)
+
+
+def _run(
+    cluster: str,
+    overrides: Overrides,
+    state: str | None,
+    *,
+    restarts: bool,
+    dry_run: bool,
+    playbook: str | None,
+    yes: bool,
+    output: opt.Output,
+) -> int:
+    """As `restart` does; without anything to do it ends in seconds, and takes no lease."""
+    context = context_of(output)
+    file = context.cluster(cluster)
+    require_segments(file)
+    asks = not (yes or dry_run)
+    with prepared_run(
+        context, file, playbook=playbook, overrides=overrides, state=state, asks=asks, restarts=restarts
+    ) as prepared:
+        return carry_out(prepared, context, dry_run=dry_run, yes=yes)

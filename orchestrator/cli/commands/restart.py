@@ -1,0 +1,40 @@
+"""`orchestrate restart`: the rolling restart; with `--dry-run`, its plan."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.context import context_of
+from orchestrator.cli.prompts import carry_out, prepared_run
+from orchestrator.config.policy import Overrides
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("restart")(restart)
+
+
+@opt.takes_selection
+def restart(
+    *,
+    cluster: opt.Cluster,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan (as `plan` does) and change nothing.")
+    ] = False,
+    playbook: opt.Playbook = None,
+    overrides: Overrides,
+    yes: opt.Yes = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Restart every node, wave by wave; settings are left as found."""
+    context = context_of(output)
+    file = context.cluster(cluster)
+    asks = not (yes or dry_run)
+    with prepared_run(
+        context, file, playbook=playbook, overrides=overrides, state=state, asks=asks
+    ) as prepared:
+        return carry_out(prepared, context, dry_run=dry_run, yes=yes)

@@ -1,0 +1,48 @@
+"""`orchestrate restore`: restore what a run changed, and start the nodes that it left down."""
+
+from __future__ import annotations
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.context import context_of
+from orchestrator.cli.prompts import confirm_run
+from orchestrator.runs.connection import Connection
+from orchestrator.runs.unfinished import PastRun, restore_meant
+from orchestrator.runtime.store import RunEntry
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("restore")(restore)
+
+
+def restore(
+    run: opt.Run = None,
+    cluster: opt.AnyCluster = None,
+    yes: opt.YesToOne = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Restore what a run changed and start what it left down. Asks where neither run nor cluster is named.
+
+    With --cluster and no run of it in the state here: from the record that the run left in the cluster.
+    """
+    context = context_of(output)
+    file = context.cluster(cluster) if cluster else None
+
+    def reach(past: PastRun | None) -> Connection:
+        return context.connect(file or context.cluster(past.started.cluster_file if past else ""), state)
+
+    def confirm(entry: RunEntry, where: str) -> None:
+        confirm_run("restore", entry, where, context, yes=yes)
+
+    return context.ended(
+        restore_meant(
+            lambda access: context.open_state(state, access),
+            reach,
+            run=run,
+            cluster=file.spec.name if file else None,
+            confirm=confirm,
+        )
+    )

@@ -1,0 +1,59 @@
+"""`orchestrate resume`: continue a run that was stopped, paused or killed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import options as opt
+from orchestrator.cli.context import context_of
+from orchestrator.cli.prompts import ask, require_terminal
+from orchestrator.runs.attempt import exit_code
+from orchestrator.runs.find_run import Wanted, find_run
+from orchestrator.runs.unfinished import past_run_of, resume_run
+from orchestrator.runtime.database import Access
+from orchestrator.view.merges import left_to_do
+from orchestrator.view.units import visible
+
+Skip = Annotated[
+    list[str] | None, typer.Option("--skip", help="Do without this node (repeatable).", metavar="NODE")
+]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="Start nodes that failed again, once they are repaired.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("resume")(resume)
+
+
+def resume(
+    run: opt.Run = None,
+    retry_failed: RetryFailed = False,
+    skip: Skip = None,
+    cluster: opt.AnyCluster = None,
+    yes: opt.Yes = False,
+    output: opt.OutputMode = opt.Output.TEXT,
+    state: opt.State = None,
+) -> int:
+    """Resume a stopped, paused or killed run with its original policy."""
+    context = context_of(output)
+    with context.state(state, Access.GO_ON) as store:
+        file = context.cluster(cluster) if cluster else None
+        entry = find_run(store, Wanted.RESUME, run=run, cluster=file.spec.name if file else None)
+        past = past_run_of(store, entry)
+        skipped = past.require_nodes(skip or ())
+        failed = [name for name in past.failed if name not in skipped]
+        if failed and not retry_failed:
+            context.warn(
+                f"{', '.join(failed)} failed: --retry-failed starts them again, --skip gives them up"
+            )
+        if not yes:
+            require_terminal(context, f"orchestrate status {entry.run}")
+            left = left_to_do(past.state, without=skipped) or "0 nodes"
+            ask(f"Resume run {entry.run} on {visible(entry.cluster)}, {left} left?", context)
+        with context.connect(file or context.cluster(past.started.cluster_file), state) as connection:
+            ended = resume_run(connection, store, past, retry_failed=retry_failed, skip=skipped)
+        return int(exit_code(ended))

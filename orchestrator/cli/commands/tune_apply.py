@@ -1,0 +1,136 @@
+"""`tune apply`: the changes that hosts need, each in the ledger before it is sent, machines in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from orchestrator.cli.commands.tune_show import end, sentence, show_rows, show_states, verdict_on
+from orchestrator.cli.context import Context
+from orchestrator.cli.options import Output
+from orchestrator.cli.prompts import ask
+from orchestrator.errors import ExitCode
+from orchestrator.model.action import Done
+from orchestrator.model.reading import Unknown
+from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.runs.host_tuning import Made, Maker, Making, agreed
+from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runtime.codec import encode_event
+from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.signals import LastWords, Signals
+from orchestrator.view.tuning import CHANGE_HEAD, Found, change_rows
+from orchestrator.view.units import counted, one_line, visible
+
+AT_THE_START: Final = ("transparent_hugepage", "khugepaged", "numad", "jvm", "limits", "erlang")
+"""Tunables, by how their names begin, that a process which runs already does not get: it has mapped its
+memory, has its limits, and numad has moved its pages."""
+
+
+def apply(
+    where: TunedHosts,
+    profile: TuningProfile,
+    open_ledger: Callable[[], Ledger],
+    context: Context,
+    *,
+    operator: str,
+    yes: bool,
+) -> ExitCode:
+    """Show what will be changed, ask, change it, and look again.
+
+    Args:
+        where: the hosts.
+        profile: what is wanted of them.
+        open_ledger: opens the state for writing; nothing is written before the answer.
+        context: the process.
+        operator: for the ledger.
+        yes: whether not to ask.
+
+    Raises:
+        LeaseError: a run is at work on the cluster.
+        JournalError: the state cannot be written; nothing was changed, or what is said was.
+        typer.Abort: the answer is no.
+    """
+    where.check_free()
+    found = where.read(profile)
+    rows = change_rows(found)
+    if not rows:
+        show_states(found, context)
+        return _end(found, (), context)
+    if context.output is Output.TEXT:
+        show_rows(CHANGE_HEAD, rows, context)
+        _say_unread(found, context)
+    if not yes:
+        hosts = sum(1 for tuning in found.values() if isinstance(tuning, HostTuning) and tuning.drifted)
+        ask(
+            f"Make these {counted(len(rows), 'change')} on {counted(hosts, 'host')} of "
+            f"{visible(where.cluster)}?",
+            context,
+        )
+        where.check_free()
+        found = agreed(found, where.read(profile))
+    ledger = open_ledger()
+    with Signals(context.clock.wake, lambda: _last_words(where.cluster)) as signals:
+        maker = Maker(where, profile, ledger, operator=operator, stop=signals.interrupted)
+        making = maker.make(found)
+        interrupted = signals.interrupted()
+    tell(making, context)
+    if making.broken is not None:
+        raise making.broken
+    if interrupted and making.left_out:
+        context.note(f"interrupted: {counted(making.left_out, 'tunable')} not begun; {_undo(where.cluster)}")
+        return context.end(ExitCode.INTERRUPTED, changed=len(making.made), left_out=making.left_out)
+    now = where.read(profile)
+    show_states(now, context)
+    _warn_of_processes(making.made, where.cluster, context)
+    return _end(now, making.made, context)
+
+
+def tell(making: Making, context: Context) -> None:
+    """What was done, and what was not."""
+    for one in making.made:
+        if context.output is Output.JSON:
+            context.say_json(encode_event(one.event))
+        elif isinstance(one.result, Done):
+            context.say(f"done    {visible(one.node)}  {visible(one.state.tunable)}")
+        else:
+            context.say(
+                f"FAILED  {visible(one.node)}  {visible(one.state.tunable)}: {one_line(one.result.reason)}"
+            )
+
+
+def _end(now: Found, made: Sequence[Made], context: Context) -> ExitCode:
+    failed = [f"{one.node} {one.state.tunable}" for one in made if one.failed]
+    code = ExitCode.FAILED if failed else verdict_on(now)
+    if context.output is Output.TEXT:
+        context.say(f"failed: {', '.join(visible(name) for name in failed)}" if failed else sentence(now))
+    done = sum(1 for one in made if not one.failed)
+    return end(code, now, context, changed=done, failed=failed)
+
+
+def _say_unread(found: Found, context: Context) -> None:
+    for node, tuning in sorted(found.items()):
+        if isinstance(tuning, Unknown):
+            context.warn(f"{node}: {one_line(tuning.reason)}")
+        else:
+            for state in tuning.unread:
+                context.warn(f"{node}, {state.tunable}: {one_line(state.detail)}")
+
+
+def _warn_of_processes(made: Sequence[Made], cluster: str, context: Context) -> None:
+    late = [one for one in made if not one.failed and one.state.tunable.startswith(AT_THE_START)]
+    if late:
+        names = ", ".join(dict.fromkeys(one.state.tunable for one in late))
+        context.warn(
+            f"{names}: counts for processes that start from now on; the nodes that run have it after "
+            f"`orchestrate restart --cluster {cluster}`"
+        )
+
+
+def _undo(cluster: str) -> str:
+    return f"`orchestrate tune revert --cluster {cluster}` undoes what was done"
+
+
+def _last_words(cluster: str) -> LastWords:
+    return LastWords(
+        error=f"orchestrate: left at once on a second signal; a change may be half made. {_undo(cluster)}\n"
+    )

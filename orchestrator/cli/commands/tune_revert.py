@@ -1,0 +1,130 @@
+"""`tune revert`: what the ledger owes is put back as found, where the host still shows what we wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.cli.commands.tune_show import show_rows
+from orchestrator.cli.context import Context
+from orchestrator.cli.options import Output
+from orchestrator.cli.prompts import ask
+from orchestrator.errors import ExitCode
+from orchestrator.hosts.undoing import Back, Foreign, Ours
+from orchestrator.model.action import Done
+from orchestrator.model.reading import Unknown
+from orchestrator.runs.host_tuning import Debt, Owed, Undone, look, still_agreed, undo
+from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runtime.codec import encode_change
+from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.signals import LastWords, Signals
+from orchestrator.view.tuning import CHANGE_HEAD, Row, change_words
+from orchestrator.view.units import counted, one_line, visible
+
+
+def revert(
+    where: TunedHosts, ledger: Ledger, owed: Owed, context: Context, *, operator: str, yes: bool
+) -> ExitCode:
+    """Show what will be put back, ask, put it back.
+
+    Args:
+        where: the hosts.
+        ledger: says when something is undone.
+        owed: by machine, in the order in which it is undone.
+        context: the process.
+        operator: for the ledger.
+        yes: whether not to ask.
+
+    Raises:
+        LeaseError: a run is at work on the cluster.
+        JournalError: the state cannot be written; what was undone until then is said.
+        typer.Abort: the answer is no.
+    """
+    where.check_free()
+    debts = look(where, owed)
+    ours = [debt for debt in debts if isinstance(debt.stands, Ours)]
+    if context.output is Output.TEXT:
+        show_rows(CHANGE_HEAD, [_row(debt) for debt in debts], context)
+    if ours and not yes:
+        ask(f"Undo {counted(len(ours), 'change')} on hosts of {visible(where.cluster)}?", context)
+        where.check_free()
+        debts = still_agreed(debts, look(where, owed))
+    with Signals(context.clock.wake, _last_words) as signals:
+        undone, broken = undo(where, ledger, debts, operator=operator, stop=signals.interrupted)
+        interrupted = signals.interrupted()
+    _tell(undone, context)
+    if broken is not None:
+        raise broken
+    return _end(undone, context, interrupted=interrupted)
+
+
+def _row(debt: Debt) -> Row:
+    match debt.stands:
+        case Ours(change=change):
+            words = change_words(change)
+        case Back(why=why):
+            words = f"{debt.owed.subject}: {why}, nothing to undo"
+        case _:
+            words = _left(debt)
+    return (debt.node, debt.owed.tunable, words)
+
+
+def _left(debt: Debt) -> str:
+    """Why something is left as it is."""
+    match debt.stands:
+        case Foreign(shows=shows):
+            return f"{debt.owed.subject}: LEFT, it shows {one_line(shows)}, which is not what we wrote"
+        case Unknown(reason=reason):
+            return f"{debt.owed.subject}: NOT READ: {one_line(reason)}"
+        case _:
+            return f"{debt.owed.subject}: not begun"
+
+
+def _tell(undone: Sequence[Undone], context: Context) -> None:
+    for one in undone:
+        debt, result = one.debt, one.result
+        line: dict[str, object] = {
+            "node": debt.node,
+            "tunable": debt.owed.tunable,
+            "subject": debt.owed.subject,
+        }
+        if isinstance(result, Done):
+            name, words = "tuning_reverted", "undone"
+            change = debt.stands.change if isinstance(debt.stands, Ours) else None
+            line["change"] = None if change is None else encode_change(change)
+        elif result is not None:
+            name, words = "tuning_missed", f"FAILED: {one_line(result.reason)}"
+            line["why"] = result.reason
+        else:
+            name, words = "tuning_left", _left(debt).removeprefix(f"{debt.owed.subject}: ")
+            line["why"] = words
+        if context.output is Output.JSON:
+            context.say_json({"event": name, **line})
+        else:
+            context.say(f"{visible(debt.node)}  {visible(debt.owed.subject)}: {words}")
+
+
+def _end(undone: Sequence[Undone], context: Context, *, interrupted: bool) -> ExitCode:
+    done = [one for one in undone if isinstance(one.result, Done)]
+    failed = [one for one in undone if one.result is not None and not isinstance(one.result, Done)]
+    away = [one for one in undone if not one.debt.reached]
+    left_out = [one for one in undone if one.result is None and isinstance(one.debt.stands, Ours | Back)]
+    if interrupted and left_out:
+        code = ExitCode.INTERRUPTED
+    elif failed or away:
+        code = ExitCode.FAILED
+    else:
+        code = ExitCode.DONE if len(done) == len(undone) else ExitCode.HELD
+    still = len(undone) - len(done)
+    if context.output is Output.TEXT:
+        context.say(f"{len(done)} undone, {still} still owed" if still else "everything is as it was found")
+    return context.end(code, undone=len(done), owed=still, failed=[_name(one) for one in failed])
+
+
+def _name(one: Undone) -> str:
+    return f"{one.debt.node} {one.debt.owed.subject}"
+
+
+def _last_words() -> LastWords:
+    return LastWords(
+        error="orchestrate: left at once on a second signal; `orchestrate tune revert` goes on from there\n"
+    )

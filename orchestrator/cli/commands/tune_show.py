@@ -1,0 +1,67 @@
+"""What the `tune` commands show, and what their findings make of the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.cli.context import Context
+from orchestrator.cli.options import Output
+from orchestrator.errors import ExitCode
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.runtime.codec import encode_change
+from orchestrator.view import tuning as view
+from orchestrator.view.live import live_console, wants_live
+from orchestrator.view.table import table
+from orchestrator.view.tuning import Found, Row
+from orchestrator.view.units import visible
+
+
+def show_states(found: Found, context: Context) -> None:
+    """How the hosts stand: a table, or a line of JSON a host and tunable."""
+    if context.output is Output.JSON:
+        for line in view.state_objects(found, encode_change):
+            context.say_json(line)
+    else:
+        show_rows(view.STATE_HEAD, view.state_rows(found), context)
+
+
+def show_rows(head: Row, rows: Sequence[Row], context: Context) -> None:
+    """A table: drawn in a terminal, plain and aligned elsewhere."""
+    if wants_live(context.out, context.environment):
+        live_console(context.out, context.environment).print(view.grid(head, rows))
+    else:
+        context.say("\n".join(table(head, rows)))
+
+
+def verdict_on(found: Found) -> ExitCode:
+    """What a reading comes to: a host out of reach goes before drift, and unknown is never fine."""
+    if any(isinstance(tuning, Unknown) for tuning in found.values()):
+        return ExitCode.FAILED
+    read = [tuning for tuning in found.values() if not isinstance(tuning, Unknown)]
+    return ExitCode.HELD if any(tuning.drifted or tuning.unread for tuning in read) else ExitCode.DONE
+
+
+def by_verdict(found: Found) -> dict[str, list[NodeName]]:
+    """Hosts with which something is the matter."""
+    read = {node: tuning for node, tuning in found.items() if not isinstance(tuning, Unknown)}
+    return {
+        "drifted": sorted(node for node, tuning in read.items() if tuning.drifted),
+        "unknown": sorted(node for node, tuning in read.items() if tuning.unread),
+        "unreachable": sorted(set(found) - set(read)),
+    }
+
+
+def end(code: ExitCode, found: Found, context: Context, **more: object) -> ExitCode:
+    """The last line, where JSON is asked for; the exit code."""
+    return context.end(code, run=None, hosts=len(found), **{**by_verdict(found), **more})
+
+
+def sentence(found: Found) -> str:
+    """The same for people."""
+    parts = [
+        f"{name}: {', '.join(visible(node) for node in nodes)}"
+        for name, nodes in by_verdict(found).items()
+        if nodes
+    ]
+    return "; ".join(parts) or "every host is as the profile wants it"

@@ -1,0 +1,213 @@
+"""What a command has around it: environment, home, standard streams, and how it prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+from orchestrator.cli.options import Output
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.engine.fold import RunState
+from orchestrator.errors import ExitCode
+from orchestrator.ports import Reporter
+from orchestrator.runs.attempt import exit_code
+from orchestrator.runs.connection import Connection, Process, Threads, Watched
+from orchestrator.runs.from_file import FilePorts, Files, connection_to
+from orchestrator.runs.unfinished import NothingDriven
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.codec import encode_event
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import host_name, operator_name
+from orchestrator.runtime.loop import Asked
+from orchestrator.runtime.signals import LastWords, Signals, last_words
+from orchestrator.runtime.store import StateStore, open_store
+from orchestrator.view.jsonlines import JsonReporter, json_line
+from orchestrator.view.lines import LineReporter
+from orchestrator.view.live import LiveReporter, live_console, wants_live
+from orchestrator.view.outlet import shown
+from orchestrator.view.summary import not_put_back, refusal_object
+from orchestrator.view.units import visible
+
+_OUTCOMES: Final = {
+    ExitCode.DONE: "done",
+    ExitCode.HELD: "held",
+    ExitCode.DEFECT: "failed",
+    ExitCode.FAILED: "failed",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.NOT_RESTORED: "not_restored",
+}
+"""Exit codes of commands that drive no run, as the summary's `outcome`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything that a command takes from its process.
+
+    Attributes:
+        clock: the one clock of the process.
+        output: text for people or JSON lines.
+        out: where results go.
+        err: where warnings and errors go.
+    """
+
+    environment: Mapping[str, str]
+    home: Path
+    clock: SystemClock
+    output: Output
+    out: TextIO
+    err: TextIO
+
+    def warn(self, message: str) -> None:
+        """Print something that does not stop the command; never on standard output."""
+        self.note(f"warning: {message}")
+
+    def say(self, text: str) -> None:
+        """Write lines of results; control characters in them cannot drive the terminal."""
+        self.out.write(shown(text, self.out) + "\n")
+
+    def note(self, text: str) -> None:
+        """Write a line that is no result; never on standard output."""
+        self.err.write(shown(text, self.err) + "\n")
+
+    def say_json(self, payload: Mapping[str, object], *, run: str | None = None) -> None:
+        """Write one line of `--output json`."""
+        self.out.write(json_line(payload, at=self.clock.now(), run=run) + "\n")
+
+    def end(self, code: ExitCode, *, run: str | None = None, **more: object) -> ExitCode:
+        """The last line of a command that drove no run, where JSON is asked for; its exit code."""
+        if self.output is Output.JSON:
+            outcome = {"event": "summary", "outcome": _OUTCOMES[code], "exit_code": int(code)}
+            self.say_json({**outcome, **more}, run=run)
+        return code
+
+    def ended(self, end: RunState | NothingDriven) -> int:
+        """The exit code; a run has printed its summary, and without one the message is printed."""
+        if isinstance(end, RunState):
+            return int(exit_code(end))
+        self.note(visible(end.message))
+        code = self.end(end.code, run=end.run, cluster=end.cluster, left=list(end.left), message=end.message)
+        return int(code)
+
+    @property
+    def files(self) -> Files:
+        """Where cluster files, playbooks and tuning profiles are looked up."""
+        return Files(environment=self.environment, home=self.home, warn=self.warn)
+
+    def cluster(self, name: str) -> ClusterFile:
+        """Read the cluster file of that name or path; its warnings are printed.
+
+        Raises:
+            ConfigError: it cannot be found or is wrong.
+        """
+        return self.files.cluster(name)
+
+    @property
+    def operator(self) -> str:
+        """The account that gives the command."""
+        return operator_name(self.environment)
+
+    def open_state(self, url: str | None, access: Access) -> StateStore:
+        """Open the state database; close it.
+
+        Raises:
+            JournalError: it cannot be opened.
+        """
+        return open_store(url, self.environment, access=access, home=self.home)
+
+    @contextmanager
+    def state(self, url: str | None, access: Access) -> Iterator[StateStore]:
+        """The state database, open.
+
+        Raises:
+            JournalError: it cannot be opened.
+        """
+        store = self.open_state(url, access)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def ports(self, file: ClusterFile) -> FilePorts:
+        """The ports of a file's cluster; close them."""
+        return FilePorts(file, self.files, self.clock)
+
+    def connect(self, file: ClusterFile, state: str | None) -> Connection:
+        """The connection to a file's cluster, with signals and terminal of this process; close it."""
+        return self.connect_over(self.ports(file), state)
+
+    def connect_over(self, ports: FilePorts, state: str | None) -> Connection:
+        """The same over ports that are there."""
+        process = Process(
+            clock=self.clock,
+            operator=self.operator,
+            host=host_name(),
+            background=Threads(self.clock),
+            requests=_SignalRequests(self),
+            reporter=self._reporter,
+            tell=self.note,
+        )
+        return connection_to(ports, self.files, process, state)
+
+    def _reporter(self, watched: Watched) -> AbstractContextManager[Reporter]:
+        return _reporter(self, watched)
+
+
+def context_of(output: Output) -> Context:
+    """That of this process."""
+    return Context(
+        environment=os.environ,
+        home=Path.home(),
+        clock=SystemClock(),
+        output=output,
+        out=sys.stdout,
+        err=sys.stderr,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SignalRequests:
+    """SIGINT, SIGTERM and SIGHUP as requests."""
+
+    context: Context
+
+    @contextmanager
+    def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
+        """Catch them while it is entered; a second one leaves at once."""
+        with Signals(self.context.clock.wake, lambda: left_at_once(state(), self.context)) as signals:
+            yield signals.asked
+
+
+def left_at_once(state: RunState | None, context: Context) -> LastWords:
+    """What is printed when a second signal ends the program at once."""
+    if state is None:
+        return LastWords(error=last_words(None, ()))
+    left = not_put_back(state)
+    error = last_words(state.run, left)
+    words = shown(error, context.err)
+    if context.output is Output.TEXT:
+        return LastWords(error=words)
+    summary = {
+        **refusal_object(error.strip(), ExitCode.NOT_RESTORED),
+        "outcome": "not_restored",
+        "left": left,
+    }
+    line = json_line(summary, at=context.clock.now(), run=state.run)
+    return LastWords(error=words, output=line + "\n")
+
+
+@contextmanager
+def _reporter(context: Context, watched: Watched) -> Iterator[Reporter]:
+    now = context.clock.now
+    if context.output is Output.JSON:
+        yield JsonReporter(context.out, now, encode_event)
+    elif wants_live(context.out, context.environment):
+        console = live_console(context.out, context.environment)
+        with LiveReporter(console, now, seen=watched.seen, past=watched.past, kind=watched.kind) as live:
+            yield live
+    else:
+        yield LineReporter(context.out, now, kind=watched.kind)

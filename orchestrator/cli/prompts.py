@@ -1,0 +1,208 @@
+"""What is shown and asked before anything is changed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from orchestrator.cli.context import Context
+from orchestrator.cli.options import Output
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.policy import Overrides
+from orchestrator.errors import ExitCode, UsageError
+from orchestrator.model.plan import Plan
+from orchestrator.runs.attempt import exit_code
+from orchestrator.runs.find_run import state_in_words
+from orchestrator.runs.planning import Preparation, prepare
+from orchestrator.runtime.store import RunEntry
+from orchestrator.view.plan import plan_object, plan_text
+from orchestrator.view.summary import hold_object
+from orchestrator.view.units import counted, duration, size, visible
+
+
+def show_plan(plan: Plan, context: Context) -> ExitCode:
+    """Print the plan; HELD when something holds it already."""
+    code = ExitCode.HELD if plan.holds else ExitCode.DONE
+    if context.output is Output.TEXT:
+        context.say(plan_text(plan))
+        return code
+    context.say_json(plan_object(plan))
+    return context.end(code, holds=[hold_object(hold) for hold in plan.holds])
+
+
+def end_not_due(why: str, cluster: str, context: Context) -> ExitCode:
+    """Say that nothing is due, and end: done, for a schedule finds that on most days."""
+    context.note(why)
+    return context.end(
+        ExitCode.DONE,
+        cluster=cluster,
+        nodes_restarted=0,
+        restarted=[],
+        failed=[],
+        pending=[],
+        seconds=0.0,
+        holds=[],
+        left=[],
+        message=why,
+        nothing_to_do=True,
+    )
+
+
+def carry_out(prepared: Preparation, context: Context, *, dry_run: bool, yes: bool) -> int:
+    """Show the plan, or run it; where nothing is due, say so. The exit code.
+
+    Args:
+        prepared: what the run would begin with.
+        context: the process.
+        dry_run: only show the plan.
+        yes: do not ask, and show no plan.
+
+    Raises:
+        UsageError: there is no terminal to ask on.
+        typer.Abort: the answer is no.
+    """
+    if dry_run:
+        if prepared.not_due:
+            context.note(prepared.not_due)
+        return int(show_plan(prepared.plan(), context))
+    if prepared.not_due:
+        return end_without_nodes(prepared, prepared.not_due, context)
+    note = prepared.unfinished()
+    if note is not None:
+        context.note(note)
+    plan = None
+    if not yes:
+        plan = prepared.plan()
+        confirm(plan, context)
+    return int(exit_code(prepared.run(plan)))
+
+
+@contextmanager
+def prepared_run(
+    context: Context,
+    file: ClusterFile,
+    *,
+    playbook: str | None,
+    overrides: Overrides,
+    state: str | None,
+    asks: bool = False,
+    restarts: bool = True,
+) -> Iterator[Preparation]:
+    """Connect to a cluster and prepare a run.
+
+    Args:
+        context: the process.
+        file: the cluster file.
+        playbook: `--playbook`.
+        overrides: selection and policy flags.
+        state: `--state`.
+        asks: whether a question follows; a missing terminal is then reported before the cluster is read.
+        restarts: False for a bulk load whose indices are merged and whose nodes are left alone.
+
+    Raises:
+        OrchestratorError: files, flags, secrets, cluster, zones or selection are wrong.
+    """
+    with context.connect(file, state) as connection:
+        source = connection.ports.policy(playbook, overrides)
+        if asks:
+            require_terminal(context)
+        yield prepare(connection, source, restarts=restarts)
+
+
+def confirm_run(verb: str, entry: RunEntry, where: str, context: Context, *, yes: bool) -> None:
+    """Name the run that a request means which named neither a run nor a cluster; on a terminal, ask.
+
+    Args:
+        verb: the command.
+        entry: the only run that can be meant.
+        where: the state that holds it.
+        context: the process.
+        yes: `--yes`.
+
+    Raises:
+        typer.Abort: the answer is no.
+    """
+    what = f"run {entry.run} on {visible(entry.cluster)} ({state_in_words(entry)}; {visible(where)})"
+    if yes:
+        context.note(f"{verb}: {what}")
+    elif has_terminal(context):
+        ask(f"{verb.capitalize()} {what}?", context)
+    else:
+        context.warn(
+            f"`orchestrate {verb}` names no run and acts on {what}, the only one that it can mean. The next "
+            f"version exits with 2 here: name the run (`orchestrate {verb} {entry.run}`) or add --yes"
+        )
+
+
+def end_without_nodes(prepared: Preparation, why: str, context: Context) -> int:
+    """Where no node is due: what a dead run left is restored all the same. The exit code."""
+    restored = prepared.restore_others()
+    if restored is not None and exit_code(restored) is not ExitCode.DONE:
+        return int(exit_code(restored))
+    return int(end_not_due(why, prepared.view.name, context))
+
+
+def confirm(plan: Plan, context: Context, look: str = "--dry-run") -> None:
+    """Show the plan and ask.
+
+    Raises:
+        UsageError: there is no terminal to ask on.
+        typer.Abort: the answer is no.
+    """
+    require_terminal(context, look)
+    show_plan(plan, context)
+    ask(question(plan), context)
+
+
+def question(plan: Plan) -> str:
+    """What is asked; on a small terminal the head of the plan has scrolled away by then."""
+    number = sum(len(wave.nodes) for wave in plan.waves)
+    nodes = counted(number, "node")
+    held = f", though {counted(len(plan.holds), 'rule holds', 'rules hold')} it now" if plan.holds else ""
+    waves, likely = counted(len(plan.waves), "wave"), duration(plan.predicted.likely)
+    if plan.max_segments is not None:
+        due = [one for one in plan.merges if one.due]
+        merge = f"merge {counted(len(due), 'index', 'indices')} ({size(sum(one.bytes for one in due))})"
+        put_right = any(one.put_right for one in plan.leftovers)
+        first = merge if due else "put right what the loader left" if put_right else ""
+        then = f"restart {nodes} in {waves}, likely {likely}" if number else ""
+        what = ", then ".join(part for part in (first, then) if part) or "merge nothing"
+        return f"{visible(plan.cluster)}: {what}{held}?"
+    return f"Restart {nodes} of {visible(plan.cluster)} in {waves}, likely {likely}{held}?"
+
+
+def ask(text: str, context: Context) -> None:
+    """Ask for a yes.
+
+    Raises:
+        typer.Abort: the answer is no, or Ctrl-C.
+    """
+    try:
+        answer = typer.confirm(text)
+    except typer.Abort:
+        context.note("")  # the terminal's own `^C` stands on the line of the question
+        raise
+    if not answer:
+        raise typer.Abort
+
+
+def require_terminal(context: Context, look: str = "--dry-run") -> None:
+    """A question needs somebody to answer it; asked last, so that what is wrong with the rest is told first.
+
+    Args:
+        context: the process.
+        look: what shows beforehand what would be done.
+
+    Raises:
+        UsageError: there is no terminal.
+    """
+    if not has_terminal(context):
+        raise UsageError(f"there is no terminal to ask on: look at `{look}`, then add --yes")
+
+
+def has_terminal(context: Context) -> bool:
+    """Whether there is a terminal to ask on, and the output is for people."""
+    return context.output is Output.TEXT and sys.stdin.isatty() and context.out.isatty()

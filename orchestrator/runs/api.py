@@ -1,0 +1,336 @@
+"""The Python API: functions that take a `Connection`, and a run as an iterator over its events.
+
+Exceptions are those of `orchestrator.errors`. How a run ended is no exception: its summary has the exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from queue import SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import Final, Self
+
+from orchestrator.config.policy import Overrides
+from orchestrator.engine.fold import RunState
+from orchestrator.engine.situation import Decision
+from orchestrator.errors import ExitCode, SafetyViolation, UsageError
+from orchestrator.model.event import Event, Record
+from orchestrator.model.observation import EVERYTHING
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.plan import Plan
+from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+from orchestrator.ports import Clock
+from orchestrator.runs.connection import Connection, Watched
+from orchestrator.runs.find_run import Wanted, find_run
+from orchestrator.runs.from_file import FilePorts
+from orchestrator.runs.host_tuning import Maker
+from orchestrator.runs.planning import Preparation, prepare
+from orchestrator.runs.rehearsal import Rehearsal
+from orchestrator.runs.tuned_hosts import hosts_to_tune
+from orchestrator.runs.unfinished import NothingDriven, past_run_of, restore_meant, resume_run
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.loop import Asked
+from orchestrator.view.listen import NOTHING_SEEN
+from orchestrator.view.summary import Summary, summary
+
+Item = Record | Summary
+"""What a run yields: the records of its journal, and at the end its summary."""
+_OUTCOMES: Final = {ExitCode.FAILED: Outcome.FAILED, ExitCode.NOT_RESTORED: Outcome.NOT_RESTORED}
+
+
+def plan(connection: Connection, *, playbook: str | None = None, overrides: Overrides | None = None) -> Plan:
+    """What `restart` would do. Changes nothing and takes no lease.
+
+    Args:
+        connection: from `connect`.
+        playbook: name or path; None takes that of the cluster file.
+        overrides: selection and policy, as the flags of the command line.
+
+    Raises:
+        OrchestratorError: files, secrets, cluster, zones or selection are wrong.
+    """
+    return _prepare(connection, playbook, overrides).plan()
+
+
+def restart(
+    connection: Connection,
+    *,
+    playbook: str | None = None,
+    overrides: Overrides | None = None,
+    planned: Plan | None = None,
+) -> Run:
+    """A rolling restart. The cluster is read now; nothing is changed before the first event is asked for.
+
+    Args:
+        connection: from `connect`.
+        playbook: name or path; None takes that of the cluster file.
+        overrides: selection and policy, as the flags of the command line.
+        planned: a plan that was shown or agreed to, which no wave exceeds.
+
+    Raises:
+        OrchestratorError: files, secrets, cluster, zones or selection are wrong.
+    """
+    prepared = _prepare(connection, playbook, overrides)
+
+    def work(to: Connection) -> RunState | NothingDriven:
+        here = replace(prepared, connection=to)
+        if here.not_due is None:
+            return here.run(planned)
+        restored = here.restore_others()
+        if restored is not None and restored.outcome is not Outcome.RESTORED:
+            return restored
+        return NothingDriven(code=ExitCode.DONE, message=here.not_due, cluster=here.view.name)
+
+    return Run(connection, work)
+
+
+def resume(
+    connection: Connection,
+    run: str | None = None,
+    *,
+    retry_failed: bool = False,
+    skip: Sequence[str] = (),
+) -> Run:
+    """Continue a run that was stopped, paused or killed, by the policy that it began with.
+
+    Args:
+        connection: from `connect`.
+        run: an id, the beginning or the last part of one; None takes the unfinished run of the cluster.
+        retry_failed: start failed nodes again.
+        skip: nodes to leave out.
+    """
+
+    def work(to: Connection) -> RunState:
+        with to.state(Access.GO_ON) as store:
+            past = past_run_of(store, find_run(store, Wanted.RESUME, run=run, cluster=to.ports.name))
+            skipped = past.require_nodes(skip)
+            return resume_run(to, store, past, retry_failed=retry_failed, skip=skipped)
+
+    return Run(connection, work)
+
+
+def restore(connection: Connection, run: str | None = None) -> Run:
+    """Restore what a run changed and start what it left down; by the cluster's record if no run is here.
+
+    Args:
+        connection: from `connect`.
+        run: as for `resume`.
+    """
+
+    def work(to: Connection) -> RunState | NothingDriven:
+        return restore_meant(to.open_state, lambda _past: nullcontext(to), run=run, cluster=to.ports.name)
+
+    return Run(connection, work)
+
+
+def rehearse(
+    connection: Connection,
+    *,
+    seed: int = 1,
+    playbook: str | None = None,
+    overrides: Overrides | None = None,
+) -> Run:
+    """The same restart on a simulation of the cluster, with faults. The cluster itself is only read, now.
+
+    Args:
+        connection: from `connect`.
+        seed: which faults; 0 = none.
+        playbook: name or path; None takes that of the cluster file.
+        overrides: selection and policy, as the flags of the command line.
+
+    Raises:
+        OrchestratorError: files, secrets, cluster, zones or selection are wrong.
+    """
+    prepared = _prepare(connection, playbook, overrides)
+    rehearsal = Rehearsal(prepared.started, prepared.observe(EVERYTHING), seed)
+
+    def work(to: Connection) -> RunState:
+        kind = prepared.started.policy.kind
+        with to.process.reporter(Watched(kind=kind, past=(), seen=lambda: NOTHING_SEEN)) as reporter:
+            return rehearsal.play(reporter)
+
+    return Run(connection, work)
+
+
+def tune(
+    connection: Connection,
+    *,
+    profile: str | None = None,
+    only: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+) -> Iterator[TuningApplied | TuningMissed]:
+    """Apply a tuning profile to the hosts, now and at every boot. Nothing is changed before the first event.
+
+    Args:
+        connection: from `connect`.
+        profile: name or path; None takes the playbook's, or else that of the cluster's kind.
+        only: names and globs of nodes; all when empty.
+        exclude: names and globs of nodes to leave out.
+
+    Raises:
+        LeaseError: a run is at work on the cluster.
+        JournalError: the state cannot be written; nothing more is changed.
+    """
+    ports = connection.ports
+    if not isinstance(ports, FilePorts):
+        raise UsageError("only hosts of a cluster file are tuned")
+    wanted = ports.tuning_profile(profile)
+    where = hosts_to_tune(connection, ports, only=tuple(only), exclude=tuple(exclude))
+    where.check_free()
+    with connection.state(Access.WRITE) as store:
+        operator = connection.process.operator
+        maker = Maker(where, wanted, store.ledger(where.cluster), operator=operator, stop=lambda: False)
+        making = maker.make(where.read(wanted))
+    yield from (one.event for one in making.made)
+    if making.broken is not None:
+        raise making.broken
+
+
+def _prepare(connection: Connection, playbook: str | None, overrides: Overrides | None) -> Preparation:
+    return prepare(connection, connection.ports.policy(playbook, overrides or Overrides()))
+
+
+class Run(Iterator[Item]):
+    """A run: an iterator over the records of its journal, whose last item is its `Summary`.
+
+    The run begins when the first item is asked for, and works in a thread of its own: a slow reader does not
+    keep a node down. Leaving a `with` block (by an exception, too) stops the run in order and waits for that.
+
+    Args:
+        connection: its cluster.
+        work: drives it to its end.
+    """
+
+    def __init__(
+        self, connection: Connection, work: Callable[[Connection], RunState | NothingDriven]
+    ) -> None:
+        self._asked, self._queue = _Asked(connection.process.wake), _Queue(connection.process.clock)
+        process = replace(
+            connection.process,
+            requests=self._asked,
+            reporter=lambda _watched: nullcontext(self._queue.attempt()),
+        )
+        self._connection, self._work = replace(connection, process=process), work
+        self._thread = Thread(target=self._run, name="run")
+        self._begun = self._over = False
+
+    def __next__(self) -> Item:
+        """The next record; at the end the summary.
+
+        Raises:
+            OrchestratorError: the run was refused, or cannot go on.
+        """
+        if self._over:
+            raise StopIteration
+        if not self._begun:
+            self._begun = True
+            self._thread.start()
+        item = self._queue.items.get()
+        if isinstance(item, Record):
+            return item
+        self._over = True
+        self._thread.join()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def pause(self) -> None:
+        """Ask the run to finish its current wave and then pause."""
+        self._asked.ask(Request.PAUSE)
+
+    def stop(self) -> None:
+        """Ask the run to start what is down, restore settings and end."""
+        self._asked.ask(Request.STOP)
+
+    def close(self) -> None:
+        """Stop the run, if it is under way, and wait for its end."""
+        self._over = True
+        if self._begun and self._thread.is_alive():
+            self.stop()
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            end = self._work(self._connection)
+            last = self._queue.summary if isinstance(end, RunState) else _without_run(end, self._connection)
+            self._queue.items.put(last or SafetyViolation("the run ended without an outcome"))
+        except BaseException as error:  # noqa: BLE001  (raised again where the run is read)
+            self._queue.items.put(error)
+
+
+class _Asked:
+    """`Requests` of the program that reads a run."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake, self._request = wake, Request.NONE
+
+    def ask(self, request: Request) -> None:
+        """Ask; a weaker request does not replace a stronger one."""
+        self._request = max(self._request, request)
+        self._wake()
+
+    @contextmanager
+    def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
+        """It may ask at any time."""
+        del state
+        yield lambda: (self._request, "the program that began it")
+
+
+class _Queue:
+    """What a run yields.
+
+    Attributes:
+        items: not yet read.
+        summary: of the last attempt that ended; a restore of what a dead run left comes before the run's own.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.items: SimpleQueue[Record | Summary | BaseException] = SimpleQueue()
+        self.summary: Summary | None = None
+        self._clock, self._events = clock, list[Event]()
+
+    def attempt(self) -> Self:
+        """Itself, as the reporter of another attempt."""
+        self._events = []
+        return self
+
+    def events(self, records: Sequence[Record]) -> None:
+        """Queue them."""
+        for record in records:
+            self._events.append(record.event)
+            self.items.put(record)
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """Waits are in the records of their holds."""
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """Keep the summary."""
+        self.summary = summary(state, outcome, self._events, self._clock.now())
+
+
+def _without_run(end: NothingDriven, connection: Connection) -> Summary:
+    return Summary(
+        run=end.run or "",
+        cluster=end.cluster or connection.ports.name,
+        outcome=_OUTCOMES.get(end.code, Outcome.DONE),
+        exit_code=end.code,
+        restarted=(),
+        failed=(),
+        pending=(),
+        seconds=0.0,
+        node_seconds={},
+        holds=(),
+        left=end.left,
+        message=end.message,
+    )

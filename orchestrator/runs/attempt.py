@@ -1,0 +1,121 @@
+"""One process's attempt at a run: reporter, requests, lease, journal and loop, until the run has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.run import exit_code_of
+from orchestrator.errors import ExitCode, JournalError
+from orchestrator.model.event import Event, Record, RunStarted
+from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.policy import Kind
+from orchestrator.runs.connection import Connection, Process, RunJournal, Watched
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.loop import Loop, Ports
+from orchestrator.runtime.signals import strongest
+from orchestrator.view.listen import ListeningCluster
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """An attempt that holds its lease and has not begun.
+
+    Attributes:
+        state: as replayed; changed while the run goes on.
+        past: records of earlier attempts.
+        first: events to commit before anything else.
+    """
+
+    connection: Connection
+    lease: Lease
+    journal: RunJournal
+    state: RunState
+    past: Sequence[Record] = ()
+    first: tuple[Event, ...] = ()
+
+    @property
+    def repairs(self) -> bool:
+        """Whether it restores what another run left, which is in the lease's record."""
+        return any(isinstance(event, RunStarted) and event.repairs is not None for event in self.first)
+
+    @property
+    def kind(self) -> Kind:
+        """The cluster's kind."""
+        begun = next((event for event in self.first if isinstance(event, RunStarted)), None)
+        policy = begun.policy if begun else self.state.policy
+        return policy.kind if policy else Kind.ELASTICSEARCH
+
+
+def drive(attempt: Attempt) -> RunState:
+    """Work on the run until it has ended; its last state.
+
+    Raises:
+        JournalError: the first events could not be written; nothing was changed.
+    """
+    process, ports = attempt.connection.process, attempt.connection.ports
+    listening = ListeningCluster(ports.cluster, process.clock.now)
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        watched = Watched(kind=attempt.kind, past=attempt.past, seen=lambda: listening.seen)
+        reporter = enter(process.reporter(watched))
+        reporter.events(_commit_first(attempt))
+        state = attempt.state
+        hosts = ports.hosts(state.addresses, state.data_paths)
+        listener = enter(process.background.listen(listening, hosts))
+        left = enter(process.background.left_requests(attempt.journal))
+        own = enter(process.requests.during(lambda: loop.state))
+        loop = Loop(
+            state,
+            Ports(
+                cluster=listening,
+                hosts=hosts,
+                lease=attempt.lease,
+                journal=attempt.journal,
+                clock=process.clock,
+                listener=listener,
+                reporter=reporter,
+                gates=ports.gates(state.policy.gates if state.policy else ()),
+            ),
+            asked=strongest(own, left),
+            workers=process.workers,
+            reads=process.order,
+        )
+        enter(process.background.keep(attempt.lease))
+        try:
+            return loop.run()
+        finally:
+            attempt.state = loop.state
+            if attempt.state.phase is Phase.ENDED:
+                _let_go(attempt, process)
+
+
+def _commit_first(attempt: Attempt) -> Sequence[Record]:
+    """Commit the first events; without them nothing may be done, and the lease is given back."""
+    try:
+        records = attempt.journal.append(attempt.first, attempt.connection.process.now)
+    except JournalError:
+        if attempt.past or attempt.repairs:
+            attempt.lease.leave()  # its record lists pending changes: whoever restores them needs it
+        else:
+            attempt.lease.release()
+        raise
+    for record in records:
+        attempt.state = evolve(attempt.state, record)
+    return records
+
+
+def _let_go(attempt: Attempt, process: Process) -> None:
+    """Release the lease, unless changes are pending: then the record stays for whoever restores them."""
+    if attempt.state.outcome is Outcome.NOT_RESTORED:
+        attempt.lease.leave()
+        return
+    for trouble in attempt.lease.release():
+        process.warn(trouble)
+
+
+def exit_code(state: RunState) -> ExitCode:
+    """The exit code of a run that has ended."""
+    return exit_code_of(state.outcome) if state.outcome is not None else ExitCode.DEFECT

@@ -1,0 +1,329 @@
+"""What a run is given: the ports of one cluster, this process, and the state database, in one value.
+
+`Connection` is all that the modules of this package know of the world. `connect` makes one from a cluster
+file; a simulation makes one of its own, so the same code runs in both.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from orchestrator.config.policy import Overrides
+from orchestrator.config.secrets import SecretReference
+from orchestrator.engine.fold import RunState
+from orchestrator.engine.situation import Decision
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Record
+from orchestrator.model.gate import Gate
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.model.reading import Instant, Reading
+from orchestrator.model.resolution import Resolution
+from orchestrator.ports import Clock, ClusterPort, GatePort, HostPort, LeasePort, Listener, Reporter
+from orchestrator.runtime.asking import RequestWatch
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import (
+    current_process,
+    new_run_id,
+    provably_alive,
+    provably_gone,
+)
+from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.listener import ThreadedListener
+from orchestrator.runtime.lookout import Order
+from orchestrator.runtime.loop import Asked
+from orchestrator.runtime.store import StateStore
+from orchestrator.runtime.taking import Terms
+from orchestrator.view.listen import Seen
+
+RunJournal = SqlJournal | UnwrittenJournal
+DataPaths = Mapping[NodeName, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySource:
+    """How a cluster's policy is built.
+
+    Attributes:
+        build: the policy for a cluster with this many nodes; raises `UsageError` for a wrong flag.
+        secrets: references that its gates need.
+    """
+
+    build: Callable[[int], Policy]
+    secrets: tuple[SecretReference, ...] = ()
+
+
+class ClusterPorts(Protocol):
+    """The ports of one cluster. Connections are kept between calls and closed by `close`."""
+
+    @property
+    def name(self) -> str:
+        """The name that the cluster must report."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where the cluster is described: the path of its file, for messages."""
+        ...
+
+    @property
+    def cluster_file(self) -> str:
+        """The same, resolved, for the journal: `resume` reads it from there."""
+        ...
+
+    @property
+    def cluster(self) -> ClusterPort:
+        """The cluster's API."""
+        ...
+
+    @property
+    def lease(self) -> LeasePort:
+        """The lease in the cluster."""
+        ...
+
+    def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
+        """The indices that these names, globs, aliases and data streams match."""
+        ...
+
+    def members(self, view: ClusterView) -> Mapping[NodeName, str]:
+        """The address of each member, including members that are known to be down."""
+        ...
+
+    def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
+        """Read where these nodes keep their data, unless the cluster file names it for all of them.
+
+        Call it before `hosts`: a node that is down cannot answer.
+        """
+        ...
+
+    def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> HostPort:
+        """The hosts of these nodes and of all nodes of earlier calls.
+
+        Args:
+            addresses: a plan knows the members; a run that restores what a dead run left also knows nodes
+                that the dead run left down.
+            data_paths: as the journal of the run has them.
+        """
+        ...
+
+    def gates(self, gates: Sequence[Gate]) -> GatePort:
+        """The gates of a policy. Their secrets are resolved at the first reading."""
+        ...
+
+    def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
+        """Read playbook and tuning profile, and check what can be checked without the cluster."""
+        ...
+
+    def require_secrets(self, references: Iterable[SecretReference]) -> None:
+        """Resolve these references.
+
+        Raises:
+            ConfigError: one cannot be resolved; the reference and its place are named.
+        """
+        ...
+
+    def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
+        """What in the cluster file matches none of these nodes."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What a reporter can know about the attempt that it reports.
+
+    Attributes:
+        past: records of earlier attempts at the run.
+        seen: the latest recoveries and health that the run has read.
+    """
+
+    kind: Kind
+    past: Sequence[Record]
+    seen: Callable[[], Seen]
+
+
+class Requests(Protocol):
+    """Requests to this process: signals, or a caller of the Python API."""
+
+    def during(self, state: Callable[[], RunState | None]) -> AbstractContextManager[Asked]:
+        """Accept requests while it is entered.
+
+        Args:
+            state: the latest state of the run; None while there is no run yet.
+        """
+        ...
+
+
+class Background(Protocol):
+    """What goes on beside the loop: threads in a real process, scheduled events in a simulated one."""
+
+    def keep(self, lease: Lease) -> AbstractContextManager[None]:
+        """Refresh the lease while it is entered. Leaving it leaves the lease's record."""
+        ...
+
+    def left_requests(self, journal: RunJournal) -> AbstractContextManager[Asked]:
+        """The requests that other processes left in the state for this run."""
+        ...
+
+    def listen(self, cluster: ClusterPort, hosts: HostPort) -> AbstractContextManager[Listener]:
+        """A listener at these two ports."""
+        ...
+
+
+class Threads:
+    """`Background` of a real process.
+
+    Args:
+        clock: woken by what a thread notices.
+    """
+
+    def __init__(self, clock: SystemClock) -> None:
+        self._clock = clock
+
+    @contextmanager
+    def keep(self, lease: Lease) -> Iterator[None]:
+        """Refresh the lease from a thread."""
+        lease.start()
+        try:
+            yield
+        finally:
+            lease.leave()
+
+    @contextmanager
+    def left_requests(self, journal: RunJournal) -> Iterator[Asked]:
+        """Read them once a second from a thread."""
+        watch = RequestWatch(journal, self._clock.wake)
+        watch.start()
+        try:
+            yield watch.asked
+        finally:
+            watch.stop()
+
+    @contextmanager
+    def listen(self, cluster: ClusterPort, hosts: HostPort) -> Iterator[Listener]:
+        """One long poll at each port, each in a thread."""
+        listener = ThreadedListener(cluster, hosts, self._clock)
+        try:
+            yield listener
+        finally:
+            listener.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """The process that works on a run.
+
+    Attributes:
+        operator: who runs it, and on which `host`.
+        identity: tells this process from all others, as text; stands in the lease's record.
+        reporter: shows an attempt; called once for each.
+        tell: receives warnings and notes, one line each.
+        gone: whether the process of an identity is provably gone.
+        alive: whether it provably runs on this machine.
+        wake: ends a wait of the clock, from any thread.
+        randomness: for run ids.
+        terms: the times of the lease.
+        order: in which cluster and hosts are read.
+        workers: hosts worked on at once.
+    """
+
+    clock: Clock
+    operator: str
+    host: str
+    background: Background
+    requests: Requests
+    reporter: Callable[[Watched], AbstractContextManager[Reporter]]
+    tell: Callable[[str], None]
+    identity: str = field(default_factory=lambda: str(current_process()))
+    gone: Callable[[str], bool] = provably_gone
+    alive: Callable[[str], bool] = provably_alive
+    wake: Callable[[], None] = lambda: None
+    randomness: random.Random = field(default_factory=random.SystemRandom)
+    terms: Terms = field(default_factory=Terms)
+    order: Order = Order.AT_ONCE
+    workers: int = 16
+
+    def warn(self, message: str) -> None:
+        """Tell something that does not stop the request."""
+        self.tell(f"warning: {message}")
+
+    def new_run(self) -> str:
+        """The id of a new run."""
+        return new_run_id(self.clock.now(), self.randomness)
+
+    @property
+    def now(self) -> Instant:
+        """The current time of this process."""
+        return self.clock.now()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """One cluster, this process, and the state database. A context manager that closes the cluster's ports.
+
+    Attributes:
+        open_state: opens the state database.
+    """
+
+    ports: ClusterPorts
+    process: Process
+    open_state: Callable[[Access], StateStore]
+
+    @contextmanager
+    def state(self, access: Access) -> Iterator[StateStore]:
+        """The state database, open.
+
+        Raises:
+            JournalError: it cannot be opened.
+        """
+        store = self.open_state(access)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def close(self) -> None:
+        """Close every connection to the cluster and its hosts."""
+        self.ports.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class NoRequests:
+    """`Requests` of a process that takes none."""
+
+    @contextmanager
+    def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
+        """There is never a request."""
+        del state
+        yield lambda: (Request.NONE, "")
+
+
+class NoReports:
+    """A `Reporter` that shows nothing."""
+
+    def events(self, records: Sequence[Record]) -> None:
+        """Show nothing."""
+
+    def waiting(self, state: RunState, decision: Decision) -> None:
+        """Show nothing."""
+
+    def finished(self, state: RunState, outcome: Outcome) -> None:
+        """Show nothing."""

@@ -1,0 +1,105 @@
+"""The hosts of a cluster file: what holds for each node's machine, and Riak's commands on them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+from orchestrator.config import hosts as written
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.config.secrets import SecretResolver
+from orchestrator.hosts.connection import CommandResult, Lost, Unreachable
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.script import TIMEOUT_EXIT
+from orchestrator.hosts.settings import Connect, HostSettings, Manager, Secret, ServiceSettings, Sudo
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.stores.riak.admin import Command
+from orchestrator.stores.riak.output import CommandOutput
+
+_KEPT_OF_RIAK: Final = 1_000_000
+"""Bytes of an output: a line for every partition of the largest rings."""
+
+_SUDO: Final[Mapping[bool | Literal["auto"], Sudo]] = {
+    "auto": Sudo.AUTO,
+    True: Sudo.PASSWORDLESS,
+    False: Sudo.OFF,
+}
+
+
+def host_settings(
+    file: ClusterFile, addresses: Mapping[NodeName, str], resolver: SecretResolver
+) -> dict[NodeName, HostSettings]:
+    """What holds for each node's machine.
+
+    Args:
+        file: the cluster file.
+        addresses: transport publish addresses, for nodes whose address the file does not name.
+        resolver: where the sudo password comes from; it is asked when the password is used.
+
+    Raises:
+        ConfigError: overrides that match a node contradict each other.
+    """
+    return {name: _one(file, name, at, resolver) for name, at in sorted(addresses.items())}
+
+
+def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
+    host = file.host(name)
+    password: Secret | None = None
+    sudo = _SUDO[host.sudo]
+    reference = host.sudo_password
+    if reference is not None:
+        sudo, password = Sudo.PASSWORD, lambda: resolver.resolve(reference).reveal()
+    return HostSettings(
+        node=name,
+        address=host.address or address,
+        connect=Connect(host.connect.value),
+        port=host.port,
+        user=host.user,
+        identities=(str(host.identity),) if host.identity else (),
+        known_hosts=_known_hosts(file, host),
+        sudo=sudo,
+        sudo_password=password,
+        service=ServiceSettings(
+            manager=Manager(host.service.manager.value),
+            unit=host.service.unit or "",
+            stop=host.service.stop,
+            start=host.service.start,
+            status=host.service.status,
+            status_as_root=host.service.status_as_root,
+        ),
+        data=host.data,
+    )
+
+
+def _known_hosts(file: ClusterFile, host: written.HostSettings) -> tuple[str, ...]:
+    """The file of host keys that the cluster file names; nothing = those that `ssh` would read."""
+    hosts = file.spec.hosts
+    said = "known_hosts" in hosts.model_fields_set or host.known_hosts != file.local_path(hosts.known_hosts)
+    return (str(host.known_hosts),) if said else ()
+
+
+class HostRunner:
+    """`Runner` over the hosts of a cluster.
+
+    Args:
+        hosts: the hosts, with this node among them.
+    """
+
+    def __init__(self, hosts: Callable[[NodeName], Hosts]) -> None:
+        self._hosts = hosts
+
+    def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
+        """Run it; an output without an exit code is one that was cut."""
+        line = shlex.join(command.argv)
+        hosts = self._hosts(node)
+        done = hosts.run(node, line, as_root=command.as_root, timeout=command.timeout, keep=_KEPT_OF_RIAK)
+        match done:
+            case CommandResult(exit=code, truncated=cut):
+                ended = code != TIMEOUT_EXIT and not cut
+                return CommandOutput(exit=code if ended else None, stdout=done.stdout, stderr=done.stderr)
+            case Lost(output=output):
+                return CommandOutput(exit=None, stdout=output)
+            case Unreachable(reason=reason):
+                return Unknown(reason=f"{line}: {reason}")

@@ -1,0 +1,186 @@
+"""Files that one command saves and another one takes: saved plans and snapshots of clusters."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ConfigDict, StrictStr
+
+from orchestrator.config.faults import validate
+from orchestrator.config.lookup import trouble_with
+from orchestrator.config.spec import Spec
+from orchestrator.config.yaml import Document
+from orchestrator.errors import ConfigError, JournalError
+from orchestrator.model.event import SCHEMA_VERSION, RunStarted
+from orchestrator.model.observation import Observation
+from orchestrator.model.policy import Policy
+from orchestrator.runs.planning import SavedPlan
+from orchestrator.runtime.codec import (
+    check_schema,
+    decode_event,
+    decode_observation,
+    decode_policy,
+    encode_event,
+    encode_observation,
+    encode_policy,
+)
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""A plan of a thousand nodes has about 5 MiB, a snapshot of ten thousand shards about 6."""
+
+
+class _WaveSpec(Spec):
+    model_config = ConfigDict(extra="ignore")
+    nodes: tuple[StrictStr, ...]
+
+
+class _PlanSpec(Spec):
+    """What is read of it; the rest is for people and for other programs."""
+
+    model_config = ConfigDict(extra="ignore")
+    fingerprint: StrictStr
+    waves: tuple[_WaveSpec, ...]
+    policy: dict[str, Any]
+    cluster_file: StrictStr
+
+
+def save_plan(path: Path, shown: Mapping[str, object], policy: Policy, cluster_file: str) -> None:
+    """Save a plan for `apply`, for its owner alone: it holds hooks as they were written.
+
+    Args:
+        path: where to.
+        shown: the plan as `--output json` shows it.
+        policy: of the run.
+        cluster_file: the path of the cluster file, resolved.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    content = {**shown, "policy": encode_policy(policy), "cluster_file": cluster_file}
+    _write_whole(path, content, "plan")
+
+
+def load_plan(path: Path) -> SavedPlan:
+    """Read a saved plan.
+
+    Raises:
+        ConfigError: it cannot be read, or is no plan that this version can apply.
+    """
+    content = _read_json(path, "saved plan")
+    if not isinstance(content, Mapping) or content.get("event") != "plan":
+        raise ConfigError("is no saved plan; make one with `orchestrate plan --out`", file=str(path))
+    spec = validate(_PlanSpec, Document(file=str(path), content=dict(content), lines={}))
+    try:
+        policy = decode_policy(spec.policy)
+    except JournalError as error:
+        raise ConfigError(str(error), file=str(path)) from error
+    return SavedPlan(
+        policy=policy,
+        fingerprint=spec.fingerprint,
+        nodes=tuple(name for wave in spec.waves for name in wave.nodes),
+        cluster_file=spec.cluster_file,
+    )
+
+
+def save_snapshot(path: Path, started: RunStarted, seen: Observation) -> None:
+    """Save how a run would begin and all that was read for it, to be rehearsed anywhere.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    content = {
+        "event": "snapshot",
+        "schema": SCHEMA_VERSION,
+        "started": encode_event(started),
+        "seen": encode_observation(seen),
+    }
+    _write_whole(path, content, "snapshot")
+
+
+def load_snapshot(path: Path) -> tuple[RunStarted, Observation]:
+    """Read a snapshot.
+
+    Raises:
+        ConfigError: it cannot be read, or is no snapshot that this version can rehearse.
+    """
+    content = _read_json(path, "snapshot")
+    if not isinstance(content, Mapping) or content.get("event") != "snapshot":
+        raise ConfigError("is no snapshot; make one with `orchestrate rehearse --save`", file=str(path))
+    try:
+        check_schema(content.get("schema"), where="it")
+        started = decode_event(_part(content, "started"))
+        seen = decode_observation(_part(content, "seen"), holder="the snapshot")
+    except JournalError as error:
+        # Events are read as those of a journal are, and here is none.
+        raise ConfigError(str(error).replace("the journal", "the snapshot"), file=str(path)) from error
+    if not isinstance(started, RunStarted):
+        raise ConfigError("is no snapshot: its run begins with another event", file=str(path))
+    return started, seen
+
+
+def _part(content: Mapping[str, object], name: str) -> Mapping[str, object]:
+    part = content.get(name)
+    if not isinstance(part, Mapping):
+        raise JournalError(f"the snapshot is damaged: {name}: is missing")
+    return part
+
+
+def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
+    """Write it whole or not at all, for its owner alone: it holds hooks as they were written.
+
+    Args:
+        path: where to.
+        content: what is ready for JSON.
+        what: its name in messages, such as `plan`.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            raise ConfigError(f"the {what} cannot be saved: what is there is no file", file=str(path))
+        number, beside = tempfile.mkstemp(prefix=f".{what}-", dir=target.parent)
+        try:
+            with os.fdopen(number, "w") as stream:
+                stream.write(json.dumps(content, indent=1) + "\n")
+            Path(beside).replace(target)
+        except BaseException:
+            Path(beside).unlink()
+            raise
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"the {what} cannot be saved: {why}", file=str(path)) from error
+
+
+def _read_json(path: Path, what: str) -> object:
+    """What stands in such a file.
+
+    Args:
+        path: where.
+        what: its name in messages, such as `saved plan`.
+
+    Raises:
+        ConfigError: it cannot be read, is too large, or is no JSON.
+    """
+    trouble = trouble_with(path)
+    if trouble is not None:
+        raise ConfigError(trouble, file=str(path))
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"is no {what}: it is larger than {MAX_BYTES >> 20} MiB", file=str(path))
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ConfigError(f"is no {what}: it is nested too deeply", file=str(path)) from None
+    except ValueError as error:
+        raise ConfigError(f"is no {what}: {error}", file=str(path)) from error

@@ -1,0 +1,185 @@
+"""Which run a request means: `resume`, `restore`, `pause`, `stop`, `status`; and what past runs tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+from orchestrator.engine.estimate import node_times
+from orchestrator.errors import UsageError
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Record
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.runtime.identity import provably_gone
+from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
+
+
+class Wanted(Enum):
+    """What a run is looked for; the value is how messages speak of it."""
+
+    RESUME = "unfinished run"
+    RESTORE = "unfinished run to restore"
+    REQUEST = "run under way"
+    SHOW = "run"
+
+
+_OWING: Final = frozenset({None, Outcome.NOT_RESTORED})
+"""Killed, under way, or given up: something may still have to be put back."""
+_PAST_RUNS: Final = 10
+"""Older runs tell of other data and other machines."""
+
+
+def find_run(
+    store: StateStore, wanted: Wanted, *, run: str | None = None, cluster: str | None = None
+) -> RunEntry:
+    """The run that is meant.
+
+    Args:
+        store: the state database.
+        wanted: what for.
+        run: as typed: an id, the beginning of one, or its last part.
+        cluster: only runs of the cluster of this name.
+
+    Raises:
+        UsageError: none, or more than one: the message lists them.
+    """
+    entries = store.runs()
+    if run is not None:
+        return _named(entries, run, cluster, store.where)
+    found = _candidates(entries, wanted, cluster)
+    if not found:
+        raise _none(store.where, wanted, cluster, entries)
+    if len(found) > 1:
+        raise UsageError(
+            "more than one cluster has one; name the run, or the cluster with --cluster:\n" + _lines(found)
+        )
+    return found[0]
+
+
+def candidates(store: StateStore, wanted: Wanted, *, cluster: str | None = None) -> list[RunEntry]:
+    """The runs that a request without a name can mean: at most one of each cluster."""
+    return _candidates(store.runs(), wanted, cluster)
+
+
+def _candidates(entries: Sequence[RunEntry], wanted: Wanted, cluster: str | None) -> list[RunEntry]:
+    names = dict.fromkeys(entry.cluster for entry in entries if cluster in (None, entry.cluster))
+    by_cluster = ([entry for entry in entries if entry.cluster == name] for name in names)
+    found = [one for some in by_cluster if (one := _of_cluster(some, wanted)) is not None]
+    if wanted is Wanted.SHOW:
+        # The one to look at is the one on which something is to be done; else the latest.
+        return [entry for entry in found if entry.unfinished] or found[:1]
+    return found
+
+
+def state_in_words(entry: RunEntry) -> str:
+    """How a run stands, for people."""
+    return entry.outcome.value if entry.outcome else "under way or killed"
+
+
+def leave_request(
+    store: StateStore,
+    entry: RunEntry,
+    request: Request,
+    *,
+    by: str,
+    at: Instant,
+    gone: Callable[[str], bool] = provably_gone,
+) -> None:
+    """Leave a request for a run under way.
+
+    Raises:
+        UsageError: it is not under way, or its process is gone: nobody would ever read the request.
+    """
+    if entry.outcome is not None:
+        raise UsageError(
+            f"run {entry.run} is not under way: it has ended ({entry.outcome.value}) "
+            f"{_when(entry.ended or entry.started)}"
+        )
+    if gone(entry.process):
+        raise UsageError(
+            f"run {entry.run} is not under way: its process is gone; "
+            f"`orchestrate resume {entry.run}` or `orchestrate restore {entry.run}`"
+        )
+    store.leave_request(entry.run, request, by=by, at=at)
+
+
+def histories(
+    store: StateStore, *, cluster: str | None = None, limit: int = 100
+) -> tuple[tuple[RunEntry, tuple[Record, ...]], ...]:
+    """The latest runs and their journals, the oldest first.
+
+    The entry knows how a run ended that died and was put back by another one: its own journal does not.
+    """
+    entries = reversed(store.runs(cluster=cluster, limit=limit))
+    return tuple((entry, store.replay(entry.run)) for entry in entries)
+
+
+def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, where: str) -> RunEntry:
+    exact = [entry for entry in entries if entry.run == run]
+    found = exact or [e for e in entries if e.run.startswith(run) or e.run.endswith(f"-{run}")]
+    if not found:
+        raise UsageError(f"there is no run {run} in {where}; `orchestrate history` lists them")
+    if len(found) > 1:
+        raise UsageError(f"{run} can be more than one run:\n{_lines(found)}")
+    if cluster is not None and found[0].cluster != cluster:
+        raise UsageError(f"run {found[0].run} is one of cluster {found[0].cluster}, not of {cluster}")
+    return found[0]
+
+
+def _of_cluster(entries: Sequence[RunEntry], wanted: Wanted) -> RunEntry | None:
+    """The run of one cluster that is meant; entries come the one with the latest event first.
+
+    A run that still owes something goes before one that ended in order, unless another run of the cluster
+    finished after it: that one took its debts over with its lease. The latest run owes nothing once it is
+    restored, but not all of its nodes are restarted: it can be resumed.
+    """
+    if wanted is Wanted.SHOW:
+        return next((e for e in entries if e.outcome is None), entries[0])
+    if wanted is Wanted.RESUME and entries[0].outcome is Outcome.RESTORED:
+        return entries[0]
+    since = next((n for n, entry in enumerate(entries) if entry.outcome in FINISHED), len(entries))
+    open_ones = entries[:since]
+    if wanted is Wanted.REQUEST:
+        return next((entry for entry in open_ones if entry.outcome is None), None)
+    return next((entry for entry in open_ones if entry.outcome in _OWING), next(iter(open_ones), None))
+
+
+def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[RunEntry]) -> UsageError:
+    of = f" of cluster {cluster}" if cluster else ""
+    text = f"there is no {wanted.value}{of} in {where}"
+    passed = next((entry for entry in entries if entry.unfinished and cluster in (None, entry.cluster)), None)
+    if wanted is Wanted.RESUME and passed is not None:
+        how = passed.outcome.value if passed.outcome else "killed"
+        text += (
+            f": a later one is done; {passed.run} ({how}, begun {_when(passed.started)}) has nodes left, "
+            f"and goes on with `orchestrate resume {passed.run}`"
+        )
+    if wanted in (Wanted.RESUME, Wanted.RESTORE):
+        text += (
+            "; what a run on another machine left is put back with `orchestrate restore --cluster "
+            f"{cluster or 'NAME'}`; of a Riak cluster, with that run's own state file (--state)"
+        )
+    return UsageError(text)
+
+
+def _lines(entries: Sequence[RunEntry]) -> str:
+    return "\n".join(
+        f"  {e.run}  {e.cluster}  {state_in_words(e)}  begun {_when(e.started)} by {e.operator} on {e.host}"
+        for e in entries
+    )
+
+
+def _when(at: Instant) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def past_times(store: StateStore, cluster: str) -> dict[NodeName, tuple[Seconds, ...]]:
+    """Seconds from stop to recovered in past runs, by node, oldest first."""
+    times: dict[NodeName, tuple[Seconds, ...]] = {}
+    for entry in reversed(store.runs(cluster=cluster, limit=_PAST_RUNS)):
+        for node, seconds in node_times(store.replay(entry.run)).items():
+            times[node] = (*times.get(node, ()), seconds)
+    return times

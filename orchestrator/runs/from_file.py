@@ -1,0 +1,386 @@
+"""From a cluster file to a connection: cluster, hosts, gates, lease and secrets as the file names them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec, load_cluster
+from orchestrator.config.gates import secrets_in
+from orchestrator.config.lookup import Places, Wanted, find, standard_places
+from orchestrator.config.playbook import Playbook, load_playbook
+from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
+from orchestrator.config.riak import address_of
+from orchestrator.config.secrets import SecretReference, SecretResolver, expand, parse_reference
+from orchestrator.config.tuning import load_profile
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.redact import Redactor
+from orchestrator.hosts.settings import HostSettings
+from orchestrator.hosts.tunables.registry import RULES
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.gate import CommandGate, Gate
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.resolution import Resolution
+from orchestrator.model.tuning import TuningProfile
+from orchestrator.ports import Clock, LeasePort
+from orchestrator.runs.connection import (
+    Connection,
+    DataPaths,
+    NoReports,
+    NoRequests,
+    PolicySource,
+    Process,
+    Threads,
+)
+from orchestrator.runs.file_hosts import HostRunner, host_settings
+from orchestrator.runs.selection import predicate_names
+from orchestrator.runtime.clock import SystemClock
+from orchestrator.runtime.gates.command import Ran
+from orchestrator.runtime.gates.port import Gates, asker
+from orchestrator.runtime.identity import host_name, operator_name
+from orchestrator.runtime.store import open_store
+from orchestrator.stores.elasticsearch.access import Access
+from orchestrator.stores.elasticsearch.client import ElasticsearchClient
+from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
+from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+from orchestrator.stores.riak.cluster import RiakCluster
+from orchestrator.stores.riak.contact import Reach
+from orchestrator.stores.riak.lease import NoLease
+
+_log = logging.getLogger("orchestrator.runs")
+_KEPT_OF_A_GATE: Final = 4096
+"""Bytes of a command's output: one line of it is shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Where cluster files, playbooks and tuning profiles are looked up.
+
+    Attributes:
+        warn: receives what is odd in a cluster file.
+    """
+
+    environment: Mapping[str, str]
+    home: Path
+    warn: Callable[[str], None]
+
+    @property
+    def places(self) -> Places:
+        """Where names are looked up."""
+        return standard_places(self.environment, home=self.home)
+
+    def cluster(self, name: str) -> ClusterFile:
+        """Read the cluster file of that name or path.
+
+        Raises:
+            ConfigError: it cannot be found or is wrong.
+        """
+        file = load_cluster(find(Wanted.CLUSTER, name, self.places), home=self.home)
+        for warning in file.warnings:
+            self.warn(warning)
+        return file
+
+    def playbook(self, name: str) -> Playbook:
+        """Read the playbook of that name or path.
+
+        Raises:
+            ConfigError: it cannot be found or is wrong.
+        """
+        return load_playbook(find(Wanted.PLAYBOOK, name, self.places))
+
+    def tuning_profile(self, name: str) -> TuningProfile:
+        """Read the tuning profile of that name or path.
+
+        Raises:
+            ConfigError: it cannot be found or is wrong.
+        """
+        return load_profile(find(Wanted.TUNING, name, self.places), rules=RULES)
+
+
+class FilePorts:
+    """`ClusterPorts` as a cluster file describes them.
+
+    Attributes:
+        file: the cluster file.
+        resolver: where secrets come from.
+        redact: takes every secret that was resolved out of what is shown or journalled.
+    """
+
+    def __init__(self, file: ClusterFile, files: Files, clock: Clock) -> None:
+        self.file, self._files, self._clock = file, files, clock
+        self.redact = Redactor()
+        self.resolver = SecretResolver(
+            environment=files.environment,
+            folder=file.path.parent,
+            home=files.home,
+            learn=self.redact.learn,
+        )
+        self._shared: ElasticsearchClient | None = None
+        self._settings: dict[NodeName, HostSettings] = {}
+        self._hosts: Hosts | None = None
+        self._gates: Gates | None = None
+        self._data: DataPaths = {}
+
+    @cached_property
+    def cluster(self) -> ElasticsearchCluster | RiakCluster:
+        """The cluster's API.
+
+        Raises:
+            ConfigError: a file or secret that the connection needs is missing.
+        """
+        spec = self.file.spec
+        if isinstance(spec, ClusterSpec):
+            return ElasticsearchCluster(self._client(spec))
+        self.file.check_files()
+        return RiakCluster(spec.name, self._riak(spec))
+
+    @cached_property
+    def lease(self) -> LeasePort:
+        """The lease in the cluster."""
+        spec = self.file.spec
+        return ElasticsearchLease(self._client(spec)) if isinstance(spec, ClusterSpec) else NoLease()
+
+    def _client(self, spec: ClusterSpec) -> ElasticsearchClient:
+        """One client for cluster and lease."""
+        if self._shared is None:
+            access = _access(self.file, spec, self.resolver)
+            self._shared = ElasticsearchClient(access, clock=self._clock)
+        return self._shared
+
+    @property
+    def name(self) -> str:
+        """The name that the cluster must report."""
+        return self.file.spec.name
+
+    @property
+    def source(self) -> str:
+        """The path of the cluster file."""
+        return str(self.file.path)
+
+    @property
+    def cluster_file(self) -> str:
+        """The same, resolved."""
+        return str(self.file.path.resolve())
+
+    def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
+        """The indices that these patterns match."""
+        return self.cluster.resolve(patterns)
+
+    def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
+        """Read playbook and tuning profile, and check what can be checked without the cluster.
+
+        Raises:
+            OrchestratorError: a file or a flag is wrong.
+        """
+        book = self._files.playbook(playbook or self.file.spec.playbook)
+        require_playbook(self.file, book)
+        wanted = profile_wanted(self.file, book, overrides)
+        tuning = self._files.tuning_profile(wanted) if wanted else None
+
+        def build(nodes: int) -> Policy:
+            return build_policy(
+                self.file,
+                book,
+                overrides,
+                predicates=predicate_names(self.file.spec.kind),
+                nodes=nodes,
+                now=self._clock.now(),
+                tuning=tuning,
+            )
+
+        build(1)  # a wrong flag is reported before the cluster is read
+        secrets = secrets_in(book.spec.gates, book.path.resolve().parent)
+        return PolicySource(build=build, secrets=tuple(secrets))
+
+    def tuning_profile(self, named: str | None) -> TuningProfile:
+        """The tuning profile that is meant: the named one, the playbook's, or that of the cluster's kind.
+
+        Raises:
+            ConfigError: it cannot be found or is wrong.
+            UsageError: it is for another kind of store.
+        """
+        playbook = self._files.playbook(self.file.spec.playbook)
+        require_playbook(self.file, playbook)
+        kind = self.file.spec.kind.value
+        profile = self._files.tuning_profile(named or playbook.spec.tune or kind)
+        require_kind(self.file, profile)
+        return profile
+
+    def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
+        """Overrides in the file that match none of these nodes."""
+        return self.file.overrides_without_node(nodes)
+
+    def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> Hosts:
+        """The hosts of these nodes and of all nodes of earlier calls."""
+        self._data = {**(data_paths or {}), **self._data}
+        settings = host_settings(self.file, addresses, self.resolver)
+        self._settings |= {name: self._with_data(one) for name, one in settings.items()}
+        if self._hosts is None:
+            self._hosts = Hosts(self._settings, redact=self.redact)
+        return self._hosts
+
+    def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
+        """Read where these nodes keep their data, unless the file names it for all of them."""
+        if all(self.file.host(node).data for node in nodes):
+            return self._data
+        found = self.cluster.data_paths()
+        if not isinstance(found, Unknown):
+            self._data = found
+        return found
+
+    def _with_data(self, settings: HostSettings) -> HostSettings:
+        learnt = self._data.get(settings.node, ())
+        usable = all(path.startswith("/") and path.isprintable() for path in learnt)
+        return replace(settings, data=learnt) if usable and not settings.data else settings
+
+    def _riak(self, spec: RiakClusterSpec) -> Reach:
+        """How a Riak cluster is reached: its commands run where its nodes are."""
+        tls = spec.tls
+        context = ssl.create_default_context(cafile=str(self.file.local_path(tls.ca)) if tls.ca else None)
+        if not tls.verify or tls.fingerprint:  # a certificate that is pinned need not be signed by anyone
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if tls.client_cert:
+            key = str(self.file.local_path(tls.client_key)) if tls.client_key else None
+            context.load_cert_chain(str(self.file.local_path(tls.client_cert)), key)
+
+        def address(node: NodeName) -> str:
+            return address_of(node, spec.hosts.nodes)
+
+        return Reach(
+            endpoints=spec.endpoints,
+            runner=HostRunner(lambda node: self.hosts({node: address(node)})),
+            address=address,
+            riak=spec.riak.command_words,
+            admin=spec.riak.admin_words,
+            tls=context,
+            fingerprint=tls.fingerprint,
+        )
+
+    def members(self, view: ClusterView) -> Mapping[NodeName, str]:
+        """Where the nodes of a cluster are; those of a Riak ring that are down among them."""
+        addresses = {node.name: node.address for node in view.nodes}
+        if isinstance(self.file.spec, RiakClusterSpec) and view.riak is not None:
+            ring = view.riak.cluster
+            known = () if isinstance(ring, Unknown) else ring.members
+            nodes = self.file.spec.hosts.nodes
+            addresses = {m.node: address_of(m.node, nodes) for m in known} | addresses
+        return addresses
+
+    def gates(self, gates: Sequence[Gate]) -> Gates:
+        """The gates of a policy; their secrets are looked up when they are asked first."""
+        askers = [asker(self._at_home(gate), secrets=self._secret, run=_run) for gate in gates]
+        self._gates = Gates(askers, redact=self.redact)
+        return self._gates
+
+    def require_secrets(self, references: Iterable[SecretReference]) -> None:
+        """See that the secrets of gates are there, before anything is begun.
+
+        Raises:
+            ConfigError: one is not; the reference and its place are named.
+        """
+        for reference in references:
+            self.resolver.resolve(reference)
+
+    def _secret(self, reference: str) -> str:
+        return self.resolver.resolve(parse_reference(reference)).reveal()
+
+    def _at_home(self, gate: Gate) -> Gate:
+        """The gate with `~` in a path as it is for this account."""
+        if isinstance(gate, CommandGate) or gate.at.ca is None:
+            return gate
+        ca = str(expand(gate.at.ca, folder=self.file.path.parent, home=self._files.home))
+        return replace(gate, at=replace(gate.at, ca=ca))
+
+    def close(self) -> None:
+        """Give every connection back."""
+        if self._gates is not None:
+            self._gates.close()
+        if self._hosts is not None:
+            self._hosts.close()
+        if "cluster" in self.__dict__:
+            self.cluster.close()
+
+
+def _run(command: str, timeout: Seconds) -> Reading[Ran]:
+    """Run a gate's command on this machine, as hooks with `local: true` are run."""
+    done = LocalConnection().run(command, timeout=timeout, keep=_KEPT_OF_A_GATE)
+    if isinstance(done, CommandResult):
+        return Ran(exit=done.exit, output=f"{done.stdout}\n{done.stderr}")
+    return Unknown(reason=done.reason)
+
+
+def _access(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) -> Access:
+    file.check_files()
+    auth, tls = spec.auth, spec.tls
+    key = auth.api_key if auth else None
+    basic = auth.basic if auth else None
+    return Access(
+        endpoints=tuple(spec.endpoints),
+        api_key=resolver.resolve(key).reveal() if key else None,
+        username=basic.username if basic else None,
+        password=resolver.resolve(basic.password).reveal() if basic else None,
+        ca=str(file.local_path(tls.ca)) if tls.ca else None,
+        verify=tls.verify,
+        client_cert=str(file.local_path(tls.client_cert)) if tls.client_cert else None,
+        client_key=str(file.local_path(tls.client_key)) if tls.client_key else None,
+        fingerprint=tls.fingerprint,
+    )
+
+
+def connection_to(ports: FilePorts, files: Files, process: Process, state: str | None) -> Connection:
+    """A connection over ports of a cluster file.
+
+    Args:
+        ports: closed with the connection.
+        files: has the environment and home in which the state is looked up.
+        process: this process.
+        state: URL of the state database; None looks in the usual places.
+    """
+    return Connection(
+        ports=ports,
+        process=process,
+        open_state=lambda access: open_store(state, files.environment, access=access, home=files.home),
+    )
+
+
+def connect(
+    cluster_file: str | Path, *, state: str | None = None, tell: Callable[[str], None] | None = None
+) -> Connection:
+    """Connect to the cluster of a cluster file. The cluster is not read yet.
+
+    Args:
+        cluster_file: name or path, as after `--cluster`.
+        state: where journals are kept, as after `--state`; None looks in the usual places.
+        tell: receives warnings and notes, one line each; None logs them.
+
+    Returns:
+        What `plan`, `restart`, `resume`, `restore` and `rehearse` take. Close it, or use it in a `with`.
+
+    Raises:
+        ConfigError: the file cannot be found or is wrong.
+    """
+    clock, said = SystemClock(), tell or _log.info
+    process = Process(
+        clock=clock,
+        operator=operator_name(os.environ),
+        host=host_name(),
+        background=Threads(clock),
+        wake=clock.wake,
+        requests=NoRequests(),
+        reporter=lambda _watched: nullcontext(NoReports()),
+        tell=said,
+    )
+    files = Files(environment=os.environ, home=Path.home(), warn=process.warn)
+    ports = FilePorts(files.cluster(str(cluster_file)), files, clock)
+    return connection_to(ports, files, process, state)

@@ -1,0 +1,289 @@
+"""Tuning of hosts without a restart: changes made and undone, each in the ledger, machines in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Event, Lock
+from typing import Final
+
+from orchestrator.errors import JournalError
+from orchestrator.hosts.parallel import in_parallel
+from orchestrator.hosts.undoing import Back, Ours, Standing, again, rank, reads_for, standing
+from orchestrator.model.action import ActionResult, Done, Refused, TuneHost
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.reading import Reading, Seconds, Unknown
+from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile
+from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+from orchestrator.runs.tuned_hosts import TunedHosts, TuningPort
+from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
+
+Found = Mapping[NodeName, Reading[HostTuning]]
+"""How hosts stand to a profile."""
+
+Owed = Mapping[str, tuple[OwedChange, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debt:
+    """One subject that is owed, and how its host stands to it.
+
+    Attributes:
+        reached: False when the host could not be read at all.
+    """
+
+    node: NodeName
+    owed: OwedChange
+    stands: Reading[Standing]
+    reached: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What came of undoing one subject; `result` is None when it was not begun."""
+
+    debt: Debt
+    result: ActionResult | None
+
+
+NO_LIMIT: Final[Seconds] = 24 * 3600.0
+"""For all hosts together: each call is bounded by itself, and a change under way is never abandoned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What came of the changes of one tunable on one host."""
+
+    node: NodeName
+    state: TunableState
+    result: ActionResult
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is not known to be done."""
+        return not isinstance(self.result, Done)
+
+    @property
+    def event(self) -> TuningApplied | TuningMissed:
+        """The same as an event."""
+        node, state = self.node, self.state
+        if isinstance(self.result, Done):
+            return TuningApplied(node=node, tunable=state.tunable, found=state.running, wanted=state.wanted)
+        return TuningMissed(
+            node=node, tunable=state.tunable, why=self.result.reason, on_failure=state.on_failure
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """Everything that was begun.
+
+    Attributes:
+        left_out: tunables that were not begun, because of a signal or of a state that cannot be written.
+        broken: why the ledger could not be written; nothing was changed after that.
+    """
+
+    made: tuple[Made, ...]
+    left_out: int = 0
+    broken: JournalError | None = None
+
+
+def agreed(shown: Found, now: Found) -> Found:
+    """What was shown and is still so: a host may have changed while the question stood there."""
+    kept: dict[NodeName, HostTuning | Unknown] = {}
+    for node, tuning in now.items():
+        before = shown.get(node)
+        if isinstance(tuning, Unknown) or not isinstance(before, HostTuning):
+            kept[node] = tuning if isinstance(tuning, Unknown) else HostTuning(states=())
+        else:
+            asked_for = [(state.tunable, state.changes) for state in before.drifted]
+            same = tuple(state for state in tuning.drifted if (state.tunable, state.changes) in asked_for)
+            kept[node] = HostTuning(states=same)
+    return kept
+
+
+class Maker:
+    """Makes the changes that hosts need; machines in parallel, the nodes of one machine one after the other.
+
+    Args:
+        where: the hosts.
+        profile: for a second reading of machines with several nodes.
+        ledger: written before each change.
+        operator: for the ledger.
+        stop: whether to begin nothing more.
+    """
+
+    def __init__(
+        self,
+        where: TunedHosts,
+        profile: TuningProfile,
+        ledger: Ledger,
+        *,
+        operator: str,
+        stop: Callable[[], bool],
+    ) -> None:
+        self._where, self._profile, self._ledger = where, profile, ledger
+        self._operator, self._stop = operator, stop
+        self._halt, self._lock = Event(), Lock()
+        self._left_out = 0
+        self._broken: JournalError | None = None
+
+    def make(self, found: Found) -> Making:
+        """Make what drifted; no later than at a signal or a failed ledger, nothing more is begun."""
+        wanted = {node: states for node in found if (states := _drifted(found, node))}
+        work = {
+            nodes: partial(self._machine, {node: wanted[node] for node in nodes})
+            for nodes in self._where.by_machine(wanted)
+        }
+        results = in_parallel(work, timeout=NO_LIMIT)
+        made = sorted((one for some in results.values() for one in some), key=lambda one: one.node)
+        return Making(made=tuple(made), left_out=self._left_out, broken=self._broken)
+
+    def _machine(self, wanted: Mapping[NodeName, tuple[TunableState, ...]]) -> list[Made]:
+        """The nodes of one machine; each after the first is read again, for its host is changed by then."""
+        done: list[Made] = []
+        for place, (node, states) in enumerate(wanted.items()):
+            if place == 0 or self._ends():
+                done += self._tune(node, states)
+                continue
+            again = self._where.port.tuning([node], self._profile)[node]
+            if isinstance(again, Unknown):
+                why = Refused(reason=again.reason)
+                done += [Made(node=node, state=state, result=why) for state in states]
+            else:
+                names = {state.tunable for state in states}
+                done += self._tune(node, [state for state in again.drifted if state.tunable in names])
+        return done
+
+    def _tune(self, node: NodeName, states: Sequence[TunableState]) -> list[Made]:
+        done: list[Made] = []
+        for place, state in enumerate(states):
+            if self._ends() or not self._recorded(node, state):
+                with self._lock:
+                    self._left_out += len(states) - place
+                break
+            action = TuneHost(
+                node=node,
+                tunable=state.tunable,
+                changes=state.changes,
+                found=state.running,
+                wanted=state.wanted,
+            )
+            done.append(Made(node=node, state=state, result=self._where.port.perform(action)))
+        return done
+
+    def _recorded(self, node: NodeName, state: TunableState) -> bool:
+        """Commit to the ledger what is about to be changed; without that nothing is changed any more."""
+        tuning = Tuning(
+            node=node,
+            tunable=state.tunable,
+            changes=state.changes,
+            operator=self._operator,
+            address=self._where.addresses.get(node, ""),
+        )
+        try:
+            self._ledger.record(tuning, self._where.clock.now())
+        except JournalError as error:
+            self._broken = error
+            self._halt.set()
+            return False
+        return True
+
+    def _ends(self) -> bool:
+        return self._stop() or self._halt.is_set()
+
+
+def _drifted(found: Found, node: NodeName) -> tuple[TunableState, ...]:
+    tuning = found[node]
+    return () if isinstance(tuning, Unknown) else tuning.drifted
+
+
+def look(where: TunedHosts, owed: Owed) -> list[Debt]:
+    """Read the hosts, each machine once, and see how they stand to what is owed."""
+    spokesmen: dict[str, NodeName] = {}
+    for machine, some in owed.items():
+        names = [node for one in some for node in one.nodes]
+        spokesmen[machine] = next((node for node in names if node in where.nodes), names[0])
+    reads = {
+        node: reads_for([one.wrote[0] for one in owed[machine]])
+        for machine, node in spokesmen.items()
+        if node in where.nodes
+    }
+    facts = where.port.facts(reads) if reads else {}
+    debts: list[Debt] = []
+    for machine, node in spokesmen.items():
+        told = facts.get(node) or where.unplaced.get(node) or Unknown(reason=f"where {node} is, is not known")
+        debts += [_debt(node, one, told) for one in sorted(owed[machine], key=lambda one: rank(one.wrote[0]))]
+    return debts
+
+
+def _debt(node: NodeName, one: OwedChange, told: Reading[HostFacts]) -> Debt:
+    if isinstance(told, Unknown):
+        return Debt(node=node, owed=one, stands=told, reached=False)
+    return Debt(node=node, owed=one, stands=standing(told, one.undoing))
+
+
+def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
+    """What was agreed to: where the host shows something else by now, it is left for another time."""
+    agreed = {(debt.node, debt.owed.subject): debt.stands for debt in shown}
+    later = Unknown(reason="it changed while the question stood there: look again")
+    return [
+        Debt(node=debt.node, owed=debt.owed, stands=later)
+        if isinstance(debt.stands, Ours) and agreed.get((debt.node, debt.owed.subject)) != debt.stands
+        else debt
+        for debt in now
+    ]
+
+
+def undo(
+    where: TunedHosts, ledger: Ledger, debts: Sequence[Debt], *, operator: str, stop: Callable[[], bool]
+) -> tuple[list[Undone], JournalError | None]:
+    """Undo what shows our values, machine by machine in its order; what is as it was found is written off.
+
+    Returns:
+        Everything with what came of it; and why the ledger could not be written: then no more was undone.
+    """
+    halt, broken = Event(), list[JournalError]()
+    by_node: dict[NodeName, list[Debt]] = {}
+    for debt in debts:
+        by_node.setdefault(debt.node, []).append(debt)
+
+    def work(of_machine: Sequence[Debt]) -> list[Undone]:
+        done: list[Undone] = []
+        ranks = [rank(debt.owed.wrote[0]) for debt in of_machine if isinstance(debt.stands, Ours)]
+        lowest = min(ranks, default=0)
+        for debt in of_machine:
+            result: ActionResult | None = None
+            if not (stop() or halt.is_set()):
+                result = _undo(where.port, debt, set_anew=lowest < rank(debt.owed.wrote[0]))
+            if isinstance(result, Done):
+                try:
+                    ledger.undone(debt.owed, operator=operator, at=where.clock.now())
+                except JournalError as error:
+                    broken.append(error)
+                    halt.set()
+            done.append(Undone(debt=debt, result=result))
+        return done
+
+    results = in_parallel({node: partial(work, some) for node, some in by_node.items()}, timeout=NO_LIMIT)
+    return [one for node in by_node for one in results[node]], next(iter(broken), None)
+
+
+def _undo(port: TuningPort, debt: Debt, *, set_anew: bool) -> ActionResult | None:
+    """Undo one subject; None where that is not ours to do.
+
+    Where something was undone before that may have `set_anew` a value that stood right, it is set once more.
+    """
+    match debt.stands:
+        case Ours(change=change):
+            pass
+        case Back(why=why) as back:
+            kept = again(debt.owed.wrote[0], back) if set_anew else None
+            if kept is None:
+                return Done(output=why)
+            change = kept
+        case _:
+            return None
+    return port.perform(TuneHost(node=debt.node, tunable=debt.owed.tunable, changes=(change,)))

@@ -1,0 +1,319 @@
+"""From a policy to a plan: the first reading of the cluster, how a run would begin, and what it would do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from orchestrator.config.gates import secrets_of
+from orchestrator.config.policy import Overrides
+from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.plan import empty_plan, make_plan
+from orchestrator.engine.waves import undated
+from orchestrator.errors import PlanMismatch
+from orchestrator.merging import decide
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import RunStarted
+from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
+from orchestrator.model.plan import Plan
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
+from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
+from orchestrator.runs.connection import Connection, PolicySource
+from orchestrator.runs.find_run import past_times
+from orchestrator.runs.selection import require_cluster, require_zones, start_of
+from orchestrator.runs.takeover import restore_others, run_from_start
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.executor import Executor
+from orchestrator.runtime.store import StateMissing
+from orchestrator.view.merges import half_done
+from orchestrator.view.units import stamp_seconds
+
+_PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
+"""A plan does not use recoveries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What is known before a run begins. Nothing is changed yet.
+
+    Attributes:
+        view: the first reading of the cluster.
+        started: how the run would begin.
+        loaded: the indices of a bulk load; None for a restart alone.
+    """
+
+    connection: Connection
+    view: ClusterView
+    started: RunStarted
+    loaded: LoadedIndices | None = None
+
+    @property
+    def not_due(self) -> str | None:
+        """Why there is nothing to do; None when there is something."""
+        if self.loaded is not None:
+            return self.loaded.nothing_to_do
+        before = self.started.policy.selection.started_before
+        if self.started.nodes or before is None:
+            return None
+        return f"{self.view.name}: nothing is due: no selected node started before {stamp_seconds(before)}"
+
+    def plan(self) -> Plan:
+        """What the run would do. Writes nothing, takes no lease."""
+        if self.not_due:
+            seen = Observation(at=self.connection.process.now, cluster=self.view)
+            return self._with_merges(empty_plan(self.started, seen))
+        return self._with_merges(self.plan_of(self.observe()))
+
+    def plan_of(self, seen: Observation) -> Plan:
+        """The plan of a restart alone, made from this observation."""
+        ports = self.connection.ports
+        describe = Executor(ports.cluster, ports.hosts(self.started.addresses)).describe
+        return make_plan(self.started, seen, decide=decide, describe=describe, times=self._times())
+
+    def observe(self, look: Collection[Look] = _PLANNED) -> Observation:
+        """Everything that a plan uses, hosts and gates included.
+
+        Args:
+            look: the parts of the cluster to read.
+        """
+        connection, started = self.connection, self.started
+        hosts = connection.ports.hosts(started.addresses)
+        at, profile = connection.process.now, started.policy.tune
+        return replace(
+            connection.ports.cluster.observe(look).seen(at),
+            hosts=hosts.observe(started.nodes, rights=True),
+            tuning=hosts.tuning(started.nodes, profile) if profile else {},
+            bulk=self.loaded.bulk if self.loaded else NOT_READ,
+            gates=connection.ports.gates(started.policy.gates).observe(),
+        )
+
+    def _with_merges(self, plan: Plan) -> Plan:
+        merge = self.started.policy.merge
+        if self.loaded is None or merge is None:
+            return plan
+        targets, left = self.started.indices, self.loaded.left
+        return replace(plan, max_segments=merge.max_segments, merges=targets, leftovers=left)
+
+    def unfinished(self) -> str | None:
+        """A note that the last run on this cluster can be resumed: a new run restarts its nodes once more."""
+        try:
+            with self.connection.state(Access.READ) as store:
+                last = next(iter(store.runs(cluster=self.view.name, limit=1)), None)
+                if last is None or last.outcome is None or not last.unfinished:
+                    return None  # without an outcome it lives or was killed: taking the lease reports that
+                past = replay(last.run, store.replay(last.run))
+        except StateMissing:
+            return None
+        done = half_done(past)
+        if not done:
+            return None
+        all_again = "all" if self.loaded is None else "what is due by now"
+        return (
+            f"run {last.run} ended {last.outcome.value} with {done}: `orchestrate resume {last.run}` goes on "
+            f"with the others; this begins anew with {all_again}"
+        )
+
+    def _times(self) -> dict[NodeName, tuple[Seconds, ...]]:
+        """Times of past runs; a plan is made before the first run too."""
+        try:
+            with self.connection.state(Access.READ) as store:
+                return past_times(store, self.view.name)
+        except StateMissing:
+            return {}
+
+    def restore_others(self) -> RunState | None:
+        """Restore what a dead run left, for a run for which no node is due. None when nothing was left.
+
+        Raises:
+            LeaseError: a run that has pending changes is alive.
+            JournalError: something is to be restored, and the state cannot be written.
+        """
+        with self.connection.state(Access.WRITE) as store:
+            return restore_others(self.connection, store, "", self.started)
+
+    def run(self, plan: Plan | None) -> RunState:
+        """Take the lease, restore what a dead run left, and run to the end.
+
+        Args:
+            plan: a plan that was shown or saved, which no wave exceeds; None when there was none.
+
+        Returns:
+            The last state of the run; or of the run that restored what a dead run left, where that failed.
+
+        Raises:
+            LeaseError: another run holds the cluster.
+            JournalError: the state cannot be written; nothing was changed.
+            PlanMismatch: the plan does not fit the cluster after that was restored.
+        """
+        with self.connection.state(Access.WRITE) as store:
+            planned = tuple(wave.nodes for wave in plan.waves) if plan else ()
+            started = replace(self.started, planned=planned)
+            return run_from_start(self.connection, store, started, again=lambda: self._again(started))
+
+    def _again(self, before: RunStarted) -> RunStarted:
+        """How the run begins after a dead run's changes were restored: the cluster has other members now.
+
+        Raises:
+            PlanMismatch: a plan was shown or saved, and it leaves out or adds a node.
+        """
+        view, settings = _first_reading(self.connection)
+        restarts = self.loaded is None or self.loaded.restarts
+        fresh, _ = _started(self.connection, view, settings, before.policy, restarts=restarts)
+        now = replace(fresh, planned=before.planned)
+        other = sorted(set(now.nodes) ^ set(before.nodes))
+        if before.planned and other:
+            raise _mismatch(view.name, f"what was put back brought {', '.join(other)} into the selection")
+        return now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPlan:
+    """What `apply` takes from `plan.json`.
+
+    Attributes:
+        fingerprint: of what the plan depends on.
+        nodes: in the order of the plan.
+        cluster_file: the file that it was made with.
+    """
+
+    policy: Policy
+    fingerprint: str
+    nodes: tuple[str, ...]
+    cluster_file: str
+
+
+def prepare(connection: Connection, source: PolicySource, *, restarts: bool = True) -> Preparation:
+    """Read the cluster for the first time, and work out how a run would begin.
+
+    Args:
+        connection: the cluster.
+        source: the policy, from `ClusterPorts.policy`.
+        restarts: False for a bulk load whose indices are merged and whose nodes are left alone.
+
+    Raises:
+        OrchestratorError: flags, secrets, cluster, zones or selection are wrong.
+    """
+    prepared, settings = _prepared(connection, source, restarts=restarts)
+    connection.ports.require_secrets(source.secrets)
+    if restarts:
+        require_zones(prepared.view, settings, prepared.started.policy, connection.ports.source)
+    return prepared
+
+
+def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation, Plan]:
+    """The same for a saved plan, whose policy is fixed; and the plan, if it is still the same.
+
+    Raises:
+        PlanMismatch: the plan that would be made now is another one.
+    """
+    view, settings = _first_reading(connection)
+    unknown = [name for name in saved.nodes if name not in {node.name for node in view.nodes}]
+    if unknown:
+        raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
+    connection.ports.require_secrets(secrets_of(saved.policy))
+    prepared = _with_warnings(connection, view, settings, saved.policy, restarts=True)
+    now = prepared.plan()
+    if now.fingerprint != saved.fingerprint:
+        raise _mismatch(view.name, _differences(saved, now))
+    return prepared, now
+
+
+def prepare_restore(connection: Connection) -> RunStarted:
+    """How a run on the cluster would begin, for a restore from the cluster's own record. Zones do not matter.
+
+    Raises:
+        UsageError: the cluster cannot be read.
+    """
+    source = connection.ports.policy(None, Overrides())
+    prepared, _ = _prepared(connection, source, restarts=True)
+    return prepared.started
+
+
+def _mismatch(cluster: str, why: str) -> PlanMismatch:
+    return PlanMismatch(
+        f"the saved plan does not fit {cluster}: {why}; make a new plan (`orchestrate plan --out`)"
+    )
+
+
+def _differences(saved: SavedPlan, now: Plan) -> str:
+    """What can be said of two plans with different fingerprints: the saved one holds no list of members."""
+    nodes = [name for wave in now.waves for name in wave.nodes]
+    new = [name for name in nodes if name not in saved.nodes]
+    if new:
+        return f"{', '.join(new)} came into the selection since"
+    if not nodes:
+        return f"none of its nodes ({', '.join(saved.nodes)}) is due any more"
+    if tuple(nodes) != saved.nodes:
+        return f"it takes {', '.join(saved.nodes)} in this order, and now it would be {', '.join(nodes)}"
+    return (
+        "another cluster of that name, or its members, their ids, roles or attributes are others by now; "
+        "or the file was edited"
+    )
+
+
+def _prepared(
+    connection: Connection, source: PolicySource, *, restarts: bool
+) -> tuple[Preparation, Reading[SettingsView]]:
+    view, settings = _first_reading(connection)
+    policy = source.build(len(view.nodes))
+    return _with_warnings(connection, view, settings, policy, restarts=restarts), settings
+
+
+def _first_reading(connection: Connection) -> tuple[ClusterView, Reading[SettingsView]]:
+    ports = connection.ports
+    read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
+    return require_cluster(read.cluster, ports.name, ports.source), read.settings
+
+
+def _with_warnings(
+    connection: Connection,
+    view: ClusterView,
+    settings: Reading[SettingsView],
+    policy: Policy,
+    *,
+    restarts: bool,
+) -> Preparation:
+    started, found = _started(connection, view, settings, policy, restarts=restarts)
+    process, ports = connection.process, connection.ports
+    unknown = undated(view, policy.selection, started.policy.zone_attribute)
+    if unknown:
+        process.warn(
+            f"{', '.join(unknown)} did not tell when the process started: left out (--started-before)"
+        )
+    for warning in ports.warnings_for(ports.members(view)):
+        process.warn(warning)
+    return Preparation(connection=connection, view=view, started=started, loaded=found)
+
+
+def _started(
+    connection: Connection,
+    view: ClusterView,
+    settings: Reading[SettingsView],
+    policy: Policy,
+    *,
+    restarts: bool,
+) -> tuple[RunStarted, LoadedIndices | None]:
+    started = start_of(
+        view,
+        settings,
+        policy,
+        operator=connection.process.operator,
+        host=connection.process.host,
+        cluster_file=connection.ports.cluster_file,
+    )
+    found = find_bulk_indices(connection, view, started, restarts=restarts) if policy.merge else None
+    started = found.started if found else started
+    return (_with_data_paths(connection, started) if policy.tune else started), found
+
+
+def _with_data_paths(connection: Connection, started: RunStarted) -> RunStarted:
+    """Record where the nodes keep their data: tuning needs it while they are down."""
+    known = connection.ports.data_paths(started.nodes)
+    if isinstance(known, Unknown):
+        connection.process.warn(
+            f"where the nodes keep their data is not known ({known.reason}): name it in `hosts.data`"
+        )
+        return started
+    return replace(started, data_paths={name: known[name] for name in started.nodes if name in known})

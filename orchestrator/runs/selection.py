@@ -1,0 +1,150 @@
+"""Which nodes a run restarts: cluster, zones and selection, checked against the first reading."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.config.policy import PredicateNames
+from orchestrator.config.riak_playbook import LOCATION
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
+from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.waves import selected, undated, unmatched
+from orchestrator.errors import UsageError
+from orchestrator.merging.rules import OWN_RULES
+from orchestrator.model.event import RunStarted
+from orchestrator.model.observation import ClusterView, SettingsView
+from orchestrator.model.policy import Kind, Policy, Strategy
+from orchestrator.model.reading import Reading, Unknown
+
+
+def predicate_names(kind: Kind) -> PredicateNames:
+    """What `--disable-predicate` may name there: rules before a stop, then those before a merge."""
+    merging = OWN_RULES if kind is Kind.ELASTICSEARCH else ()
+    rules = (*kind_of(kind).predicates, *merging)
+    return PredicateNames(
+        known=tuple(rule.name for rule in rules),
+        always_on=frozenset(rule.name for rule in rules if not rule.may_be_disabled),
+    )
+
+
+def require_cluster(read: Reading[ClusterView], name: str, file: str) -> ClusterView:
+    """The first reading of the cluster, if it is the one that the file names.
+
+    Raises:
+        UsageError: it cannot be read, or calls itself something else.
+    """
+    if isinstance(read, Unknown):
+        raise UsageError(f"cluster {name} ({file}) cannot be read: {read.reason}")
+    if read.name != name:
+        raise UsageError(
+            f"{file}: the cluster at these endpoints calls itself {read.name!r}, the file names {name!r}; "
+            "correct `name` or `endpoints`"
+        )
+    return read
+
+
+def require_zones(view: ClusterView, settings: Reading[SettingsView], policy: Policy, file: str) -> None:
+    """Refuse `zone` on a cluster in which no node is in a zone; other strategies need none.
+
+    Args:
+        view: the first reading of the cluster.
+        settings: the first reading of its settings.
+        policy: as the run would have it.
+        file: path of the cluster file, for the message.
+
+    Raises:
+        UsageError: no attribute names the zones, or no node has it.
+    """
+    if policy.strategy is not Strategy.ZONE:
+        return
+    if policy.kind is Kind.RIAK:
+        _require_locations(view)
+        return
+    what_to_do = f"set `zone_attribute` in {file}, or `{AWARENESS}` in the cluster"
+    if policy.zone_attribute is None and isinstance(settings, Unknown):
+        raise UsageError(
+            f"strategy zone: the cluster's settings cannot be read ({settings.reason}), so its zones are not "
+            f"known: set `zone_attribute` in {file}"
+        )
+    if policy.zone_attribute is None:
+        raise UsageError(
+            f"strategy zone: the cluster has no awareness attribute that names zones: {what_to_do}"
+        )
+    if all(node.zone(policy.zone_attribute) is None for node in view.nodes):
+        known = ", ".join(sorted({name for node in view.nodes for name in node.attributes})) or "none"
+        raise UsageError(
+            f"strategy zone: no node has the attribute {policy.zone_attribute!r}; attributes of the nodes: "
+            f"{known}; {what_to_do}"
+        )
+
+
+def _require_locations(view: ClusterView) -> None:
+    if all(node.zone(LOCATION) is None for node in view.nodes):
+        raise UsageError(
+            f"strategy zone: no member of {view.name} has a location, which is what Riak has for zones "
+            "(from 3.0 on): set them in the cluster, or use --strategy node"
+        )
+
+
+def start_of(
+    view: ClusterView,
+    settings: Reading[SettingsView],
+    policy: Policy,
+    *,
+    operator: str,
+    host: str,
+    cluster_file: str,
+) -> RunStarted:
+    """The event with which a run begins; without nodes when none is due (`--started-before`).
+
+    Raises:
+        UsageError: the selection names a node that is not there, or selects none; or whether a node is due
+            is not known of any.
+    """
+    if not isinstance(settings, Unknown):
+        attribute, awareness = awareness_of(settings, policy.zone_attribute)
+        policy = replace(policy, zone_attribute=attribute, awareness=awareness)
+    attribute = policy.zone_attribute
+    missing = unmatched(view, policy.selection)
+    names = ", ".join(sorted(node.name for node in view.nodes))
+    if missing:
+        raise UsageError(f"no node is called {', '.join(missing)}; the cluster has {names}")
+    zones = sorted({zone for node in view.nodes if (zone := node.zone(attribute)) is not None})
+    if policy.selection.zone is not None and policy.selection.zone not in zones:
+        of = f"node attribute {attribute!r}" if attribute else "no node attribute: set `zone_attribute`"
+        there = f"the zones are {', '.join(zones)}" if zones else "no node has a zone"
+        raise UsageError(f"no node is in zone {policy.selection.zone}; {there} ({of})")
+    nodes = selected(view, policy.selection, attribute)
+    if not nodes and not _some_but_not_due(view, policy):
+        raise UsageError(f"the selection leaves no node to restart; the cluster has {names}")
+    return RunStarted(
+        cluster=view.name,
+        cluster_uuid=view.uuid,
+        version=view.version,
+        distribution=view.distribution,
+        policy=policy,
+        nodes=tuple(node.name for node in nodes),
+        operator=operator,
+        host=host,
+        addresses={node.name: node.address for node in view.nodes},
+        cluster_file=cluster_file,
+    )
+
+
+def _some_but_not_due(view: ClusterView, policy: Policy) -> bool:
+    """Whether the selection means nodes, all of them restarted lately: a schedule finds that on most days.
+
+    Raises:
+        UsageError: a node has not told when it started, so that this cannot be said.
+    """
+    selection, attribute = policy.selection, policy.zone_attribute
+    unknown = undated(view, selection, attribute)
+    if unknown:
+        look = "" if policy.kind is Kind.RIAK else "see whether `GET /_nodes/jvm` lists it, then "
+        raise UsageError(
+            f"--started-before: {', '.join(unknown)} did not tell when the process started, and no other "
+            f"node is due: {look}try again"
+        )
+    return selection.started_before is not None and bool(
+        selected(view, replace(selection, started_before=None), attribute)
+    )

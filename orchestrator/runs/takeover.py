@@ -1,0 +1,287 @@
+"""Taking the lease for a run; and restoring first what another run left, if it left something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.engine.changes import from_record, owes_nothing
+from orchestrator.engine.fold import RunState
+from orchestrator.errors import ExitCode, JournalError
+from orchestrator.model.event import LeaseTaken, RunStarted
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import LeasePlace
+from orchestrator.model.reading import Seconds
+from orchestrator.ports import LeasePort
+from orchestrator.runs.attempt import Attempt, drive, exit_code
+from orchestrator.runs.connection import Connection, Process
+from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.runtime.taking import Claim, Place, Taken, Watcher
+from orchestrator.runtime.unwritten_lease import UnwrittenLease
+
+
+def run_from_start(
+    connection: Connection,
+    store: StateStore,
+    started: RunStarted,
+    *,
+    again: Callable[[], RunStarted],
+) -> RunState:
+    """Take the lease for a new run, restore what a dead run left, and run to the end.
+
+    Args:
+        connection: the cluster.
+        store: the state database.
+        started: how the run begins.
+        again: how it begins after a restore: a node that was down is in no earlier list.
+
+    Returns:
+        The last state of the run; or of the restore, if that failed.
+
+    Raises:
+        LeaseError: another run holds the cluster.
+        JournalError: the state cannot be written; nothing was changed.
+    """
+    claimed = claim(connection, store, started)
+    while claimed.left is not None:
+        _announce(claimed.left, connection.process)
+        restored = restore_left(store, claimed, started)
+        if exit_code(restored) is not ExitCode.DONE:
+            return restored
+        started = again()
+        claimed = claim(connection, store, started)
+    return drive(claimed.attempt)
+
+
+def _announce(left: LeaseRecord, process: Process) -> None:
+    # A run that took over carries the record on, so the record names that run's owner.
+    whose = "" if left.left_by else f" of {left.owner}"
+    process.warn(f"run {left.debtor}{whose} left something behind: putting that back first")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A new run that holds its lease.
+
+    Attributes:
+        attempt: ready to be driven.
+        left: pending changes of the run that held the lease before; None when there are none.
+    """
+
+    attempt: Attempt
+    left: LeaseRecord | None
+
+
+def claim(connection: Connection, store: StateStore, started: RunStarted) -> Claimed:
+    """Take the lease for a new run, and begin its journal.
+
+    The earlier record stays inside ours until our first publish, so a crash here loses nothing.
+
+    Raises:
+        LeaseError: another run holds the cluster.
+        JournalError: the state cannot be written; nothing was changed.
+    """
+    process = connection.process
+    run = process.new_run()
+    lease = lease_of(connection, store, run, started)
+    taken = acquire(lease, process)
+    left = None if taken.previous is None or owes_nothing(taken.previous) else taken.previous
+    try:
+        journal = store.create_run(_entry(run, started, process))
+    except JournalError:
+        if left is None:
+            lease.release()
+        raise
+    return Claimed(attempt=_attempt(connection, lease, taken, journal, started), left=left)
+
+
+def _attempt(
+    connection: Connection,
+    lease: Lease,
+    taken: Taken,
+    journal: SqlJournal | UnwrittenJournal,
+    started: RunStarted,
+) -> Attempt:
+    """A new run that begins with the lease that was taken for it."""
+    state = RunState(run=journal.run)
+    first = (started, lease_taken(taken))
+    return Attempt(connection=connection, lease=lease, journal=journal, state=state, first=first)
+
+
+def lease_taken(taken: Taken) -> LeaseTaken:
+    """The event of a lease that was taken."""
+    return LeaseTaken(epoch=taken.record.epoch, holder=taken.record.owner, takeover=taken.takeover)
+
+
+def take_up(
+    run: str,
+    connection: Connection,
+    store: StateStore,
+    started: RunStarted,
+    *,
+    in_cluster: bool = True,
+    written: bool = True,
+) -> tuple[Lease, Taken] | RunState:
+    """Take the lease for a run that exists; the state of a restore instead, if another's changes stay.
+
+    Those are looked for first, so that the run which restores them holds the lease in its own name. The first
+    look can miss some (no answer; a run that died after it; a record in the other place). The record that was
+    replaced then shows them: our first publish would overwrite it, and they would be lost.
+
+    Args:
+        run: the run that continues.
+        connection: the cluster.
+        store: the state database.
+        started: how that run began.
+        in_cluster: False takes it in the state alone, whatever the playbook says: for a restore of what the
+            lease in the cluster needs.
+        written: False where the state can be read and not written: its lease is then held in memory, and a
+            restore keeps no journal.
+
+    Raises:
+        LeaseError: a live run holds it; its subclasses report no connection and an interruption.
+        JournalError: something is to be restored, and the state cannot be written.
+    """
+    state = None if written else UnwrittenLease(store.lease(started.cluster_uuid))
+    while True:
+        restored = restore_others(connection, store, run, started) if written else None
+        if restored is not None and exit_code(restored) is not ExitCode.DONE:
+            return restored
+        lease = lease_of(connection, store, run, started, in_cluster=in_cluster, state=state)
+        taken = acquire(lease, connection.process)
+        left = taken.previous if taken.takeover else None
+        if left is None or owes_nothing(left):
+            return lease, taken
+        _announce(left, connection.process)
+        repair = connection.process.new_run()
+        try:
+            journal = (
+                store.create_run(_entry(repair, started, connection.process))
+                if written
+                else UnwrittenJournal(repair, after=0)
+            )
+        except JournalError:
+            lease.leave()  # the record keeps the pending changes
+            raise
+        attempt = _attempt(connection, lease, taken, journal, started)
+        restored = restore_left(store, Claimed(attempt=attempt, left=left), started)
+        if exit_code(restored) is not ExitCode.DONE:
+            return restored
+
+
+def restore_left(store: StateStore, claimed: Claimed, started: RunStarted) -> RunState:
+    """Drive a run that only restores what another run left, and close that run."""
+    attempt, left = claimed.attempt, claimed.left
+    if left is not None:
+        events = from_record(left, started)
+        attempt.first = (events[0], attempt.first[1], *events[1:])
+    state = drive(attempt)
+    restored = state.outcome is Outcome.RESTORED and isinstance(attempt.journal, SqlJournal)
+    if left is not None and restored:
+        store.close_run(left.debtor, Outcome.RESTORED, attempt.connection.process.now)
+    return state
+
+
+def restore_others(
+    connection: Connection, store: StateStore, run: str, started: RunStarted
+) -> RunState | None:
+    """Restore what another run than this one left; None when nothing is known to be left.
+
+    Raises:
+        LeaseError: that run is alive.
+    """
+    in_cluster = started.policy.lease is LeasePlace.CLUSTER
+    found = (connection.ports.lease if in_cluster else store.lease(started.cluster_uuid)).read()
+    if not isinstance(found, LeaseRecord) or found.debtor == run or owes_nothing(found):
+        return None
+    _announce(found, connection.process)
+    claimed = claim(connection, store, started)
+    if claimed.left is None:  # another process restored it in the meantime
+        release(claimed.attempt.lease, connection.process)
+        return None
+    return restore_left(store, claimed, started)
+
+
+def lease_of(
+    connection: Connection,
+    store: StateStore,
+    run: str,
+    started: RunStarted,
+    *,
+    in_cluster: bool = True,
+    state: LeasePort | None = None,
+) -> Lease:
+    """The lease of a run: in the state database, and in the cluster unless the playbook says otherwise.
+
+    Args:
+        connection: the cluster.
+        store: the state database.
+        run: the run's id.
+        started: has the cluster and the policy.
+        in_cluster: False leaves the cluster out, whatever the playbook says.
+        state: the lease in the state database, where it is not taken as usual.
+    """
+    port = state or store.lease(started.cluster_uuid)
+    found = [Place(name=f"the state ({store.where})", port=port)]
+    if in_cluster and started.policy.lease is LeasePlace.CLUSTER:
+        found.append(Place(name="the cluster", port=connection.ports.lease))
+    process = connection.process
+    who = Claim(
+        cluster=started.cluster,
+        run=run,
+        owner=f"{started.operator}@{started.host}",
+        process=process.identity,
+    )
+    return Lease(found, who, process.clock, process.terms)
+
+
+def acquire(lease: Lease, process: Process) -> Taken:
+    """Take it, and tell which run it waits for.
+
+    Raises:
+        LeaseError: a live run holds it.
+        WatchInterrupted: a request to stop came during the wait.
+    """
+    said: list[tuple[str, int]] = []
+
+    def watching(record: LeaseRecord, left: Seconds) -> None:
+        mark = (record.run, int(left // 15))
+        if mark not in said:
+            said.append(mark)
+            process.tell(
+                f"waiting for the lease of run {record.run} of {record.owner}: "
+                f"if it shows no sign of life, it runs out in {left:.0f} s"
+            )
+
+    with process.requests.during(lambda: None) as asked:
+        return lease.acquire(
+            Watcher(
+                watching=watching,
+                interrupted=lambda: asked()[0] is not Request.NONE,
+                gone=process.gone,
+                alive=process.alive,
+            )
+        )
+
+
+def release(lease: Lease, process: Process) -> None:
+    """Give back a lease that was taken for nothing; what hinders that is told."""
+    for trouble in lease.release():
+        process.warn(trouble)
+
+
+def _entry(run: str, started: RunStarted, process: Process) -> RunEntry:
+    """The line of a new run in the list of runs."""
+    return RunEntry(
+        run=run,
+        cluster=started.cluster,
+        cluster_uuid=started.cluster_uuid,
+        kind=started.policy.kind.value,
+        started=process.now,
+        host=started.host,
+        operator=started.operator,
+        process=process.identity,
+    )

@@ -1,0 +1,244 @@
+"""The hosts that `tune` works on: which nodes, where their hosts are, and whether a run is at work there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from orchestrator.errors import JournalError, LeaseError, UsageError
+from orchestrator.hosts.settings import Connect, HostSettings
+from orchestrator.hosts.tunables.tunable import Reads
+from orchestrator.model.action import ActionResult, HostAction
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.host_facts import HostFacts
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import Look
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.ports import Clock
+from orchestrator.runs.connection import Connection, Process
+from orchestrator.runs.file_hosts import host_settings
+from orchestrator.runs.from_file import FilePorts
+from orchestrator.runs.selection import require_cluster
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import StateMissing, StateStore
+
+
+class TuningPort(Protocol):
+    """What tuning needs of hosts; `Hosts` is one."""
+
+    def tuning(
+        self, nodes: Collection[NodeName], profile: TuningProfile
+    ) -> Mapping[NodeName, Reading[HostTuning]]:
+        """Read how each node's host stands to a profile, in parallel."""
+        ...
+
+    def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
+        """Read of each node's host what is asked of it, in parallel."""
+        ...
+
+    def perform(self, action: HostAction) -> ActionResult:
+        """Make the changes of one tunable, and read each back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedHosts:
+    """The hosts that a command works on.
+
+    Attributes:
+        cluster: its name.
+        nodes: those selected whose hosts can be gone to.
+        addresses: by node, of all that are known.
+        machines: likewise, what its machine is known by; nodes that share one have the same.
+        unplaced: nodes selected whose address nobody told, each with the reason.
+        check_free: raises `LeaseError` while a run holds the cluster.
+    """
+
+    clock: Clock
+    cluster: str
+    port: TuningPort
+    nodes: tuple[NodeName, ...]
+    addresses: Mapping[NodeName, str]
+    machines: Mapping[NodeName, str]
+    unplaced: Mapping[NodeName, Unknown] = field(default_factory=dict)
+    check_free: Callable[[], None] = lambda: None
+
+    def read(self, profile: TuningProfile) -> Mapping[NodeName, Reading[HostTuning]]:
+        """How every selected host stands to a profile."""
+        found = self.port.tuning(self.nodes, profile) if self.nodes else {}
+        return {**found, **self.unplaced}
+
+    def machine(self, node: NodeName) -> str:
+        """What tells a node's machine from others."""
+        return self.machines.get(node, node)
+
+    def by_machine(self, nodes: Collection[NodeName]) -> list[tuple[NodeName, ...]]:
+        """Nodes that share a machine together."""
+        groups: dict[str, list[NodeName]] = {}
+        for node in nodes:
+            groups.setdefault(self.machine(node), []).append(node)
+        return [tuple(group) for group in groups.values()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """The nodes of a cluster, as far as they are known.
+
+    Attributes:
+        addresses: by node; empty where nobody told.
+        uuid: the cluster's; None where it could not be read.
+    """
+
+    addresses: Mapping[NodeName, str]
+    uuid: str | None
+
+
+def hosts_to_tune(
+    connection: Connection,
+    ports: FilePorts,
+    *,
+    only: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    known: Mapping[NodeName, str] | None = None,
+) -> TunedHosts:
+    """Find the nodes and their hosts.
+
+    Args:
+        connection: the cluster.
+        ports: its ports, from a cluster file.
+        only: names and globs of nodes that are meant; all when empty.
+        exclude: those of nodes that are not.
+        known: nodes that are known from elsewhere, with their addresses.
+
+    Raises:
+        OrchestratorError: the cluster is another one, no node is known, or the selection leaves none.
+    """
+    file, process = ports.file, connection.process
+    members = _members(ports, process, known or {})
+    nodes = select(tuple(members.addresses), only, exclude)
+    if members.uuid is not None and isinstance(found := ports.data_paths(nodes), Unknown):
+        process.warn(f"where nodes keep their data could not be read: {found.reason}")
+    settings = host_settings(file, members.addresses, ports.resolver)
+    placed = {
+        node: one.address for node, one in settings.items() if one.connect is Connect.LOCAL or one.address
+    }
+    nowhere = f"its address is not known: name it under `hosts.overrides` in {file.path}"
+    return TunedHosts(
+        clock=process.clock,
+        cluster=file.spec.name,
+        port=ports.hosts(placed),
+        nodes=tuple(node for node in nodes if node in placed),
+        addresses=placed,
+        machines={node: _machine(settings[node]) for node in placed},
+        unplaced={node: Unknown(reason=f"{node}: {nowhere}") for node in nodes if node not in placed},
+        check_free=lambda: _check_free(connection, members.uuid),
+    )
+
+
+def select(nodes: Collection[NodeName], only: Collection[str], exclude: Collection[str]) -> list[NodeName]:
+    """The nodes that are meant, by name or glob, in order.
+
+    Raises:
+        UsageError: a name matches nothing, or none is left.
+    """
+    names = ", ".join(sorted(nodes)) or "none"
+    strangers = [
+        pattern for pattern in (*only, *exclude) if not any(_matches(node, pattern) for node in nodes)
+    ]
+    if strangers:
+        raise UsageError(f"no node is called {', '.join(strangers)}; there is {names}")
+    found = [
+        node
+        for node in sorted(nodes)
+        if (not only or any(_matches(node, pattern) for pattern in only))
+        and not any(_matches(node, pattern) for pattern in exclude)
+    ]
+    if not found:
+        raise UsageError(f"the selection leaves no node; there is {names}")
+    return found
+
+
+def _matches(node: str, pattern: str) -> bool:
+    return node == pattern or fnmatchcase(node, pattern)
+
+
+def _members(ports: FilePorts, process: Process, known: Mapping[NodeName, str]) -> Members:
+    """From the cluster; where it cannot be read, from the cluster file: hosts are tuned while it is down."""
+    file = ports.file
+    read = ports.cluster.observe({Look.CLUSTER}).cluster
+    if not isinstance(read, Unknown):
+        view = require_cluster(read, file.spec.name, str(file.path))
+        present = ports.members(view)
+        addresses = {**known, **present}
+        for warning in file.overrides_without_node(addresses):
+            process.warn(warning)
+        return Members(addresses=addresses, uuid=view.uuid)
+    named = {
+        NodeName(name): address or known.get(NodeName(name), "")
+        for name, address in file.named_nodes().items()
+    }
+    addresses = {**known, **named}
+    if not addresses:
+        raise UsageError(
+            f"cluster {file.spec.name} cannot be read ({read.reason}), and {file.path} names no node under "
+            "`hosts.overrides`: there is no telling which hosts are meant"
+        )
+    process.warn(
+        f"cluster {file.spec.name} cannot be read ({read.reason}): the hosts are those that {file.path} "
+        "names under `hosts.overrides`"
+    )
+    return Members(addresses=addresses, uuid=None)
+
+
+def _machine(settings: HostSettings) -> str:
+    if settings.connect is Connect.LOCAL:
+        return f"this machine {settings.root}"
+    return f"{settings.address}:{settings.port or ''}"
+
+
+def _check_free(connection: Connection, uuid: str | None) -> None:
+    """See that no run is at work on the cluster, by the leases here and in the cluster itself.
+
+    Raises:
+        LeaseError: one is: who, since when, from where.
+        JournalError: whether one is cannot be read.
+    """
+    name = connection.ports.name
+    try:
+        with connection.state(Access.READ) as store:
+            records = _leases(store, name, uuid)
+    except StateMissing:
+        records = []
+    if uuid is not None:
+        there = connection.ports.lease.read()
+        if isinstance(there, Unknown):
+            connection.process.warn(
+                f"whether another machine's run holds {name} cannot be read: {there.reason}"
+            )
+        elif there is not None:
+            records.append(there)
+    for record in records:
+        if not connection.process.gone(record.process):
+            raise LeaseError(
+                f"another run holds the lease on {name}: run {record.run} of {record.owner}, since "
+                f"{record.started}; tune when it has ended. If it is dead: "
+                f"`orchestrate restore --cluster {name}`"
+            )
+
+
+def _leases(store: StateStore, name: str, uuid: str | None) -> list[LeaseRecord]:
+    """Leases on the cluster in the state database; without its uuid, on those that runs of its name had."""
+    uuids = (
+        {uuid} if uuid is not None else {entry.cluster_uuid for entry in store.runs(cluster=name)} | {name}
+    )
+    records: list[LeaseRecord] = []
+    for each in sorted(uuids):
+        found = store.lease(each).read()
+        if isinstance(found, Unknown):
+            raise JournalError(found.reason)
+        if found is not None:
+            records.append(found)
+    return records

@@ -1,0 +1,304 @@
+"""Runs that have not finished: resumed, or restored from the state or from the record in the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+
+from orchestrator.config.gates import secrets_of
+from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.kinds.riak.settings import holder
+from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import Event, Record, RestoreBegun, RunResumed, RunStarted
+from orchestrator.model.observation import Look
+from orchestrator.model.phase import NodePhase
+from orchestrator.model.policy import Kind, LeasePlace
+from orchestrator.model.reading import Unknown
+from orchestrator.runs.attempt import Attempt, drive
+from orchestrator.runs.connection import Connection
+from orchestrator.runs.find_run import Wanted, candidates, find_run
+from orchestrator.runs.planning import prepare_restore
+from orchestrator.runs.takeover import claim, lease_taken, release, restore_left, take_up
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.journal import UnwrittenJournal
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
+from orchestrator.runtime.taking import LeaseUnreachable, Taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """A run as the state records it.
+
+    Attributes:
+        started: how it began.
+        state: what its journal leads to.
+    """
+
+    entry: RunEntry
+    started: RunStarted
+    records: tuple[Record, ...]
+    state: RunState
+
+    @property
+    def failed(self) -> tuple[NodeName, ...]:
+        """Its nodes that failed."""
+        return tuple(node.name for node in self.state.nodes.values() if node.phase is NodePhase.FAILED)
+
+    def require_nodes(self, skipped: Sequence[str]) -> tuple[NodeName, ...]:
+        """Names of nodes to skip.
+
+        Raises:
+            UsageError: one is no node of the run.
+        """
+        unknown = [name for name in skipped if name not in self.state.nodes]
+        if unknown:
+            raise UsageError(f"--skip {unknown[0]}: run {self.entry.run} has {', '.join(self.state.nodes)}")
+        return tuple(NodeName(name) for name in skipped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingDriven:
+    """The end of a request that drove no run.
+
+    Attributes:
+        left: what was found that is not as it should be.
+    """
+
+    code: ExitCode
+    message: str
+    cluster: str | None = None
+    run: str | None = None
+    left: tuple[str, ...] = ()
+
+
+def past_run_of(store: StateStore, entry: RunEntry) -> PastRun:
+    """Read a run from the state.
+
+    Raises:
+        JournalError: its journal cannot be read, or it never began.
+    """
+    records = store.replay(entry.run)
+    started = next((record.event for record in records if isinstance(record.event, RunStarted)), None)
+    if started is None:
+        raise JournalError(f"run {entry.run} was killed before it began: there is nothing to go on with")
+    return PastRun(entry=entry, started=started, records=records, state=replay(entry.run, records))
+
+
+def resume_run(
+    connection: Connection,
+    store: StateStore,
+    past: PastRun,
+    *,
+    retry_failed: bool = False,
+    skip: Sequence[NodeName] = (),
+) -> RunState:
+    """Continue a run by the policy that it began with.
+
+    Args:
+        connection: its cluster.
+        store: the state database that has the run.
+        past: the run.
+        retry_failed: start failed nodes again.
+        skip: nodes to leave out.
+
+    Returns:
+        Its last state; or that of a restore of what another run left, where that failed.
+
+    Raises:
+        LeaseError: another run holds the cluster.
+        JournalError: the state cannot be written.
+    """
+    process = connection.process
+    try:
+        connection.ports.require_secrets(secrets_of(past.started.policy))
+    except ConfigError as error:  # it bars stops; a node that is down has to come up all the same
+        process.warn(f"{error}; its gate counts as closed, so that the run only puts things right until then")
+    event = RunResumed(
+        operator=process.operator, host=process.host, retry_failed=retry_failed, skip=tuple(skip)
+    )
+    held = take_up(past.entry.run, connection, store, past.started)
+    if isinstance(held, RunState):
+        return held
+    return drive(_attempt(connection, store, past, held, event))
+
+
+def restore_meant(
+    open_state: Callable[[Access], StateStore],
+    reach: Callable[[PastRun | None], AbstractContextManager[Connection]],
+    *,
+    run: str | None = None,
+    cluster: str | None = None,
+    confirm: Callable[[RunEntry, str], None] = lambda _entry, _where: None,
+) -> RunState | NothingDriven:
+    """Find the run that is meant, and restore what it changed; from the cluster's record if there is no run.
+
+    Args:
+        open_state: opens the state database.
+        reach: the connection to use: for a run of the state, or for the cluster that was named.
+        run: as given: an id, the beginning of one, or its last part.
+        cluster: the name of the cluster, if one was named.
+        confirm: called with a run that neither `run` nor `cluster` named, and the state's place; may raise.
+
+    Raises:
+        UsageError: the run that was named does not exist, or more than one can be meant.
+        LeaseError: a live run holds the cluster.
+        JournalError: the state cannot be read.
+    """
+    by_record = run is None and cluster is not None
+    unnamed = run is None and cluster is None
+    confirmed: list[str] = []
+
+    def found(store: StateStore) -> RunEntry | None:
+        if run is None and not candidates(store, Wanted.RESTORE, cluster=cluster):
+            return None
+        entry = find_run(store, Wanted.RESTORE, run=run, cluster=cluster)
+        if unnamed and entry.run not in confirmed:
+            confirm(entry, store.where)
+            confirmed.append(entry.run)
+        return entry
+
+    # The cluster's own record is restored without any state file of ours; one is created then.
+    access = Access.WRITE if by_record else Access.GO_ON
+    try:
+        with closing(open_state(access)) as store:
+            entry = found(store)
+            if entry is None and by_record:
+                with reach(None) as connection:
+                    return restore_from_record(connection, store)
+            if entry is None:
+                return NothingDriven(code=ExitCode.DONE, message=nothing_to_restore(store.where))
+            if entry.outcome in FINISHED:
+                message = f"run {entry.run} owes nothing: it ended {entry.outcome.value}"
+                return NothingDriven(
+                    code=ExitCode.DONE, message=message, cluster=entry.cluster, run=entry.run
+                )
+            past = past_run_of(store, entry)
+            with reach(past) as connection:
+                return restore_run(connection, store, past)
+    except JournalError as error:
+        # Changes are restored whether or not that can be written down.
+        with closing(open_state(Access.READ)) as store:
+            entry = found(store)
+            if entry is None:
+                elsewhere = "--state sqlite:////tmp/empty.db puts back what the record in the cluster says"
+                raise JournalError(f"{error}; {elsewhere}" if by_record else str(error)) from error
+            past = past_run_of(store, entry)
+            with reach(past) as connection:
+                connection.process.warn(f"{error}: going on without writing to it")
+                return restore_run(connection, store, past, written=False)
+
+
+def nothing_to_restore(where: str) -> str:
+    """The message where the state has no run to restore."""
+    return (
+        f"nothing to restore: {where} has no run that left something. What a run on another machine left is "
+        "restored with `orchestrate restore --cluster NAME`; on a Riak cluster, with that run's own state "
+        "file (--state)"
+    )
+
+
+def restore_run(
+    connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
+) -> RunState:
+    """Restore what a run changed, from its journal.
+
+    Args:
+        connection: its cluster.
+        store: the state database that has the run.
+        past: the run.
+        written: False where the state can be read and not written.
+    """
+    held = _lease_for_restore(connection, store, past, written=written)
+    if isinstance(held, RunState):
+        return held
+    event = RestoreBegun(operator=connection.process.operator, host=connection.process.host)
+    return drive(_attempt(connection, store, past, held, event, written=written))
+
+
+def _attempt(
+    connection: Connection,
+    store: StateStore,
+    past: PastRun,
+    held: tuple[Lease, Taken],
+    event: Event,
+    *,
+    written: bool = True,
+) -> Attempt:
+    """The next attempt at a run, which begins with this event."""
+    lease, taken = held
+    run, after = past.entry.run, len(past.records)
+    return Attempt(
+        connection=connection,
+        lease=lease,
+        journal=store.journal(run, after=after) if written else UnwrittenJournal(run, after=after),
+        state=past.state,
+        past=past.records,
+        first=(event, lease_taken(taken)),
+    )
+
+
+def _lease_for_restore(
+    connection: Connection, store: StateStore, past: PastRun, *, written: bool
+) -> tuple[Lease, Taken] | RunState:
+    """The lease for a restore, which cannot wait for the cluster to answer."""
+    run, started = past.entry.run, past.started
+    try:
+        return take_up(run, connection, store, started, written=written)
+    except LeaseUnreachable as error:
+        if started.policy.lease is not LeasePlace.CLUSTER:
+            raise  # it was the lease in the state, and there is no other
+        # The master may be down because of us: then it has to be started before any lease in the cluster.
+        connection.process.warn(f"{error}: going on with the lease in the state alone")
+        return take_up(run, connection, store, started, in_cluster=False, written=written)
+
+
+def restore_from_record(connection: Connection, store: StateStore) -> RunState | NothingDriven:
+    """Restore what the record in the cluster lists, without the state of the run that left it."""
+    started = prepare_restore(connection)
+    claimed = claim(connection, store, started)
+    if claimed.left is not None:
+        return restore_left(store, claimed, started)
+    release(claimed.attempt.lease, connection.process)
+    if started.policy.kind is Kind.RIAK:
+        return riak_without_record(connection, store.where)
+    message = f"nothing is owed to {started.cluster}: no run has left a record there"
+    return NothingDriven(code=ExitCode.DONE, message=message, cluster=started.cluster)
+
+
+def riak_without_record(connection: Connection, where: str) -> NothingDriven:
+    """What can be seen of a Riak cluster of which the state has no run: Riak keeps no record of a run.
+
+    Args:
+        connection: the cluster.
+        where: the state, in words.
+
+    Returns:
+        FAILED when members are down, NOT_RESTORED when that or the limits cannot be read, else DONE.
+    """
+    ports = connection.ports
+    message = (
+        f"{where} knows of no run that left anything on {ports.name}. A Riak cluster keeps no record of "
+        "its own: what a run with another state file left is put back with that file (--state)"
+    )
+    read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
+    left: tuple[str, ...] = ()
+    code = ExitCode.DONE
+    if isinstance(read.settings, Unknown):
+        message += f". The transfer limits cannot be read: {read.settings.reason}"
+        code = ExitCode.NOT_RESTORED
+    else:
+        message += f". Transfer limits are now: {_limits(read.settings.transient)}"
+    if isinstance(read.cluster, Unknown):
+        message += f". Who is up cannot be read: {read.cluster.reason}"
+        code = ExitCode.NOT_RESTORED
+    elif down := sorted(ports.members(read.cluster).keys() - read.cluster.members.keys()):
+        message += f". Down: {', '.join(down)}; start them on their hosts"
+        left, code = tuple(f"node {node} is down" for node in down), ExitCode.FAILED
+    return NothingDriven(code=code, message=message, cluster=ports.name, left=left)
+
+
+def _limits(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{node} {value}" for key, value in sorted(settings.items()) if (node := holder(key)))

@@ -1,0 +1,67 @@
+"""The ports of a cluster file: hosts of nodes that a run learns of later, and certificates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import ssl
+
+import pytest
+
+from orchestrator.cli.context import context_of
+from orchestrator.cli.options import Output
+from orchestrator.lab.security import LabUser, Security, write_security
+from orchestrator.model.action import Done, StartNode
+from orchestrator.model.cluster import NodeName
+from tests.cli.console import Console
+from tests.cli.small_cluster import SmallCluster
+from tests.fakes.scripted_http import ScriptedServer, reply
+from tests.riak_transcripts import STATS
+
+MEMBER, AWAY = NodeName("es1"), NodeName("es7")
+
+
+@pytest.mark.parametrize("first", [{MEMBER: "127.0.0.1"}, {}])
+def test_a_node_that_a_dead_run_left_down_is_started_though_a_plan_was_made_without_it(
+    console: Console, first: dict[NodeName, str]
+) -> None:
+    """A plan knows of members alone; who is away is in the record of the run that has it in hand."""
+    started = console.folder / "started"
+    service = {"manager": "command", "stop": "true", "start": f"touch {started}", "status": "true"}
+    with SmallCluster() as server:
+        context = context_of(Output.TEXT)
+        file = context.cluster(server.write_file(console.folder, hosts={"service": service}))
+        ports = context.ports(file)
+        try:
+            planned = ports.hosts(first)
+            hosts = ports.hosts({MEMBER: "127.0.0.1", AWAY: "127.0.0.1"})
+            assert isinstance(hosts.perform(StartNode(node=AWAY)), Done)
+            assert hosts is planned, "its connections are kept"
+        finally:
+            ports.close()
+    assert started.exists()
+
+
+def test_the_certificate_of_a_riak_node_is_held_against_the_fingerprint_of_the_file(console: Console) -> None:
+    """Nobody whom this machine trusts has signed it: the fingerprint is what it is known by, and alone."""
+    security = Security(users=(LabUser(name="lab", password="lab-password"),))  # noqa: S106  (a test's own)
+    write_security(security, ca=console.folder / "ca.pem", configs=[console.folder])
+    certificate = console.folder / "node.crt"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, console.folder / "node.key")
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.read_text())).hexdigest()
+    path, wrong = console.folder / "ring.yml", {}
+    with ScriptedServer(tls=context) as server:
+        server.on("/stats", reply(STATS.read_bytes()))
+        for tls in ({"fingerprint": digest}, {"fingerprint": "ab" * 32}, {}):
+            file = {"kind": "riak", "name": "ring", "endpoints": [server.url], "tls": tls}
+            path.write_text(json.dumps(file))
+            context = context_of(Output.TEXT)
+            ports = context.ports(context.cluster(str(path)))
+            try:
+                wrong[tls.get("fingerprint", "")] = ports.cluster.endpoints()[server.url]
+            finally:
+                ports.close()
+    assert wrong[digest] is None
+    assert "ingerprint" in (wrong["ab" * 32] or "")
+    assert "certificate" in (wrong[""] or "")

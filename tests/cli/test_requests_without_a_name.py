@@ -1,0 +1,153 @@
+"""`pause`, `stop` and `restore` without a run and without --cluster: which run is meant, and who is asked."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from orchestrator.cli.main import run
+from orchestrator.errors import ExitCode
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import RunFinished, RunStarted
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.identity import current_process
+from orchestrator.runtime.store import StateStore, open_store
+from tests.cli.console import Console
+from tests.cli.runs import entry
+
+RUN, OTHER = "20261121-0413-x7k2", "20261122-0413-y8l3"
+REQUESTS = {"pause": Request.PAUSE, "stop": Request.STOP}
+
+
+@pytest.fixture
+def store(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateStore]:
+    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
+    opened = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    yield opened
+    opened.close()
+
+
+def begin(store: StateStore, name: str, cluster: str = "lab", outcome: Outcome | None = None) -> None:
+    """A run of this process, under way; or ended."""
+    started = RunStarted(
+        cluster=cluster,
+        cluster_uuid="uuid",
+        version="8.19.0",
+        policy=Policy(kind=Kind.ELASTICSEARCH, cluster=cluster),
+        nodes=(NodeName("es1"),),
+        operator="ann",
+        host="bastion",
+        cluster_file="nowhere.yml",
+    )
+    journal = store.create_run(entry(name, str(current_process()), cluster=cluster))
+    ended = [] if outcome is None else [RunFinished(outcome=outcome, exit_code=0, seconds=1.0)]
+    journal.append([started, *ended], 1000.0 + len(store.runs()))
+
+
+def asked(store: StateStore, name: str) -> Request:
+    return store.journal(name).request()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
+    """A terminal at which somebody types this; what is printed there."""
+
+    def make(typed: str) -> Terminal:
+        out = Terminal()
+        monkeypatch.setattr("sys.stdin", Terminal(typed))
+        monkeypatch.setattr("sys.stdout", out)
+        return out
+
+    return make
+
+
+@pytest.mark.parametrize("verb", REQUESTS)
+def test_on_a_terminal_the_run_is_named_and_asked_for(
+    store: StateStore, terminal: Callable[[str], Terminal], console: Console, verb: str
+) -> None:
+    begin(store, RUN)
+    shown = terminal("n\n")
+    assert run([verb]) == ExitCode.INTERRUPTED
+    question = shown.getvalue()
+    for named in (verb.capitalize(), RUN, "lab", "under way", str(console.state)):
+        assert named in question
+    assert asked(store, RUN) is Request.NONE
+    terminal("y\n")
+    assert run([verb]) == ExitCode.DONE
+    assert asked(store, RUN) is REQUESTS[verb]
+
+
+@pytest.mark.parametrize("verb", REQUESTS)
+@pytest.mark.parametrize("named", [[RUN], ["--yes"]])
+def test_who_names_the_run_or_says_yes_is_not_asked(
+    store: StateStore, terminal: Callable[[str], Terminal], verb: str, named: list[str]
+) -> None:
+    begin(store, RUN)
+    shown = terminal("")
+    assert run([verb, *named]) == ExitCode.DONE
+    assert "?" not in shown.getvalue()
+    assert asked(store, RUN) is REQUESTS[verb]
+
+
+@pytest.mark.parametrize("verb", REQUESTS)
+def test_without_a_terminal_the_only_run_is_taken_for_one_more_version_with_a_warning(
+    store: StateStore, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    begin(store, RUN)
+    assert run([verb]) == ExitCode.DONE
+    warned = capsys.readouterr().err
+    assert warned.startswith(f"warning: `orchestrate {verb}` names no run and acts on run {RUN} on lab")
+    assert f"`orchestrate {verb} {RUN}`" in warned
+    assert run([verb, "--yes"]) == ExitCode.DONE
+    named = capsys.readouterr().err
+    assert "warning" not in named
+    assert f"{verb}: run {RUN} on lab" in named
+
+
+@pytest.mark.parametrize("verb", [*REQUESTS, "restore"])
+@pytest.mark.parametrize("yes", [[], ["--yes"]])
+def test_where_more_than_one_run_can_be_meant_nothing_is_done_and_all_are_listed(
+    store: StateStore, capsys: pytest.CaptureFixture[str], verb: str, yes: list[str]
+) -> None:
+    begin(store, RUN)
+    begin(store, OTHER, "other")
+    before = [store.replay(name) for name in (RUN, OTHER)]
+    assert run([verb, *yes]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert RUN in said
+    assert OTHER in said
+    assert [asked(store, name) for name in (RUN, OTHER)] == [Request.NONE, Request.NONE]
+    assert [store.replay(name) for name in (RUN, OTHER)] == before
+
+
+def test_a_restore_that_is_not_confirmed_touches_nothing(
+    store: StateStore, terminal: Callable[[str], Terminal]
+) -> None:
+    begin(store, RUN)
+    shown = terminal("n\n")
+    assert run(["restore"]) == ExitCode.INTERRUPTED
+    assert shown.getvalue().startswith(f"Restore run {RUN} on lab")
+    assert len(store.replay(RUN)) == 1
+
+
+@pytest.mark.parametrize("ended", [(), (Outcome.DONE,), (Outcome.INTERRUPTED, Outcome.DONE)])
+def test_a_restore_with_nothing_to_restore_is_done(
+    store: StateStore, capsys: pytest.CaptureFixture[str], ended: tuple[Outcome, ...]
+) -> None:
+    """No run, a run that is done, and an unfinished run whose changes a later run has restored."""
+    for name, outcome in zip((RUN, OTHER), ended, strict=False):
+        begin(store, name, outcome=outcome)
+    for how in ([], ["--yes"], ["--output", "json"]):
+        assert run(["restore", *how]) == ExitCode.DONE
+        said = capsys.readouterr()
+        assert "nothing to restore" in said.err
+        assert ('"outcome": "done"' in said.out) is ("json" in how)

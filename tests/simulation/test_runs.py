@@ -1,0 +1,214 @@
+"""Runs as they are put together for real, on a simulated cluster: real lease and journal, two programs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from orchestrator.engine.fold import RunState
+from orchestrator.errors import ExitCode, LeaseError
+from orchestrator.model.event import RestoreBegun, RunStarted
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.runs import Overrides, Run, Summary, rehearse, restart, restore, resume
+from orchestrator.runs.planning import prepare
+from orchestrator.runs.simulated import Program, program
+from orchestrator.runs.unfinished import NothingDriven, restore_meant
+from orchestrator.simulation.aftermath import aftermath, settings
+from orchestrator.simulation.mishaps import Crash
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import cluster, lives, policy
+
+
+def begun(nodes: int = 3, **wanted: object) -> Program:
+    return program(Simulation(cluster(nodes)), policy(**wanted))
+
+
+def run_on(of: Program, *, seams: int | None = None) -> Outcome | None:
+    """A new run of this program; killed after so many further seams."""
+    passed = of.simulation.seams
+    passed.crash_at = None if seams is None else len(passed.passed) + seams
+    try:
+        with of.connect() as connection:
+            source = connection.ports.policy(None, Overrides())
+            return prepare(connection, source).run(None).outcome
+    finally:
+        passed.crash_at = None
+
+
+def repair(of: Program) -> RunState | NothingDriven:
+    """`restore --cluster` on this program's machine."""
+    with of.connect() as connection:
+        return restore_meant(connection.open_state, lambda _past: connection, cluster=connection.ports.name)
+
+
+def summary_of(run: object) -> Summary:
+    *_, last = run  # type: ignore[misc]  # an iterator
+    assert isinstance(last, Summary)
+    return last
+
+
+def as_found(of: Program, before: object) -> None:
+    world = of.simulation.world
+    left = aftermath(world, before)  # type: ignore[arg-type]  # what settings() gave
+    assert (left.not_as_found, left.down) == ((), ())
+    assert of.leases.records == {}
+    assert world.violations == []
+
+
+def test_a_run_of_the_api_yields_its_journal_and_then_its_summary() -> None:
+    of = begun()
+    before = settings(of.simulation.world)
+    with of.connect() as connection, restart(connection) as run:
+        *records, summary = run
+    assert isinstance(summary, Summary)
+    assert (summary.outcome, summary.exit_code) == (Outcome.DONE, ExitCode.DONE)
+    assert tuple(records) == of.records(summary.run)
+    assert set(lives(of.simulation.world).values()) == {2}
+    as_found(of, before)
+
+
+def held_until_asked(of: Program, run: Run) -> None:
+    """Let no time pass in the simulation, once the run is at work, before a request has come."""
+
+    def wait() -> None:
+        while run._asked._request is Request.NONE:
+            time.sleep(0.001)
+
+    of.simulation.world.agenda.after(5.0, wait)
+
+
+def test_a_run_that_is_left_stands_down_before_the_block_ends() -> None:
+    of = begun()
+    before = settings(of.simulation.world)
+    with of.connect() as connection:
+        with restart(connection) as run:
+            held_until_asked(of, run)
+            next(run)
+        assert aftermath(of.simulation.world, before).down == ()
+        ended = summary_of(resume(connection))
+    assert ended.resumed
+    assert ended.outcome is Outcome.DONE
+    as_found(of, before)
+
+
+def test_a_run_pauses_when_the_program_that_reads_it_asks() -> None:
+    of = begun()
+    with of.connect() as connection, restart(connection) as run:
+        held_until_asked(of, run)
+        next(run)
+        run.pause()
+        ended = summary_of(run)
+    assert ended.outcome is Outcome.PAUSED
+    assert len(ended.restarted) < 3
+
+
+def test_a_refusal_is_raised_where_the_run_is_read() -> None:
+    of = begun()
+    of.leases.records[1] = LeaseRecord(
+        epoch=1, run="theirs", owner="ben", process="bastion/1/9/1", started=""
+    )
+    of.alive.add("bastion/1/9/1")
+    with of.connect() as connection:
+        run = restart(connection)
+        with pytest.raises(LeaseError, match="another run holds the lease"):
+            next(run)
+        assert list(run) == []
+
+
+def _seams() -> list[str]:
+    """Every point at which an undisturbed run could be killed."""
+    of = begun()
+    run_on(of)
+    return of.simulation.seams.passed
+
+
+SEAMS = _seams()
+
+
+def test_a_run_that_is_killed_anywhere_is_resumed_to_its_end() -> None:
+    assert len(SEAMS) > 50
+    wrong = []
+    for point in range(1, len(SEAMS) + 1):
+        of = begun()
+        before = settings(of.simulation.world)
+        with pytest.raises(Crash):
+            run_on(of, seams=point)
+        passed = of.simulation.seams.passed[point - 1]
+        if "after the commit" in passed and "run_finished" in passed:
+            assert set(lives(of.simulation.world).values()) == {2}
+            continue  # all that is left is a lease without a pending change, which runs out
+        with of.connect() as connection:
+            ended = summary_of(resume(connection)) if of.runs() else summary_of(restart(connection))
+        if (ended.outcome, set(lives(of.simulation.world).values())) != (Outcome.DONE, {2}):
+            wrong.append((point, passed, ended.outcome))
+        as_found(of, before)
+    assert wrong == []
+
+
+def test_a_run_that_is_killed_anywhere_is_restored_by_another_machine_from_the_cluster() -> None:
+    for point in range(1, len(SEAMS) + 1):
+        of = begun()
+        before = settings(of.simulation.world)
+        with pytest.raises(Crash):
+            run_on(of, seams=point)
+        other = of.elsewhere()
+        end = repair(other)
+        assert isinstance(end, NothingDriven) or end.outcome is Outcome.RESTORED, point
+        as_found(other, before)
+
+
+def test_a_new_run_elsewhere_first_restores_what_a_dead_one_left() -> None:
+    of = begun()
+    before = settings(of.simulation.world)
+    at = next(n for n, what in enumerate(SEAMS, start=1) if what.startswith("after stop of"))
+    with pytest.raises(Crash):
+        run_on(of, seams=at)
+    (dead,) = of.runs()
+    other = of.elsewhere()
+    assert run_on(other) is Outcome.DONE
+    new, repairing = other.runs()
+    begins = [record.event for record in other.records(repairing) if isinstance(record.event, RunStarted)]
+    assert [event.repairs for event in begins] == [dead]
+    assert any(isinstance(record.event, RestoreBegun) for record in other.records(repairing))
+    assert len(other.records(new)) > len(other.records(repairing))
+    as_found(other, before)
+
+
+def test_two_programs_that_live_are_never_at_work_together() -> None:
+    of = begun()
+    other, refused = of.elsewhere(), list[LeaseError]()
+    world = of.simulation.world
+
+    def comes() -> None:
+        with other.connect() as connection:
+            source = connection.ports.policy(None, Overrides())
+            try:
+                prepare(connection, source).run(None)
+            except LeaseError as error:
+                refused.append(error)
+
+    for seconds in (5.0, 25.0, 45.0):
+        world.agenda.after(seconds, comes)
+    assert run_on(of) is Outcome.DONE
+    assert len(refused) == 3
+    assert other.runs() == ()
+    assert set(lives(world).values()) == {2}
+
+
+def test_nothing_to_restore_is_done_and_drives_nothing() -> None:
+    of = begun()
+    with of.connect() as connection:
+        ended = summary_of(restore(connection))
+    assert (ended.exit_code, ended.run) == (ExitCode.DONE, "")
+    assert "nothing is owed" in ended.message
+
+
+def test_a_rehearsal_of_the_api_touches_only_its_own_simulation() -> None:
+    of = begun()
+    before = lives(of.simulation.world)
+    with of.connect() as connection:
+        ended = summary_of(rehearse(connection, seed=0))
+    assert ended.outcome is Outcome.DONE
+    assert lives(of.simulation.world) == before

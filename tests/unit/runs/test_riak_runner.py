@@ -1,0 +1,130 @@
+"""Riak's commands over the host port: what is taken for an output, with sudo, with limits, out of reach."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.port import Hosts
+from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.runs.file_hosts import HostRunner
+from orchestrator.stores.riak.admin import Command
+from orchestrator.stores.riak.output import CommandOutput
+from tests.integration.sshd import QUICK, free_port
+
+RIAK1 = NodeName("riak@riak1")
+PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
+_SUDO = """#!/bin/sh
+echo "$*" >>{folder}/sudo.log
+while :; do case $1 in -n|-k|-S) shift ;; -p) shift 2 ;; *) break ;; esac; done
+case "$(tail -n 1 {folder}/sudo.log)" in *-S*) read -r given; echo "$given" >{folder}/given ;; esac
+exec "$@"
+"""
+
+
+def runner(folder: Path, **changes: object) -> Iterator[HostRunner]:
+    sudo = folder / "sudo"
+    sudo.write_text(_SUDO.format(folder=folder))
+    sudo.chmod(0o755)
+    values: dict[str, object] = {
+        "node": RIAK1,
+        "address": "localhost",
+        "connect": Connect.LOCAL,
+        "environment": {"PATH": f"{folder}:{os.environ['PATH']}"},
+    }
+    hosts = Hosts({RIAK1: HostSettings(**{**values, **changes})})  # type: ignore[arg-type]  # by keyword
+    yield HostRunner(lambda _node: hosts)
+    hosts.close()
+
+
+@contextlib.contextmanager
+def running(folder: Path, **changes: object) -> Iterator[HostRunner]:
+    yield from runner(folder, **changes)
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "riak"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def logged(folder: Path) -> list[str]:
+    file = folder / "sudo.log"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_an_output_is_kept_as_it_came_with_its_exit_code(tmp_path: Path) -> None:
+    riak = script(tmp_path, 'printf "%s|" "$@"; printf "a\\n\\n"; echo b >&2; exit 3')
+    with running(tmp_path) as run:
+        done = run.run(RIAK1, Command(argv=(riak, "admin", "transfers")))
+    assert done == CommandOutput(exit=3, stdout="admin|transfers|a\n\n", stderr="b\n")
+    assert logged(tmp_path) == []
+
+
+def test_what_needs_roots_rights_goes_through_sudo_and_nothing_else_does(tmp_path: Path) -> None:
+    riak = script(tmp_path, "echo pong")
+    with running(tmp_path, sudo=Sudo.PASSWORDLESS) as run:
+        assert run.run(RIAK1, Command(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
+        assert logged(tmp_path) == [f"-n {riak} ping"]
+        run.run(RIAK1, Command(argv=(riak, "x"), as_root=False))
+        assert logged(tmp_path) == [f"-n {riak} ping"]
+
+
+def test_a_password_goes_in_on_standard_input_and_never_on_the_command_line(tmp_path: Path) -> None:
+    riak = script(tmp_path, "echo pong")
+    secret = {"sudo": Sudo.PASSWORD, "sudo_password": lambda: PASSWORD}
+    with running(tmp_path, **secret) as run:
+        assert run.run(RIAK1, Command(argv=(riak, "ping"))) == CommandOutput(exit=0, stdout="pong\n")
+    assert (tmp_path / "given").read_text() == f"{PASSWORD}\n"
+    assert len(logged(tmp_path)) == 1
+    assert PASSWORD not in logged(tmp_path)[0]
+
+
+def test_a_command_that_does_not_end_is_ended_on_its_host_and_has_no_exit_code(tmp_path: Path) -> None:
+    riak = script(tmp_path, f"echo begun; echo $$ >{tmp_path}/pid; exec sleep 60")
+    began = time.monotonic()
+    try:
+        with running(tmp_path) as run:
+            done = run.run(RIAK1, Command(argv=(riak, "start"), timeout=1.0))
+        assert isinstance(done, CommandOutput)
+        assert (done.exit, done.stdout) == (None, "begun\n")
+        assert time.monotonic() - began < 30
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+    finally:
+        with contextlib.suppress(ProcessLookupError, OSError):
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_an_output_that_is_too_long_has_no_exit_code(tmp_path: Path) -> None:
+    riak = script(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x")
+    with running(tmp_path) as run:
+        done = run.run(RIAK1, Command(argv=(riak, "admin", "transfers")))
+    assert isinstance(done, CommandOutput)
+    assert done.exit is None
+
+
+def test_a_machine_that_cannot_be_reached_is_unknown_and_the_command_is_named(tmp_path: Path) -> None:
+    closed = {
+        "connect": Connect.SSH,
+        "address": "127.0.0.1",
+        "port": free_port(),
+        "known_hosts": (str(tmp_path / "known_hosts"),),
+        "use_agent": False,
+        "ssh_config": None,
+        "limits": QUICK,
+    }
+    (tmp_path / "known_hosts").touch()
+    with running(tmp_path, **closed) as run:
+        done = run.run(RIAK1, Command(argv=("/usr/sbin/riak", "ping")))
+    assert isinstance(done, Unknown)
+    assert done.reason.startswith("/usr/sbin/riak ping: ")

@@ -1,0 +1,118 @@
+"""How a run begins: which attribute names the zones, and what is told when none does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.config.riak_playbook import LOCATION
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS
+from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.errors import ExitCode, UsageError
+from orchestrator.merging.rules import OWN_RULES
+from orchestrator.model.event import RunStarted
+from orchestrator.model.observation import ClusterView, SettingsView
+from orchestrator.model.policy import Awareness, Kind, Policy, Selection, Strategy
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.runs.selection import predicate_names, require_zones, start_of
+from orchestrator.simulation import views
+from tests.simulation.play import cluster, policy
+
+AWARE = SettingsView(files={AWARENESS: ("zone", "rack")})
+UNREADABLE = Unknown(reason="403 forbidden")
+
+
+def _view() -> ClusterView:
+    return views.cluster(cluster(6))
+
+
+def _started(settings: Reading[SettingsView], wanted: Policy) -> RunStarted:
+    return start_of(_view(), settings, wanted, operator="ann", host="bastion", cluster_file="prod.yml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen", "attribute", "awareness"),
+    [
+        (AWARE, None, "zone", ("zone", "rack")),
+        (AWARE, "rack", "rack", ("zone", "rack")),
+        (SettingsView(), None, None, ()),
+        (UNREADABLE, "rack", "rack", ()),
+        (UNREADABLE, None, None, ()),
+    ],
+)
+def test_the_policy_says_what_zones_go_by(
+    settings: Reading[SettingsView], chosen: str | None, attribute: str | None, awareness: tuple[str, ...]
+) -> None:
+    started = _started(settings, policy(zone_attribute=chosen))
+    assert started.policy.zone_attribute == attribute
+    assert started.policy.awareness == Awareness(attributes=awareness)
+
+
+SET_IT = "set `zone_attribute` in prod.yml"
+IN_THE_CLUSTER = f"{SET_IT}, or `cluster.routing.allocation.awareness.attributes` in the cluster"
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen", "message"),
+    [
+        (SettingsView(), None, f"the cluster has no awareness attribute that names zones: {IN_THE_CLUSTER}"),
+        (
+            UNREADABLE,
+            None,
+            f"the cluster's settings cannot be read (403 forbidden), so its zones are not known: {SET_IT}",
+        ),
+        (
+            AWARE,
+            "rack",
+            f"no node has the attribute 'rack'; attributes of the nodes: zone; {IN_THE_CLUSTER}",
+        ),
+    ],
+)
+def test_zones_that_nobody_names_are_refused_with_what_to_set(
+    settings: Reading[SettingsView], chosen: str | None, message: str
+) -> None:
+    wanted = _started(settings, policy(strategy=Strategy.ZONE, zone_attribute=chosen)).policy
+    with pytest.raises(UsageError) as caught:
+        require_zones(_view(), settings, wanted, "prod.yml")
+    assert str(caught.value) == f"strategy zone: {message}"
+    assert caught.value.exit_code is ExitCode.USAGE
+    require_zones(_view(), settings, replace(wanted, strategy=Strategy.NODE), "prod.yml")
+
+
+def test_one_node_with_a_zone_is_enough() -> None:
+    view = _view()
+    nodes = (view.nodes[0], *(replace(node, attributes={}) for node in view.nodes[1:]))
+    wanted = _started(AWARE, policy(strategy=Strategy.ZONE)).policy
+    bare = replace(view, nodes=tuple(replace(node, attributes={}) for node in view.nodes))
+    with pytest.raises(UsageError):
+        require_zones(bare, AWARE, wanted, "prod.yml")
+    require_zones(replace(view, nodes=nodes), AWARE, wanted, "prod.yml")
+
+
+def test_the_zones_of_riak_are_locations_and_without_one_they_are_refused() -> None:
+    wanted = policy(kind=Kind.RIAK, strategy=Strategy.ZONE, zone_attribute=LOCATION)
+    view = _view()
+    with pytest.raises(UsageError) as caught:
+        require_zones(view, SettingsView(), wanted, "ring.yml")
+    assert str(caught.value) == (
+        f"strategy zone: no member of {view.name} has a location, which is what Riak has for zones "
+        "(from 3.0 on): set them in the cluster, or use --strategy node"
+    )
+    placed = replace(view.nodes[0], attributes={LOCATION: "rack1"})
+    require_zones(replace(view, nodes=(placed, *view.nodes[1:])), SettingsView(), wanted, "ring.yml")
+    require_zones(view, SettingsView(), replace(wanted, strategy=Strategy.NODE), "ring.yml")
+
+
+def test_a_zone_that_is_not_there_is_refused_with_those_that_are() -> None:
+    wanted = policy(selection=Selection(zone="d"))
+    with pytest.raises(UsageError, match=r"no node is in zone d; the zones are a, b, c \(node attribute"):
+        _started(AWARE, wanted)
+    with pytest.raises(UsageError, match=r"no node is in zone d; no node has a zone \(no node attribute"):
+        _started(SettingsView(), wanted)
+
+
+def test_a_predicate_of_merging_can_be_switched_off_on_elasticsearch() -> None:
+    names = predicate_names(Kind.ELASTICSEARCH)
+    assert {rule.name for rule in (*kind_of(Kind.ELASTICSEARCH).predicates, *OWN_RULES)} == set(names.known)
+    assert "lease_is_held" in names.always_on
