@@ -22,14 +22,14 @@ from orchestrator.cli.main import app
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
+from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
-from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
-from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
+from orchestrator.engine.node import TABLE, Move, Sight
+from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, READS, RUN_STEPS
 from orchestrator.engine.run import exit_code_of
-from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (
     devices,
@@ -50,6 +50,7 @@ from orchestrator.hosts.tunables import (
     udev,
 )
 from orchestrator.hosts.tunables.standing import shown as _shown
+from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.model.action import SettingChange
 from orchestrator.model.event import Event
 from orchestrator.model.observation import Level, SettingsView
@@ -280,11 +281,11 @@ def _overview(predicates: Sequence[Predicate]) -> str:
             f"`{rule.name}`",
             "yes" if rule.may_be_disabled else "**no**",
             "yes" if rule.passes_with_time else "no",
-            "yes" if rule.of_the_set else "no",
+            "the wave" if rule.about_wave else "the cluster",
         )
         for number, rule in enumerate(predicates, 1)
     ]
-    return _table(("", "predicate", "may be disabled", "passes with time", "makes a wave smaller"), rows)
+    return _table(("", "predicate", "may be disabled", "passes with time", "is about"), rows)
 
 
 def _rules(predicates: Sequence[Predicate], level: str) -> str:
@@ -335,7 +336,42 @@ def phases() -> str:
     )
     run = _diagram(RUN_STEPS, start=Phase.PREPARING, quiet=Phase.STANDING_DOWN)
     node = _diagram(NODE_STEPS, start=NodePhase.PENDING)
-    return _page("Phases", "orchestrator/engine/phases.py", head, run, waits, bound, node)
+    source = "orchestrator/engine/phases.py` and `orchestrator/engine/node.py"
+    return _page("Phases", source, head, run, waits, _reads(), bound, node, _moves())
+
+
+def _reads() -> str:
+    """What each phase reads for its next decision."""
+    rows = [
+        (
+            f"`{phase.value}`",
+            ", ".join(sorted(look.name.lower() for look in reads.look)) or "nothing",
+            reads.hosts.name.lower(),
+            "yes" if reads.failures else "no",
+        )
+        for phase, reads in READS.items()
+    ]
+    table = _table(("phase", "reads", "hosts of", "a member that leaves is a second failure"), rows)
+    return f"What the next decision of each phase reads, as little as it needs:\n\n{table}"
+
+
+def _moves() -> str:
+    """The node's automaton: every phase, sight and goal."""
+    head = (
+        "## What follows from a reading\n\nWhat a reading shows of a node is one of eight sights. For each "
+        "phase, sight and goal one\nmove follows, and nothing else decides about a node. The goal is to restart "
+        "it, or to bring it up (a rescue, a\nstand-down, `restore`, a takeover). The first sight that fits "
+        "counts:\n"
+    )
+    sights = _table(("sight", "the reading shows"), [(f"`{one.name.lower()}`", one.value) for one in Sight])
+    moves = _table(("move", "what follows"), [(f"`{one.name.lower()}`", one.value) for one in Move])
+    cells = [
+        (f"`{phase.value}`", f"`{one.name.lower()}`", restart.name.lower(), bring_up.name.lower())
+        for phase, row in TABLE.items()
+        for one, (restart, bring_up) in row.items()
+    ]
+    table = _table(("phase", "sight", "to restart", "to bring up"), cells)
+    return f"{head}\n{sights}\n{moves}\n{table}"
 
 
 def _diagram(steps: Mapping[Any, Collection[Any]], *, start: Enum, quiet: Enum | None = None) -> str:

@@ -8,8 +8,8 @@ A rescue and a stand-down are no code of their own. They change the goal to `BRI
 hook runs, no host is tuned, and whatever is down is started. What was skipped stays owed, and the node's turn
 comes again.
 
-`turn` follows the table as far as one reading goes. Moves that need the whole run (STOP, REJOIN, FINISH, UNDO,
-OURS) are left to `run` and `admit`.
+`turn` follows the table as far as one reading goes. Moves that need the whole run (STOP, REJOIN, FINISH,
+UNDO, OURS) are left to `run` and `admit`.
 """
 
 from __future__ import annotations

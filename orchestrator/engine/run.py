@@ -72,7 +72,7 @@ from orchestrator.model.turn import REBOOT, Goal, Work
 from orchestrator.model.watch import CopiesActive, MasterElected
 
 _RED_SECONDS: Final[Seconds] = 60.0
-"""After allocation is restored a primary needs a moment to start from its own disk; an older red stays red."""
+"""After allocation is restored a primary needs a moment to start from its own disk; then red is red."""
 
 _REPROBE_SECONDS: Final[Seconds] = 30.0
 """Between tries of the settings update that changes nothing, while it is refused."""
@@ -87,7 +87,7 @@ _STEP_DOWN_SECONDS: Final[Seconds] = 30.0
 """An election takes seconds; a master that is still the master after that goes as it is."""
 
 _TURNING: Final = frozenset(Phase) - {Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.ENDED}
-"""Phases in which nodes make their moves. Before them nothing is known of the baseline, or nothing went down."""
+"""Phases in which nodes make their moves. In those before, nothing of this run went down."""
 
 _NOTHING_DOWN: Final = frozenset({Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.GATED})
 """A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
@@ -143,7 +143,7 @@ def _reboots_done(situation: Situation) -> tuple[Event, ...]:
 
 
 def _members(situation: Situation) -> tuple[Event, ...]:
-    """One reading more without a member, up to as many as count; nodes that are being restarted are no news."""
+    """One reading more without a member, up to as many as count; nodes being restarted are no news."""
     state, view = situation.state, situation.view
     if view is None or state.baseline is None or state.phase not in _TURNING:
         return ()
@@ -217,7 +217,7 @@ def _pause(situation: Situation) -> Decision | None:
 
 
 def _taken_down_late(situation: Situation) -> Decision | None:
-    """Nodes that a lost stop of ours took down after all join the wave in progress, or are one of their own."""
+    """Nodes that a lost stop of ours took down after all: they join the wave, or are one of their own."""
     state = situation.state
     if state.phase not in _TURNING or not situation.fresh:
         return None
@@ -387,7 +387,7 @@ def gated(situation: Situation) -> Decision:
 
 
 def _before_the_choice(situation: Situation) -> Decision | None:
-    """What goes before the next wave: settings, nodes that are back outside a wave, a run that cannot finish."""
+    """What goes before the next wave: settings, nodes back outside a wave, a run that cannot finish."""
     state = situation.state
     if state.withheld:
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
@@ -567,7 +567,7 @@ def withheld(situation: Situation) -> Decision:
         return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
     flush = Flush()
     if policy.flush and flush not in state.confirmed and not state.failure_of(flush):
-        # A flush that fails costs recovery time and nothing else: it is in the journal, and the run continues.
+        # A flush that fails costs recovery time and nothing else: it is in the journal.
         return act(flush)
     refused = admit.refusals(situation, situation.kind.predicates, wave)
     off = not isinstance(situation.seen.settings, Unknown) and not situation.kind.withhold(

@@ -1,4 +1,4 @@
-"""Merging indices after a bulk load, before the first wave: a state machine of its own under the same loop."""
+"""Merging indices after a bulk load, before the first wave: a state machine of its own in the same loop."""
 
 from __future__ import annotations
 

@@ -322,7 +322,7 @@ class NotWaitedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedExcused:
-    """Shards without a started copy that were reopened or restored a moment ago (`count` 0: none any more)."""
+    """Shards without a started copy that were reopened or restored a moment ago (`count` 0: none now)."""
 
     count: int
     subjects: tuple[str, ...] = ()

@@ -88,7 +88,7 @@ class Lookout:
         if self._newest is not None:
             uuid, version, since = self._newest
             if view.uuid == uuid and view.state_version < version and at - since < _DISAGREE_SECONDS:
-                reason = f"an endpoint answered with cluster state {view.state_version}, and {version} was read before"
+                reason = f"an endpoint answered with cluster state {view.state_version}, after {version}"
                 return replace(read, cluster=Unknown(reason=reason))
         self._newest = (view.uuid, view.state_version, at)
         return read

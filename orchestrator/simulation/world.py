@@ -112,8 +112,7 @@ class World:
         self.elected_at: Instant = 0.0
         self.deleted: Counter[str] = Counter()
         self.exempt_indices: set[str] = set()
-        self.unassigned_before: Counter[ShardId] = Counter()
-        self.had: dict[ShardId, tuple[int, Instant]] = {}
+        self.unassigned_before, self.had = Counter[ShardId](), dict[ShardId, tuple[int, Instant]]()
         self.away_before: set[NodeName] = set()
         self.shown: tuple[object, ClusterView] | None = None
         self.counted: tuple[object, Mapping[CopyState, int], Health] | None = None

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.situation import Decision
 from orchestrator.model.event import Hold
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Phase
-from orchestrator.model.policy import Kind
+from orchestrator.model.policy import Deadlines, Kind
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.turn import Verb
 from orchestrator.view.units import counted, duration, listed
@@ -171,18 +171,22 @@ def limit(state: RunState) -> Instant | None:
     if state.phase in (Phase.GATED, Phase.MERGING) and state.gates_closed_since is not None:
         ends.append(state.gates_closed_since + deadlines.gate)
     if state.phase is Phase.DOWN:
-        for node in state.wave_nodes:
-            if node.phase is NodePhase.STOPPING:
-                ends.append(node.since + deadlines.stop)
-            if node.phase is NodePhase.STOPPED and node.doubt is not None and node.doubt.verb is Verb.REBOOT:
-                ends.append(node.doubt.since + deadlines.reboot)
-            if node.phase is NodePhase.STARTING:
-                ends.append(node.since + deadlines.start)
+        ends += [end for node in state.wave_nodes if (end := _limit_of(node, deadlines)) is not None]
     if state.phase is Phase.REJOINED:
         ends.append(state.phase_since + deadlines.rejoin)
     if state.phase is Phase.REASSIGNED:
         ends.append(state.recovery_since + deadlines.recover)
     return min(ends, default=None)
+
+
+def _limit_of(node: NodeProgress, deadlines: Deadlines) -> Instant | None:
+    """When the time of a node that is being restarted is over."""
+    if node.phase is NodePhase.STOPPING:
+        return node.since + deadlines.stop
+    if node.phase is NodePhase.STARTING:
+        return node.since + deadlines.start
+    rebooting = node.doubt is not None and node.doubt.verb is Verb.REBOOT
+    return node.doubt.since + deadlines.reboot if rebooting and node.doubt is not None else None
 
 
 class Pace:

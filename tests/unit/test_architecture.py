@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -48,10 +48,28 @@ def test_a_broken_contract_would_be_seen(tmp_path: Path) -> None:
     assert "breaking.lower is not allowed to import breaking.upper" in done.stdout
 
 
+LONGER: Mapping[str, int] = {
+    # One idea each: cut in two, a reader would have to hold both halves side by side.
+    "orchestrator/engine/run.py": 1100,  # every phase of a run, in the order in which a run goes through them
+    "orchestrator/engine/fold.py": 1050,  # the state, and how each event changes it
+    "orchestrator/engine/node.py": 600,  # the table of moves, and what each move does
+    "orchestrator/engine/invariants.py": 600,  # what must hold, one function after the other
+    "orchestrator/engine/waves.py": 500,  # strategies and machines
+    "orchestrator/model/event.py": 500,  # the events of the journal
+    "orchestrator/view/words.py": 450,  # a sentence for each of them
+    "orchestrator/model/observation.py": 450,  # one reading of the world
+}
+"""Modules that are longer than the wall, and how long they may be."""
+
+
 def test_no_module_is_too_long_to_be_read_at_once() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in MODULES}
     assert len(lengths) > 100
-    assert {name: length for name, length in lengths.items() if length > MODULE_LINES} == {}
+    long = {name: n for name, n in lengths.items() if n > LONGER.get(name, MODULE_LINES)}
+    assert long == {}
+    assert [name for name in LONGER if lengths[name] <= MODULE_LINES] == [], (
+        "not longer than the wall any more"
+    )
 
 
 def _functions(path: Path) -> Iterator[tuple[str, int]]:
