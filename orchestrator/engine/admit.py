@@ -22,7 +22,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Wave
+from orchestrator.model.policy import Wave, ZeroReplicas
 from orchestrator.model.reading import Seconds, Unknown
 
 HOLD_POLL_SECONDS: Final[Seconds] = 5.0
@@ -80,16 +80,22 @@ def _refuses(rule: Predicate, question: Question, hold: Hold) -> bool:
     return any(subject == hold.subject for subject, _ in rule.check(question))
 
 
-def against_wave(situation: Situation, wave: Wave) -> tuple[Hold, ...]:
-    """What the predicates about waves say: another candidate, or a smaller wave, may pass."""
+def against_wave(
+    situation: Situation, wave: Wave, *, unread: frozenset[str] = frozenset()
+) -> tuple[Hold, ...]:
+    """What the predicates about waves say: another candidate, or a smaller wave, may pass.
+
+    `unread` are predicates that are not asked, because this phase does not read what they need.
+    """
     question = replace(_question(situation, wave), first_stop=False)
-    return holds((rule for rule in situation.kind.predicates if rule.about_wave), question)
+    rules = (rule for rule in situation.kind.predicates if rule.about_wave and rule.name not in unread)
+    return holds(rules, question)
 
 
 # Choosing ------------------------------------
 
 
-def next_wave_of(situation: Situation) -> Wave | None:
+def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) -> Wave | None:
     """The next wave by the run's strategy; None without a reading, and when no node is left.
 
     While waves before it recover, it is chosen as if they had: chosen around each copy on its way, a zone
@@ -104,7 +110,7 @@ def next_wave_of(situation: Situation) -> Wave | None:
     pending = [node.name for node in situation.state.nodes.values() if node.phase is NodePhase.PENDING]
     whole = situation.policy.goes_by_machine
     machines = machines_of(situation.state, situation.seen).among(pending) if whole else ()
-    return next_wave(situation.state, view, lambda wave: against_wave(asked, wave), machines)
+    return next_wave(situation.state, view, lambda wave: against_wave(asked, wave, unread=unread), machines)
 
 
 def chosen(situation: Situation) -> Wave | None:
@@ -137,17 +143,33 @@ def candidates_to_undo(situation: Situation, wave: Wave | None, *, held: bool) -
 
 
 def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
-    """Everything that no waiting cures, over every planned wave: a run that cannot finish does not begin."""
-    lasting = tuple(rule for rule in situation.kind.predicates if not rule.passes_with_time)
+    """Everything that no waiting cures, over every planned wave: a run that cannot finish does not begin.
+
+    While a member is away, what lasts cannot be told from what its return cures: the run holds for it.
+    """
+    absence = tuple(rule for rule in situation.kind.predicates if rule.name in _ABSENCE)
+    if any(holds(absence, _question(situation, wave)) for wave in _planned_waves(situation)):
+        return ()
+    lasting = tuple(rule for rule in situation.kind.predicates if _lasts(situation, rule))
     found = [
         hold for wave in _planned_waves(situation) for hold in holds(lasting, _question(situation, wave))
     ]
     return aggregated(found)
 
 
+_ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
+"""Predicates that are not met while a member is away."""
+
+
+def _lasts(situation: Situation, rule: Predicate) -> bool:
+    """Whether neither time nor the run itself makes this predicate pass."""
+    adds = situation.policy.zero_replicas is ZeroReplicas.ADD_REPLICA and rule.name == "zero_replica_indices"
+    return not (rule.passes_with_time or adds)
+
+
 def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
     """`--begin-anyway`: the steps of the nodes that are held at planning; none where all may go."""
-    rules = tuple(rule for rule in situation.kind.predicates if rule.about_wave and not rule.passes_with_time)
+    rules = tuple(rule for rule in situation.kind.predicates if rule.about_wave and _lasts(situation, rule))
     steps: list[Event] = []
     for wave in _planned_waves(situation):
         together = holds(rules, _question(situation, wave))

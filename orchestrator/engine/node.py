@@ -387,6 +387,9 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
     Beside a node that is up the reboot waits for another turn, in which all of them are stopped first. So it
     does without the lease, since another run may be at work.
     """
+    overdue = _reboot_overdue(situation, node)
+    if overdue is not None:
+        return _Did(flip=overdue, overdue=True)
     machine = situation.machine(node)
     sights = {one.name: sight(situation, one) for one in machine}
     up = [one for one in machine if one.phase not in (_STOPPING, _STOPPED)]
@@ -453,18 +456,30 @@ def _await_stop(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _await_doubt(situation: Situation, node: NodeProgress) -> _Did:
+    """By the moment of the reading, as `sight` counts: a doubt that is open is waited for."""
     doubt = node.doubt
     limit = situation.policy.deadlines.stop if doubt is None else situation.limit_of(doubt)
-    if situation.now - (node.since if doubt is None else doubt.since) <= limit:
+    if situation.seen.at - (node.since if doubt is None else doubt.since) <= limit:
         return _WAIT
-    if doubt is not None and doubt.verb is Verb.REBOOT:
-        reason = f"the host of {node.name} is not back with another boot id after {limit:.0f} s"
-    else:
-        reason = f"{node.name} is still stopping after {limit:.0f} s: {_said(situation, node)}"
-    return _Did(flip=reason, overdue=True)
+    reason = f"{node.name} is still stopping after {limit:.0f} s: {_said(situation, node)}"
+    return _Did(flip=_reboot_overdue(situation, node) or reason, overdue=True)
+
+
+def _reboot_overdue(situation: Situation, node: NodeProgress) -> str | None:
+    """Why a reboot that its host accepted is waited for no longer; None while it may still be done."""
+    doubt = node.doubt
+    if doubt is None or doubt.verb is not Verb.REBOOT or not doubt.accepted:
+        return None
+    limit = situation.limit_of(doubt)
+    if situation.seen.at - doubt.since <= limit or situation.rebooted(node):
+        return None
+    return f"the host of {node.name} is not back with another boot id after {limit:.0f} s"
 
 
 def _await_host(situation: Situation, node: NodeProgress) -> _Did:
+    overdue = _reboot_overdue(situation, node)
+    if overdue is not None:
+        return _Did(flip=overdue, overdue=True)
     if situation.now - node.since <= _HOST_SECONDS:
         return _WAIT
     return _Did(enter=NodePhase.STARTING, why=f"its work could not go on for {_HOST_SECONDS:.0f} s")

@@ -167,6 +167,12 @@ _BY_RECOVERY: Final = frozenset(
 """Predicates that a running recovery may be the cause of: they are met again when it ends."""
 
 
+_UNREAD: Final = frozenset(
+    {"disk_below_watermark", "no_force_merge_or_reindex_on_candidates", "selected_hosts_ready"}
+)
+"""Predicates about what is not read while a wave recovers: GATED asks them, before the next wave is stopped."""
+
+
 def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Event, ...]:
     """The steps by which the current wave makes room for the next; none while a predicate is against it."""
     state, wave = situation.state, situation.state.wave
@@ -176,8 +182,9 @@ def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Ev
     since = state.wave_since if state.wave_since is not None else state.phase_since
     beside = (*state.recovering, RecoveringWave(wave=wave, since=since))
     after = replace(situation, state=replace(state, wave=None, wave_since=None, recovering=beside))
-    following = next_wave_of(after)
-    rules = tuple(rule for rule in situation.kind.predicates if rule.about_wave or rule.name in _BY_RECOVERY)
+    following = next_wave_of(after, unread=_UNREAD)
+    asked = (rule for rule in situation.kind.predicates if rule.name not in _UNREAD)
+    rules = tuple(rule for rule in asked if rule.about_wave or rule.name in _BY_RECOVERY)
     if following is None or refusals(after, rules, following):
         return ()
     why = f"no part in what still recovers: {', '.join(following.nodes)}"

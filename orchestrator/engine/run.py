@@ -451,6 +451,9 @@ def _not_admitted(
     situation: Situation, view: ClusterView | None, wave: Wave, refused: tuple[Hold, ...]
 ) -> Decision:
     """A predicate is not met: what the run can do about that itself, or hold."""
+    voting = changes.restore_voting(situation)
+    if voting is not None and (voting.events or voting.actions):
+        return voting  # no exclusion outlasts the gates
     if view is not None and not isinstance(situation.seen.settings, Unknown):
         adding = _add_replicas(situation, view, wave)
         if adding is not None:
