@@ -24,7 +24,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -191,7 +190,7 @@ def compose() -> None:
     if "expiry" in TOLD:
         end = float(TOLD["expiry"])
         terms = Terms(heartbeat=end / 6, retry=end / 12, lost_after=end * 2 / 3, expiry=end, poll=0.2)
-        _put(takeover, Lease=partial(Lease, terms=terms))
+        _put(takeover, Lease=lambda places, who, clock, _terms: Lease(places, who, clock, terms))
     if TOLD.get("foreign"):
         _put(connection, current_process=lambda: ELSEWHERE)
 
