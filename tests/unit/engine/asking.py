@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.engine.fold import evolve
+from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import NodeName, Zone
 from orchestrator.model.event import Record
 from orchestrator.model.observation import (

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from orchestrator.engine.fold import RunState
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.merge_state import MergeProgress, Merging
-from orchestrator.engine.fold import RunState
 from orchestrator.model.action import ForceMerge, SetIndexSettings, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, RunFinished

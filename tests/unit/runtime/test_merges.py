@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.dialects import postgresql
 
-from orchestrator.merging.due import PastMerges
 from orchestrator.errors import JournalError
+from orchestrator.merging.due import PastMerges
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Event, GoodReading, RunStarted
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.engine.fold import replay
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.fold import RunState, replay
 from orchestrator.model.event import Event, NodeRecovered, RunFinished, RunStarted, run_phase
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderLeftover, MergePolicy, MergeTarget

@@ -198,6 +198,8 @@ def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None
             "predicate": "zero_replica_indices",
             "subject": "index logs-x",
             "evidence": "5 shards without a second copy",
+            "count": 1,
+            "subjects": [],
         }
     ]
     assert by_event["waiting"]["seconds_at_most"] is not None
@@ -234,7 +236,16 @@ def test_summary_outcomes_are_the_contracts(outcome: Outcome, samples: Any, cloc
     out = io.StringIO()
     JsonReporter(out, clock, samples.encode).finished(samples.ended_state(), outcome)
     (line,) = parsed(out.getvalue())
-    assert line["outcome"] in {"done", "held", "failed", "interrupted", "paused", "not_restored", "refused"}
+    assert line["outcome"] in {
+        "done",
+        "held",
+        "failed",
+        "interrupted",
+        "paused",
+        "not_restored",
+        "deposed",
+        "refused",
+    }
     assert line["exit_code"] == int(exit_code_of(outcome))
 
 
