@@ -358,10 +358,10 @@ def _reads() -> str:
 def _moves() -> str:
     """The node's automaton: every phase, sight and goal."""
     head = (
-        "## What follows from a reading\n\nWhat a reading shows of a node is one of eight sights. For each "
-        "phase, sight and goal\none move follows, and nothing else decides about a node. The goal is to "
-        "restart it, or to\nbring it up (a rescue, a stand-down, `restore`, a takeover). The first sight that fits "
-        "counts:\n"
+        "## What follows from a reading\n\nWhat a reading shows of a node is one of eight sights. For each\n"
+        "phase, sight and goal one move follows, and nothing else decides about a node. The goal is to\n"
+        "restart it, or to bring it up (a rescue, a stand-down, `restore`, a takeover). The first sight that\n"
+        "fits counts:\n"
     )
     sights = _table(("sight", "the reading shows"), [(f"`{one.name.lower()}`", one.value) for one in Sight])
     moves = _table(("move", "what follows"), [(f"`{one.name.lower()}`", one.value) for one in Move])

@@ -196,6 +196,7 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
     had = world.had.get(shard.id)
     if had is not None:
         count, at = had
-        return index.changed_at < at and len(shard.started) < min(count, index.replicas + 1)
+        placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
+        return index.changed_at < at and placed < min(count, index.replicas + 1)
     lost = sum(c.state is CopyState.UNASSIGNED and c.reason not in _NEVER_ANYWHERE for c in shard.copies)
     return lost > world.unassigned_before[shard.id]

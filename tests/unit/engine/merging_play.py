@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.engine.fold import RunState, evolve
-from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Decision
+from orchestrator.merging import decide
 from orchestrator.model.action import Action, ForceMerge
 from orchestrator.model.cluster import NodeName, ShardId
 from orchestrator.model.event import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from orchestrator.engine.overlap import at_the_gates, finish_recovered, held_by_recovery, is_back_alone
 
 from orchestrator.engine.fold import RecoveringWave, RunState
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
+from orchestrator.engine.recover import before_the_next, finish_recovered, held_by_recovery, is_back_alone
 from orchestrator.engine.situation import Decision, Situation
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
-from orchestrator.model.event import Event, Hold, NodeRecovered, PhaseEntered, WaveFinished
+from orchestrator.model.event import Event, Hold, NodeRecovered, PhaseEntered, TakenDown, WaveFinished
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from tests.simulation.overlapping import overlapped, slow
@@ -34,7 +34,7 @@ def _beside(phase: Phase = Phase.GATED, *, pending: bool = True, **fields: objec
         name: replace(node, phase=NodePhase.PENDING if pending else NodePhase.RECOVERED)
         for name, node in asked.state.nodes.items()
     }
-    nodes[ES2] = replace(nodes[ES2], phase=NodePhase.REJOINED)
+    nodes[ES2] = replace(nodes[ES2], phase=NodePhase.REJOINED, owed=frozenset(), stopped_at=0.0)
     state: RunState = replace(asked.state, phase=phase, recovering=beside, nodes=nodes, **fields)  # type: ignore[arg-type]  # field names by keyword
     now = asked.observation.at
     return Situation(state=state, policy=overlapped(), kind=ELASTICSEARCH, seen=asked.observation, now=now)
@@ -48,7 +48,9 @@ def _recovering_on(situation: Situation, node: NodeName) -> Situation:
     copies = tuple(
         replace(copy, state=CopyState.INITIALIZING) if copy is arriving else copy for copy in view.copies
     )
-    return replace(situation, seen=replace(situation.seen, cluster=replace(view, copies=copies)))
+    taken = situation.kind.taken(view, Wave(number=1, nodes=(node,)))
+    after = situation.after(TakenDown(number=1, indices=taken))
+    return replace(after, seen=replace(situation.seen, cluster=replace(view, copies=copies)))
 
 
 def _events(decision: Decision | None) -> tuple[Event, ...]:
@@ -94,9 +96,9 @@ def test_the_wave_in_hand_is_done_before_those_that_made_room(
 
 def test_nothing_is_done_by_a_reading_that_may_be_old() -> None:
     situation = _beside()
-    assert any(isinstance(event, NodeRecovered) for event in _events(at_the_gates(situation)))
+    assert any(isinstance(event, NodeRecovered) for event in _events(before_the_next(situation)))
     health = replace(health_of(question(slow())), settled=False)
-    assert at_the_gates(replace(situation, seen=replace(situation.seen, health=health))) is None
+    assert before_the_next(replace(situation, seen=replace(situation.seen, health=health))) is None
 
 
 @pytest.mark.parametrize(
@@ -109,8 +111,8 @@ def test_nothing_is_done_by_a_reading_that_may_be_old() -> None:
     ],
     ids=["nodes are left", "a pause", "none is left"],
 )
-def test_when_they_are_waited_for_at_the_gates(situation: Situation, *, back: bool) -> None:
-    assert _goes_back(at_the_gates(_recovering_on(situation, ES2))) is back
+def test_when_they_are_waited_for_before_the_next(situation: Situation, *, back: bool) -> None:
+    assert _goes_back(before_the_next(_recovering_on(situation, ES2))) is back
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_a_gate_that_closes_only_at_last_readings_is_not_waited_for_for_ever() -
     wanted = policy(gates=(QUEUE,), deadlines=Deadlines(hold=60.0, gate=120.0))
     simulation, state = run(cluster(3), plan=flapping, wanted=wanted)
     assert (state.outcome, _stops(simulation)) == (Outcome.HELD, 0)
-    assert "every last reading before a stop has held for 180 s" in state.message
+    assert "every wave was called off before its stop for 180 s" in state.message
 
 
 def test_gates_are_asked_neither_often_nor_while_nodes_are_down() -> None:

@@ -9,10 +9,13 @@ import pytest
 
 from orchestrator.engine.fold import RunState
 from orchestrator.engine.invariant import Step
-from orchestrator.engine.invariants import INVARIANTS, broken
+from orchestrator.merging.invariants import ALL_INVARIANTS as INVARIANTS
+from orchestrator.merging.invariants import broken
 from orchestrator.model.action import (
+    Moment,
     Purpose,
     RebootHost,
+    RunHook,
     SetReplicas,
     SettingChange,
     StartNode,
@@ -22,24 +25,29 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
+    ActionConfirmed,
     ActionSent,
+    Deposed,
     Event,
     HoldsCleared,
     Record,
     ReplicasAdded,
     RunFinished,
+    RunResumed,
     SettingChanged,
     StoodDown,
     WaveStarted,
+    WorkDone,
     node_phase,
     run_phase,
 )
 from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping, ShardUnderWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Wave
+from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile, TuningSetting
 from orchestrator.model.tuning_event import TuningApplied
+from orchestrator.model.turn import REBOOT, Doubt, Goal, Owed, Verb, Work
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, policy
 from tests.unit.engine.merge_steps import ALSO_BROKEN, MERGE_BREAKS, MERGE_HOLDS
@@ -103,24 +111,38 @@ def _under_way(*nodes: str) -> ShardUnderWay:
 
 def _rebooted(
     *,
-    es2: NodePhase = NodePhase.STARTING,
+    es1: NodePhase = NodePhase.STOPPED,
+    es2: NodePhase = NodePhase.STOPPED,
     also: tuple[NodeName, ...] = (ES2,),
-    told: bool = False,
-    doubt_since: float | None = None,
-    stopped_at: float | None = AT,
+    doubt: Doubt | None = None,
 ) -> Step:
     """The machine of es1 and es2 is told to reboot."""
     state = _state(wave=Wave(number=1, nodes=(ES1, ES2), machines=((ES1, ES2),)))
-    for name, phase in ((ES1, NodePhase.STARTING), (ES2, es2)):
-        node = replace(
-            state.nodes[name],
-            phase=phase,
-            rebooted=told,
-            reboot_doubt_since=doubt_since,
-            stopped_at=stopped_at,
-        )
+    for name, phase in ((ES1, es1), (ES2, es2)):
+        node = replace(state.nodes[name], phase=phase, doubt=doubt)
         state = replace(state, nodes={**state.nodes, name: node})
     return _step(state, ActionSent(action=RebootHost(node=ES1, also=also)))
+
+
+HOOKS = Hooks(before_stop=(Hook(run="a"),), while_stopped=(Hook(run="b"),))
+HOOK = ActionSent(action=RunHook(node=ES1, moment=Moment.WHILE_STOPPED, number=0, hook=Hook(run="b")))
+DEPOSED = Deposed(run="run-2", owner="eve@elsewhere", epoch=2, in_hand=(ES2,))
+RESTORED = ActionSent(action=WriteSettings(changes=(DEBT.undone(),), purpose=Purpose.REASSIGN))
+RESUMED = RunResumed(operator="ann", host="bastion")
+
+
+def _owing(
+    phase: Phase = Phase.DOWN,
+    es1: NodePhase = NodePhase.STOPPING,
+    *,
+    owed: frozenset[Owed] = frozenset(),
+    ready: frozenset[int] = frozenset(),
+    **changes: object,
+) -> RunState:
+    """es1 owes this, and nothing else."""
+    state = _state(phase, es1, **changes)
+    node = replace(state.nodes[ES1], owed=owed, ready=ready)
+    return replace(state, nodes={**state.nodes, ES1: node})
 
 
 _ALL_DONE = dict.fromkeys(("es1", "es2", "es3"), NodePhase.RECOVERED)
@@ -177,6 +199,13 @@ BREAKS: dict[str, Callable[[], Step]] = {
     "starts_are_for_our_own": lambda: _step(
         _state(es1=NodePhase.RECOVERED), ActionSent(action=StartNode(node=ES1))
     ),
+    "work_is_done_on_stopped_nodes": lambda: _step(_state(es1=NodePhase.STARTING), HOOK),
+    "recovered_owes_nothing": lambda: _step(
+        _state(Phase.SETTLED, NodePhase.REJOINED), node_phase(ES1, NodePhase.REJOINED, NodePhase.RECOVERED)
+    ),
+    "owed_work_leaves_by_evidence": lambda: _step(_state(), RESUMED, _owing()),
+    "stops_need_every_hook_before": lambda: _step(_state(policy=policy(hooks=HOOKS)), STOP),
+    "a_deposed_run_writes_nothing": lambda: _step(_state(deposed=DEPOSED), RESTORED),
     "hosts_are_tuned_under_stopped_nodes": lambda: _step(_tuned(es1=NodePhase.STARTING), TUNE),
     "only_what_is_wanted_is_tuned": lambda: _step(_tuned("vm.swappiness"), TUNE),
     "tuning_is_told_as_it_was": lambda: _step(_tuned(), APPLIED),
@@ -211,7 +240,8 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     "budget": lambda: (_step(_with(_state(), ES2, NodePhase.RECOVERED), STOP),),
     "a_reboot_takes_down_only_what_is_down": lambda: (
         _rebooted(),
-        _rebooted(told=True, doubt_since=AT),  # it was in doubt, and was taken as not done
+        _rebooted(doubt=Doubt(verb=Verb.REBOOT, since=AT)),  # never accepted: it may never have arrived
+        _rebooted(doubt=Doubt(verb=Verb.STOP, since=AT, accepted=True)),
     ),
     "no_wider_than_planned": lambda: (
         _step(
@@ -280,6 +310,27 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     "starts_are_for_our_own": lambda: (
         _step(_state(es1=NodePhase.STARTING), ActionSent(action=StartNode(node=ES1))),
     ),
+    "work_is_done_on_stopped_nodes": lambda: (_step(_state(es1=NodePhase.STOPPED), HOOK),),
+    "recovered_owes_nothing": lambda: (
+        _step(
+            _owing(Phase.SETTLED, NodePhase.REJOINED),
+            node_phase(ES1, NodePhase.REJOINED, NodePhase.RECOVERED),
+        ),
+        _step(_state(), node_phase(ES1, NodePhase.STOPPING, PENDING)),
+    ),
+    "owed_work_leaves_by_evidence": lambda: (
+        _step(_state(), RESUMED, _state()),
+        _step(_state(), node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED), _owing()),
+        _step(_owing(owed=frozenset({REBOOT})), WorkDone(node=ES1, work=Work.REBOOT, why=""), _owing()),
+        _step(_owing(owed=frozenset({Owed(work=Work.HOOK)})), ActionConfirmed(action=HOOK.action), _owing()),
+    ),
+    "stops_need_every_hook_before": lambda: (
+        _step(_owing(ready=frozenset({0}), policy=policy(hooks=HOOKS)), STOP),
+    ),
+    "a_deposed_run_writes_nothing": lambda: (
+        _step(_state(), RESTORED),
+        _step(_state(deposed=DEPOSED, es1=NodePhase.STARTING), ActionSent(action=StartNode(node=ES1))),
+    ),
     "hosts_are_tuned_under_stopped_nodes": lambda: (_step(_tuned(), TUNE),),
     "only_what_is_wanted_is_tuned": lambda: (_step(_tuned(), TUNE),),
     "tuning_is_told_as_it_was": lambda: (_step(replace(_tuned(), confirmed=(TUNE.action,)), APPLIED),),
@@ -306,10 +357,13 @@ def test_it_is_silent_about_a_step_as_it_should_be(rule: object) -> None:
     [
         (_rebooted(also=()), "es1: not the nodes of one machine of the wave"),
         (_rebooted(es2=NodePhase.PENDING), "es2 (pending) goes down with the host of es1"),
-        (_rebooted(stopped_at=None), "es1 (starting) goes down with the host of es1"),
-        (_rebooted(told=True), "the host of es1 was told to reboot already"),
+        (_rebooted(es1=NodePhase.STARTING), "es1 (starting) goes down with the host of es1"),
+        (
+            _rebooted(doubt=Doubt(verb=Verb.REBOOT, since=AT, accepted=True)),
+            "the host of es1 was told to reboot already",
+        ),
     ],
-    ids=["not all of it", "one not stopped", "never stopped", "twice"],
+    ids=["not all of it", "one not stopped", "one is started", "twice"],
 )
 def test_a_reboot_is_for_all_of_a_machine_that_is_down_and_comes_once(step: Step, said: str) -> None:
     assert f"a_reboot_takes_down_only_what_is_down: {said}" in broken(step)
@@ -379,7 +433,7 @@ def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:
         (
             _step(
                 replace(_tuned(), in_flight=(TUNE.action,)),
-                node_phase(ES1, NodePhase.STOPPED, NodePhase.TUNED),
+                node_phase(ES1, NodePhase.STOPPED, NodePhase.STARTING),
             ),
             "es1 goes on while numad is under way",
         ),
@@ -392,11 +446,37 @@ def test_tuning_has_its_place_and_its_record(step: Step, said: str) -> None:
 
 def test_a_rescued_node_is_not_tuned() -> None:
     state = _tuned()
-    rescued = replace(state, nodes={**state.nodes, ES1: replace(state.nodes[ES1], rescued=True)})
-    assert "es1 is tuned, and its shards wait for its start" in " ".join(broken(_step(rescued, TUNE)))
+    rescued = replace(state, nodes={**state.nodes, ES1: replace(state.nodes[ES1], goal=Goal.BRING_UP)})
+    assert "es1 is tuned, and it is to be brought up at once" in " ".join(broken(_step(rescued, TUNE)))
 
 
 @pytest.mark.parametrize("name", ALSO_BROKEN)
 def test_merges_have_their_place_and_their_count(name: str) -> None:
     step, said = ALSO_BROKEN[name]
     assert said in broken(step)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (
+            _step(_state(Phase.STANDING_DOWN, NodePhase.STOPPED), HOOK),
+            "hook while_stopped on es1 (stopped) in standing_down",
+        ),
+        (
+            _step(_owing(Phase.SETTLED, PENDING), node_phase(ES1, PENDING, NodePhase.RECOVERED)),
+            "es1 counts as recovered from pending",
+        ),
+        (
+            _step(_owing(), node_phase(ES1, NodePhase.STOPPING, PENDING)),
+            "es1 is to be restarted and owes nothing",
+        ),
+        (
+            _step(_state(deposed=DEPOSED), ActionSent(action=StartNode(node=ES2))),
+            "a_deposed_run_writes_nothing",
+        ),
+    ],
+    ids=["a stand-down has no time for it", "not back", "nothing is owed", "the other run starts it"],
+)
+def test_a_turn_is_whole_and_a_deposed_run_leaves_the_other_alone(step: Step, said: str) -> None:
+    assert [wrong for wrong in broken(step) if said in wrong]

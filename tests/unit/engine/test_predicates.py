@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
-from orchestrator.engine.kinds.predicates import Question, holds
+from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, holds
 from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas
@@ -81,14 +81,14 @@ def _red_before(asked: Question) -> Question:
     return knowing(asked, baseline=baseline_of(cluster_of(asked.observation.cluster), {}))
 
 
-def _yellow_elsewhere(asked: Question) -> Question:
+def _yellow_elsewhere(asked: Question, *, reason: str = "ALLOCATION_FAILED") -> Question:
     away = _shards_of_es2(asked)
     return _changed(
         asked,
         lambda copy: not copy.primary and copy.shard not in away,
         state=CopyState.UNASSIGNED,
         node=None,
-        unassigned_reason="ALLOCATION_FAILED",
+        unassigned_reason=reason,
     )
 
 
@@ -137,7 +137,7 @@ def _full_disk(asked: Question) -> Question:
     disks = asked.observation.disks
     assert not isinstance(disks, Unknown)
     full = Disk(used_share=0.95, over_low=True, over_high=True)
-    return seeing(asked, disks={**disks, NodeName("es5"): full})
+    return seeing(asked, disks={**disks, ES2: full})
 
 
 def _silent_host(asked: Question) -> Question:
@@ -316,10 +316,121 @@ def _recovering_elsewhere(asked: Question) -> Question:
     )
 
 
-def test_a_recovery_that_the_candidate_has_no_part_in_holds_it_without_overlap_alone() -> None:
+def test_a_recovery_that_the_candidate_has_no_part_in_does_not_hold_it() -> None:
     asked = _recovering_elsewhere(question())
-    assert holding(asked) == ["no_worse_than_baseline"]
+    assert holding(asked) == []
     assert holding(wanting(asked, overlap_recovery=True)) == []
+
+
+def test_copies_of_new_indices_and_new_replicas_without_a_place_are_no_loss() -> None:
+    """A copy that never was anywhere is nobody's loss; one that a node took away is."""
+    lost = {
+        "INDEX_CREATED": False,
+        "REPLICA_ADDED": False,
+        "NEW_INDEX_RESTORED": False,
+        "INDEX_REOPENED": False,
+        "NODE_LEFT": True,
+        "ALLOCATION_FAILED": True,
+        "REROUTE_CANCELLED": True,
+    }
+    for reason, holds_it in lost.items():
+        asked = _yellow_elsewhere(question(), reason=reason)
+        assert holding(asked) == (["no_worse_than_baseline"] if holds_it else []), reason
+
+
+def test_what_was_not_waited_for_does_not_hold_the_next_wave() -> None:
+    asked = _yellow_elsewhere(question())
+    gone = next(copy.shard for copy in _copies(asked) if copy.state is CopyState.UNASSIGNED)
+    assert holding(knowing(asked, not_waited={(gone.index_uuid, gone.number): 1})) == []
+    assert holding(knowing(asked, not_waited={(gone.index_uuid, gone.number + 1): 1})) != []
+
+
+def test_primaries_that_are_being_restored_are_not_red() -> None:
+    """A restore makes an index red for as long as it runs, and no longer."""
+    asked = question()
+    away = _shards_of_es2(asked)
+    shard = next(copy.shard for copy in _copies(asked) if copy.shard not in away)
+
+    def restored(state: CopyState, reason: str) -> Question:
+        primary = _changed(
+            asked,
+            lambda copy: copy.shard == shard and copy.primary,
+            state=state,
+            node=NodeName("es4") if state is CopyState.INITIALIZING else None,
+            unassigned_reason=reason,
+        )
+        return _changed(
+            primary,
+            lambda copy: copy.shard == shard and not copy.primary,
+            state=CopyState.UNASSIGNED,
+            node=None,
+            unassigned_reason=reason,
+        )
+
+    assert "cluster_not_red" not in holding(restored(CopyState.INITIALIZING, "NEW_INDEX_RESTORED"))
+    assert "cluster_not_red" in holding(restored(CopyState.UNASSIGNED, "NEW_INDEX_RESTORED")), (
+        "it stands still"
+    )
+    assert "cluster_not_red" in holding(restored(CopyState.INITIALIZING, "NODE_LEFT"))
+
+
+def test_an_exclusion_holds_only_while_it_is_about_a_member() -> None:
+    """An exclusion of a node that has left is a leftover: that node is empty and away."""
+    excluded = "cluster.routing.allocation.exclude."
+    asked = question()
+    node = next(n for n in cluster_of(asked.observation.cluster).nodes if n.name == "es5")
+    for key, value, holds_it in (
+        ("_name", "es5", True),
+        ("_name", "es9,es5", True),
+        ("_name", "es9", False),
+        ("_name", "es*", True),
+        ("_id", node.node_id, True),
+        ("_id", "left-long-ago", False),
+        ("_ip", node.address, True),
+        ("_ip", "10.255.0.1", False),
+        ("zone", "b", True),
+        ("zone", "z", False),
+    ):
+        found = seeing(asked, settings=replace(settings_of(asked), persistent={excluded + key: value}))
+        assert holding(found) == (["no_other_maintenance"] if holds_it else []), (key, value)
+
+
+def test_a_voting_only_node_is_no_master_that_stays() -> None:
+    asked = question()
+    nodes = cluster_of(asked.observation.cluster).nodes
+
+    def with_roles(of: dict[str, frozenset[Role]]) -> Question:
+        return viewing(
+            asked, nodes=tuple(replace(n, roles=of.get(n.name, n.roles - {Role.MASTER})) for n in nodes)
+        )
+
+    voter = frozenset({Role.MASTER, Role.VOTING_ONLY, *nodes[0].roles} - {Role.COORDINATING})
+    master = voter - {Role.VOTING_ONLY}
+    assert "every_role_keeps_a_member" in holding(with_roles({"es2": master, "es3": voter}))
+    assert "every_role_keeps_a_member" not in holding(with_roles({"es2": master, "es3": master}))
+    assert "every_role_keeps_a_member" not in holding(with_roles({"es2": voter, "es3": master}))
+
+
+def test_the_disks_of_other_nodes_do_not_hold_a_candidate() -> None:
+    asked = question()
+    disks = asked.observation.disks
+    assert not isinstance(disks, Unknown)
+    full = Disk(used_share=0.95, over_low=True, over_high=True)
+    low = replace(full, over_high=False)
+    assert holding(seeing(asked, disks={**disks, NodeName("es5"): full})) == []
+    assert holding(seeing(asked, disks={**disks, ES2: low})) == ["disk_below_watermark"]
+
+
+def test_one_hold_a_predicate_says_how_many_and_names_the_first_few() -> None:
+    world = cluster(6)
+    for number in range(7):
+        world.add_index(f"bare-{number}", replicas=0, places=["es2"])
+    (hold,) = holds(PREDICATES, question(world))
+    assert (hold.predicate, hold.count, len(hold.subjects)) == ("zero_replica_indices", 7, SUBJECTS)
+    assert hold.subject == hold.subjects[0] == "index bare-0"
+    again = replace(hold, subject="index bare-9", subjects=("index bare-9", *hold.subjects[:1]), count=2)
+    (both,) = aggregated((hold, again))
+    assert (both.count, both.subject, len(both.subjects)) == (8, "index bare-0", SUBJECTS)
 
 
 @pytest.mark.parametrize("state", [CopyState.INITIALIZING, CopyState.RELOCATING])

@@ -190,10 +190,12 @@ def test_what_does_not_pass_with_time_and_what_a_smaller_wave_helps() -> None:
         "preference_lists_keep_quorum",
         "selected_hosts_ready",
     ]
-    assert [rule.name for rule in PREDICATES if rule.of_the_set] == [
+    assert [rule.name for rule in PREDICATES if rule.about_wave] == [
+        "lives_are_told",
         "preference_lists_keep_quorum",
         "one_zone_at_a_time",
         "budget_not_exceeded",
+        "selected_hosts_ready",
     ]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from orchestrator.engine.settle import put_back
 
+from orchestrator.engine.changes import restore_settings
 from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.kinds.kind import RIAK, kind_of
 from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key
@@ -125,7 +125,7 @@ def test_the_first_note_stands_when_the_node_is_raised_again() -> None:
 # Putting back --------------------------------------------------------------------------------------
 
 
-def _put_back(
+def _restore_settings(
     state: RunState, limits: Mapping[NodeName, int], *, away: tuple[NodeName, ...] = ()
 ) -> Decision | None:
     world = ringed()
@@ -136,7 +136,7 @@ def _put_back(
     seen = Observation(at=AT + 9, cluster=read, settings=_settings(limits))
     policy = riak_policy()
     situation = Situation(state=state, policy=policy, kind=RIAK, seen=seen, now=AT + 9)
-    return put_back(situation, Purpose.PUT_BACK)
+    return restore_settings(situation, Purpose.PUT_BACK)
 
 
 def _written(decision: Decision | None) -> dict[NodeName | None, object]:
@@ -155,41 +155,41 @@ def _restored(decision: Decision | None) -> dict[NodeName | None, object]:
 
 
 def test_nothing_owed_is_nothing_to_do() -> None:
-    assert _put_back(_state(), {TWO: 2}) is None
+    assert _restore_settings(_state(), {TWO: 2}) is None
 
 
 def test_a_limit_is_written_as_it_was_found_and_counts_when_it_is_read_so() -> None:
     state = _owing(_state(), TWO, 4, 8)
-    first = _put_back(state, {TWO: 8})
+    first = _restore_settings(state, {TWO: 8})
     assert _written(first) == {TWO: "4"}
     assert first is not None
     confirmed = ActionConfirmed(action=first.actions[0])
     state = evolve(state, Record(run="run-1", sequence=10, at=AT, event=confirmed))
-    assert _restored(_put_back(state, {TWO: 4})) == {TWO: "4"}
-    assert _restored(_put_back(state, {TWO: 8})) == {}, "not read back yet"
+    assert _restored(_restore_settings(state, {TWO: 4})) == {TWO: "4"}
+    assert _restored(_restore_settings(state, {TWO: 8})) == {}, "not read back yet"
 
 
 def test_a_restarted_node_that_shows_what_its_files_say_gets_what_it_had() -> None:
     state = _owing(_state(phase=NodePhase.RECOVERED, stopped_at=AT), TWO, 4, 8)
-    assert _written(_put_back(state, {TWO: 2})) == {TWO: "4"}
+    assert _written(_restore_settings(state, {TWO: 2})) == {TWO: "4"}
 
 
 def test_what_others_set_meanwhile_is_left() -> None:
     state = replace(
         _owing(_state(), TWO, 4, 8), confirmed=(WriteSettings(changes=(), purpose=Purpose.PUT_BACK),)
     )
-    assert _restored(_put_back(state, {TWO: 6})) == {TWO: "6"}
+    assert _restored(_restore_settings(state, {TWO: 6})) == {TWO: "6"}
 
 
 def test_a_node_that_does_not_tell_its_limit_gets_what_it_had() -> None:
     """It is up, and the table of limits has no line of it: nobody has changed anything."""
     state = _owing(_state(), TWO, 4, 8)
-    assert _written(_put_back(state, {ONE: 2})) == {TWO: "4"}
+    assert _written(_restore_settings(state, {ONE: 2})) == {TWO: "4"}
 
 
 def test_the_limit_of_a_node_that_stays_down_is_gone_with_it() -> None:
     state = _owing(_state(phase=NodePhase.FAILED, stopped_at=AT), TWO, 4, 8)
-    decision = _put_back(state, {ONE: 2}, away=(TWO,))
+    decision = _restore_settings(state, {ONE: 2}, away=(TWO,))
     assert _restored(decision) == {TWO: None}
     assert decision is not None
     (event,) = (event for event in decision.events if isinstance(event, SettingRestored))
@@ -197,15 +197,13 @@ def test_the_limit_of_a_node_that_stays_down_is_gone_with_it() -> None:
     assert not decision.actions
 
 
-@pytest.mark.parametrize(
-    "phase", [NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.TUNED, NodePhase.STARTING]
-)
+@pytest.mark.parametrize("phase", [NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING])
 def test_the_limit_of_a_node_on_its_way_waits_for_it_and_the_others_do_not(phase: NodePhase) -> None:
     """A run that stands down puts back what it can at once; this one it can only when the node is up."""
     state = _owing(_state(phase=phase, stopped_at=AT), TWO, 4, 8)
-    alone = _put_back(state, {ONE: 2}, away=(TWO,))
+    alone = _restore_settings(state, {ONE: 2}, away=(TWO,))
     assert alone is not None
     assert alone.watch is not None
     assert not alone.events
-    beside = _put_back(_owing(state, THREE, 2, 8), {ONE: 2, THREE: 8}, away=(TWO,))
+    beside = _restore_settings(_owing(state, THREE, 2, 8), {ONE: 2, THREE: 8}, away=(TWO,))
     assert _written(beside) == {THREE: "2"}

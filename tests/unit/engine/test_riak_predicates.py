@@ -378,5 +378,5 @@ def test_the_rules_become_predicates_in_one_line() -> None:
 def test_the_quorum_alone_is_of_the_set_and_does_not_come_back_with_time() -> None:
     """A smaller wave is looked for, and nobody waits for a ring that will be the same in an hour."""
     found = predicates(lambda _: HEALTHY)
-    assert [rule.name for rule in found if rule.of_the_set] == ["preference_lists_keep_quorum"]
+    assert [rule.name for rule in found if rule.about_wave] == ["preference_lists_keep_quorum"]
     assert [rule.name for rule in found if not rule.passes_with_time] == ["preference_lists_keep_quorum"]

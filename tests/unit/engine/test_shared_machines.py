@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import NodeProgress, RecoveringWave, resumed
+from orchestrator.engine.fold import NodeProgress, RecoveringWave, RunState, evolve
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
+from orchestrator.engine.node import turn
 from orchestrator.engine.situation import Situation
-from orchestrator.model.action import RebootHost
+from orchestrator.model.action import RebootHost, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
-from orchestrator.model.event import RunResumed
+from orchestrator.model.event import ActionSent, PhaseEntered, Record, RunResumed
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.phase import NodePhase, Phase
-from orchestrator.model.policy import Together, Wave
+from orchestrator.model.policy import Hook, Hooks, Together, Wave
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.turn import REBOOT, RESTART, Doubt, Owed, Verb, Work
 from tests.unit.engine.asking import (
     ES2,
     cluster_of,
@@ -118,22 +120,43 @@ def test_a_member_whose_host_was_not_read_is_told_by_its_address() -> None:
 
 
 GONE = HostView(service=ServiceState.STOPPED, detail="dead", boot_id="b")
+ON_ITS_WAY = replace(GONE, service=ServiceState.STOPPING)
 RUNS = HostView(service=ServiceState.RUNNING, detail="running", boot_id="b")
 SILENT = Unknown(reason="timed out")
-DOWN = NodeProgress(name=ES2, phase=NodePhase.TUNED, before=Incarnation(ephemeral_id="old"), boot_before="b")
-TOLD = replace(DOWN, phase=NodePhase.STARTING, rebooted=True)
+OWED = frozenset({RESTART, REBOOT})
+DOWN = NodeProgress(
+    name=ES2, phase=NodePhase.STOPPED, life=Incarnation(ephemeral_id="old"), boot="b", owed=OWED
+)
+HOOK = frozenset({*OWED, Owed(work=Work.HOOK)})
+
+
+def _told(now: float, ago: float, *, accepted: bool = True) -> NodeProgress:
+    """Its host was told to reboot so long ago."""
+    doubt = Doubt(verb=Verb.REBOOT, since=now - ago, accepted=accepted)
+    return replace(DOWN, since=now, doubt=doubt, reboots=1)
 
 
 def _situation(
     es2: NodeProgress, es5: NodeProgress, *hosts: Reading[HostView], member: bool = False
 ) -> Situation:
     """The wave of es2 and es5, which share a machine; es2 is a `member` again, in another life."""
-    asked = question(reboot=True)
+    hooks = Hooks(while_stopped=(Hook(run="tune {node}"),))
+    asked = question(reboot=True, hooks=hooks)
     view = cluster_of(asked.observation.cluster)
     present = tuple(node for node in view.nodes if member and node.name == ES2)
-    nodes = {**asked.state.nodes, ES2: es2, ES5: replace(es5, name=ES5)}
+    now = asked.observation.at
+    nodes = {
+        **asked.state.nodes,
+        ES2: replace(es2, since=es2.since or now),
+        ES5: replace(es5, name=ES5, since=es5.since or now),
+    }
     return Situation(
-        state=replace(asked.state, wave=Wave(number=1, nodes=PAIR, machines=(PAIR,)), nodes=nodes),
+        state=replace(
+            asked.state,
+            phase=Phase.DOWN,
+            wave=Wave(number=1, nodes=PAIR, machines=(PAIR,)),
+            nodes=nodes,
+        ),
         policy=asked.policy,
         kind=ELASTICSEARCH,
         seen=replace(
@@ -141,56 +164,114 @@ def _situation(
             hosts=dict(zip(PAIR, hosts, strict=True)),
             cluster=replace(view, nodes=present),
         ),
-        now=asked.observation.at,
+        now=now,
     )
 
 
-@pytest.mark.parametrize(
-    ("situation", "to_reboot"),
-    [
-        (_situation(DOWN, DOWN, GONE, GONE), True),
-        (_situation(DOWN, DOWN, SILENT, GONE), True),
-        # Up again by itself: as its manager says, or as the master does though its host is silent.
-        (_situation(DOWN, DOWN, RUNS, GONE), False),
-        (_situation(DOWN, DOWN, SILENT, GONE, member=True), False),
-        (_situation(replace(DOWN, phase=NodePhase.PENDING), DOWN, SILENT, GONE), False),
-        (_situation(replace(DOWN, phase=NodePhase.STARTING), DOWN, GONE, GONE), False),
-        # Under way: the first to be back does not end the time that the other has.
-        (_situation(TOLD, TOLD, replace(RUNS, boot_id="c"), SILENT), True),
-        # In doubt, and taken as not done: again if all are down, not beside one that is up.
-        (_situation(*[replace(TOLD, reboot_doubt_since=0.0)] * 2, GONE, GONE), True),
-        (_situation(*[replace(TOLD, reboot_doubt_since=0.0)] * 2, RUNS, GONE), False),
-    ],
+REBOOTED = ["reboot es2", ""]
+STARTED = [">starting start es2", ">starting start es5"]
+NOW = question().observation.at
+MACHINES: tuple[tuple[str, Situation, list[str]], ...] = (
+    ("both are down", _situation(DOWN, DOWN, GONE, GONE), REBOOTED),
+    ("one host does not answer", _situation(DOWN, DOWN, SILENT, GONE), ["", ""]),
+    (
+        "one is still on its way down",
+        _situation(DOWN, replace(DOWN, phase=NodePhase.STOPPING), GONE, ON_ITS_WAY),
+        ["", ""],
+    ),
+    (
+        "one owes a hook, which comes first",
+        _situation(DOWN, replace(DOWN, owed=HOOK), GONE, GONE),
+        ["", "hook_while_stopped es5"],
+    ),
+    ("one came up by itself", _situation(DOWN, DOWN, RUNS, GONE), [">starting", STARTED[1]]),
+    (
+        "one is back, by the master's list alone",
+        _situation(DOWN, DOWN, SILENT, GONE, member=True),
+        [">starting", STARTED[1]],
+    ),
+    (
+        "one was never stopped",
+        _situation(replace(DOWN, phase=NodePhase.PENDING), DOWN, SILENT, GONE),
+        ["", STARTED[1]],
+    ),
+    (
+        "one is being started",
+        _situation(replace(DOWN, phase=NodePhase.STARTING), DOWN, GONE, GONE),
+        ["start es2", STARTED[1]],
+    ),
+    (
+        "the reboot is under way",
+        _situation(_told(NOW, 60.0), _told(NOW, 60.0), SILENT, GONE),
+        ["", ""],
+    ),
+    (
+        "one is back in the other boot, the other not yet",
+        _situation(_told(NOW, 60.0), _told(NOW, 60.0), replace(RUNS, boot_id="c"), SILENT),
+        [">starting", ""],
+    ),
+    (
+        "the connection was lost, and both are down half a minute later",
+        _situation(*[_told(NOW, 31.0, accepted=False)] * 2, GONE, GONE),
+        REBOOTED,
+    ),
+    (
+        "the connection was lost, and one came up",
+        _situation(*[_told(NOW, 31.0, accepted=False)] * 2, RUNS, GONE),
+        [">starting", STARTED[1]],
+    ),
 )
-def test_a_machine_is_rebooted_while_none_of_its_nodes_is_up(
-    situation: Situation, *, to_reboot: bool
-) -> None:
-    assert [situation.to_reboot(node) for node in situation.state.wave_nodes] == [to_reboot] * 2
+
+
+def _did(situation: Situation, node: NodeProgress) -> str:
+    told = turn(situation, node)
+    steps = [f">{event.to}" for event in told.events if isinstance(event, PhaseEntered)]
+    return " ".join([*steps, *(f"{action_name(one)} {action_target(one)}" for one in told.actions)])
+
+
+def test_a_machine_is_rebooted_once_and_only_while_all_of_its_nodes_are_down() -> None:
+    wrong = []
+    for what, situation, wanted in MACHINES:
+        did = [_did(situation, node) for node in situation.state.wave_nodes]
+        wrong += [] if did == wanted else [f"{what}: {did}, not {wanted}"]
+    assert wrong == []
+
+
+def test_the_reboot_is_for_all_nodes_of_the_machine() -> None:
+    situation = _situation(DOWN, DOWN, GONE, GONE)
+    (reboot,) = turn(situation, situation.state.nodes[ES2]).actions
+    assert reboot == RebootHost(node=ES2, also=(ES5,))
+
+
+def test_without_the_lease_a_machine_is_started_and_not_rebooted() -> None:
+    situation = _situation(DOWN, DOWN, GONE, GONE)
+    situation = replace(situation, state=replace(situation.state, lease_lost="to eve"))
+    assert [_did(situation, node) for node in situation.state.wave_nodes] == STARTED
+
+
+def _resumed(state: RunState) -> RunState:
+    resumed = RunResumed(operator="ann", host="bastion")
+    return evolve(state, Record(run=state.run, sequence=99, at=NOW + 7.0, event=resumed))
 
 
 def test_a_reboot_under_way_when_the_program_was_killed_is_in_doubt_for_every_node_it_is_for() -> None:
-    state = replace(
-        _situation(TOLD, TOLD, SILENT, SILENT).state,
-        in_flight=(RebootHost(node=ES2, also=(ES5,)),),
-        phase=Phase.DOWN,
-    )
-    after = resumed(state, RunResumed(operator="ann", host="bastion"), 7.0)
-    assert [node.reboot_doubt_since for node in after.wave_nodes] == [7.0, 7.0]
+    state = _situation(DOWN, DOWN, SILENT, SILENT).state
+    sent = ActionSent(action=RebootHost(node=ES2, also=(ES5,)))
+    state = evolve(state, Record(run=state.run, sequence=98, at=NOW, event=sent))
+    doubt = Doubt(verb=Verb.REBOOT, since=NOW + 7.0)
+    assert [node.doubt for node in _resumed(state).wave_nodes] == [doubt, doubt]
 
 
-def test_what_a_resumed_run_has_in_hand_keeps_its_machines() -> None:
-    """With overlap a wave that recovers and the one in hand become one."""
+def test_what_a_resumed_run_restarts_keeps_its_machines() -> None:
+    """With overlap a wave that recovers and the current one become one."""
     es3, es6 = (NodeName(name) for name in ("es3", "es6"))
-    state = _situation(TOLD, TOLD, SILENT, SILENT).state
+    state = _situation(DOWN, DOWN, SILENT, SILENT).state
     nodes = {name: replace(state.nodes[name], phase=NodePhase.REJOINED) for name in (es3, es6)}
     before = Wave(number=1, nodes=(es3, es6), machines=((es3, es6),))
     state = replace(
-        state,
-        nodes={**state.nodes, **nodes},
-        recovering=(RecoveringWave(wave=before, since=0.0),),
-        phase=Phase.DOWN,
+        state, nodes={**state.nodes, **nodes}, recovering=(RecoveringWave(wave=before, since=0.0),)
     )
-    wave = resumed(state, RunResumed(operator="ann", host="bastion"), 7.0).wave
+    wave = _resumed(state).wave
     assert wave is not None
     assert set(wave.nodes) == {ES2, ES5, es3, es6}
     assert wave.machines == ((es3, es6), PAIR)

@@ -200,7 +200,15 @@ def test_no_union_of_dataclasses_but_the_tagged_ones_is_left_to_guessing() -> No
 
 def test_a_keyword_loses_its_underscore() -> None:
     data = codec.encode_event(PhaseEntered(from_="gated", to="withheld"))
-    assert data == {"event": "phase_entered", "from": "gated", "to": "withheld", "node": None, "why": ""}
+    assert data == {
+        "event": "phase_entered",
+        "from": "gated",
+        "to": "withheld",
+        "node": None,
+        "why": "",
+        "incarnation": None,
+        "boot": None,
+    }
 
 
 def test_output_that_was_no_utf8_can_be_written() -> None:

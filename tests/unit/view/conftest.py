@@ -24,6 +24,7 @@ from orchestrator.model.plan import Plan, PlannedWave, Prediction, Step
 from orchestrator.model.policy import Hook, Kind, Policy, Strategy, Wave
 from orchestrator.model.tuning import OnFailure, ValueChange
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+from orchestrator.model.turn import Work
 from orchestrator.view.listen import Seen
 
 T0 = 1_800_000_000.0
@@ -172,6 +173,20 @@ def examples() -> list[event.Event]:
         event.GoodReading(count=2),
         event.GoodReading(count=0, why="es1 left again"),
         event.Rescued(shards=("[new][0]",)),
+        event.TakenDown(
+            number=1,
+            indices=(
+                event.IndexTaken(index="logs", index_uuid="u1", replicas=1, filters="", started=((3, 2),)),
+            ),
+        ),
+        event.NotWaitedFor(shards=(missing,), why="these copies have no place, and no wave took them down"),
+        event.RedExcused(count=1, subjects=("[new][0]",)),
+        event.RedExcused(count=0),
+        event.MembersMissed(missing=ES[1:2]),
+        event.MembersMissed(back=ES[1:2]),
+        event.WorkDone(node=ES[0], work=Work.REBOOT, why="its host has another boot id"),
+        event.OwedAgain(node=ES[0], what=("hook while_stopped 0",), why="it came back before this was done"),
+        event.Deposed(run="run-1", owner="ann@bastion2", epoch=7, in_hand=ES[:1]),
         TuningApplied(node=ES[0], tunable=TUNE.tunable, found=TUNE.found, wanted=TUNE.wanted),
         TuningMissed(node=ES[0], tunable="numad", why="sudo refused", on_failure=OnFailure.WARN),
         TuningMissed(node=ES[0], tunable="", why="no answer", on_failure=OnFailure.STOP),

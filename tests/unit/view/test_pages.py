@@ -88,7 +88,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "why": "no data, so first",
         "predicted_seconds": {"low": 60, "likely": 75.3, "high": 140},
     }
-    assert set(plan["holds"][0]) == {"predicate", "subject", "evidence"}
+    assert set(plan["holds"][0]) == {"predicate", "subject", "evidence", "count", "subjects"}
     assert set(plan["steps"][0]) == {"wave", "order", "target", "action", "detail"}
     assert plan["settings_changed"]["cluster.routing.allocation.enable"] == {"from": None, "to": "primaries"}
 

@@ -198,6 +198,8 @@ def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None
             "predicate": "zero_replica_indices",
             "subject": "index logs-x",
             "evidence": "5 shards without a second copy",
+            "count": 1,
+            "subjects": [],
         }
     ]
     assert by_event["waiting"]["seconds_at_most"] is not None

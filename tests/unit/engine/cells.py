@@ -1,0 +1,127 @@
+"""One node in a chosen cell of the table: a phase, a goal, and a reading that shows a chosen sight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from orchestrator.engine.fold import GOING_UP_OR_DOWN, Absence, NodeProgress
+from orchestrator.engine.kinds.kind import ELASTICSEARCH
+from orchestrator.engine.kinds.predicates import Question
+from orchestrator.engine.node import Sight, Turn, turn
+from orchestrator.engine.situation import Situation
+from orchestrator.model.action import action_name
+from orchestrator.model.cluster import Incarnation, Node, NodeName
+from orchestrator.model.event import PhaseEntered
+from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.policy import Hook, Hooks, Wave
+from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.turn import RESTART, Doubt, Goal, Owed, Verb, Work
+from tests.unit.engine.asking import ES2, cluster_of, question
+
+OLD, NEW = Incarnation(ephemeral_id="old"), Incarnation(ephemeral_id="new")
+HOOKS = Hooks(before_stop=(Hook(run="a"),), while_stopped=(Hook(run="b"),), after_recovery=(Hook(run="c"),))
+OWED = frozenset({RESTART, Owed(work=Work.HOOK)})
+LONG: Seconds = 50_000.0
+"""Longer than every limit."""
+
+SERVICES: dict[str, ServiceState | None] = {
+    "runs": ServiceState.RUNNING,
+    "starts": ServiceState.STARTING,
+    "stops": ServiceState.STOPPING,
+    "gone": ServiceState.STOPPED,
+    "failed": ServiceState.FAILED,
+    "silent": None,
+}
+LIVES = {"same": OLD, "new": NEW, "vague": Incarnation(), "absent": None}
+"""How the master lists the node; `vague` = its lives cannot be compared. `no master` = nothing was read."""
+
+SHOWN: dict[Sight, tuple[str, str, bool]] = {
+    Sight.STOPPING: ("stops", "same", False),
+    Sight.AWAY: ("gone", "absent", False),
+    Sight.DOUBT: ("runs", "same", True),
+    Sight.SAME: ("runs", "same", False),
+    Sight.NEW: ("runs", "new", False),
+    Sight.COMING: ("runs", "absent", False),
+    Sight.LEFT: ("silent", "absent", False),
+    Sight.UNKNOWN: ("silent", "no master", False),
+}
+"""For each sight: the service, the member list, and whether a stop is in doubt."""
+
+
+@cache
+def _asked() -> Question:
+    return question(hooks=HOOKS)
+
+
+def situation(node: NodeProgress, service: str, member: str, *, goal: Goal = Goal.RESTART) -> Situation:
+    """A wave of that one node, and this reading of it; a run that stands down where nodes are brought up."""
+    asked = _asked()
+    view = cluster_of(asked.observation.cluster)
+    cluster = (
+        replace(view, nodes=_members(view.nodes, member)) if member != "no master" else Unknown(reason="?")
+    )
+    state = SERVICES[service]
+    host = (
+        Unknown(reason="timed out") if state is None else HostView(service=state, detail=service, boot_id="b")
+    )
+    now = asked.observation.at
+    return Situation(
+        state=replace(
+            asked.state,
+            phase=Phase.DOWN if goal is Goal.RESTART else Phase.STANDING_DOWN,
+            wave=Wave(number=1, nodes=(ES2,)),
+            nodes={**asked.state.nodes, ES2: node},
+        ),
+        policy=asked.policy,
+        kind=ELASTICSEARCH,
+        seen=replace(asked.observation, cluster=cluster, hosts={ES2: host}),
+        now=now,
+    )
+
+
+def _members(nodes: tuple[Node, ...], member: str) -> tuple[Node, ...]:
+    life = LIVES[member]
+    others = tuple(node for node in nodes if node.name != ES2)
+    here = next(node for node in nodes if node.name == ES2)
+    return others if life is None else (*others, replace(here, incarnation=life))
+
+
+def node_in(phase: NodePhase, *, since: Seconds = 0.0, **fields: object) -> NodeProgress:
+    """The node, in that phase for so many seconds."""
+    node = NodeProgress(name=ES2, phase=phase, life=OLD, boot="b", owed=OWED, since=now() - since)
+    return replace(node, **fields)  # type: ignore[arg-type]  # field names by keyword
+
+
+def now() -> float:
+    """The time of every situation."""
+    return _asked().observation.at
+
+
+def doubt(ago: Seconds = 5.0, *, verb: Verb = Verb.STOP, accepted: bool = False) -> Doubt:
+    """A verb that was sent so long ago."""
+    return Doubt(verb=verb, since=now() - ago, accepted=accepted)
+
+
+def cell(phase: NodePhase, shown: Sight, goal: Goal, *, since: Seconds = 0.0) -> Situation:
+    """A situation in that cell; `since`: in its phase, and missing if it is, for so long."""
+    service, member, in_doubt = SHOWN[shown]
+    node = node_in(phase, since=since, doubt=doubt() if in_doubt else None)
+    asked = situation(node, service, member, goal=goal)
+    if not since or phase in GOING_UP_OR_DOWN:
+        return asked
+    absent = {ES2: Absence(since=now() - since, readings=9)}
+    return replace(asked, state=replace(asked.state, absent=absent))
+
+
+def turned(asked: Situation, name: NodeName = ES2) -> Turn:
+    """What the reading leads the node to."""
+    return turn(asked, asked.state.nodes[name])
+
+
+def effect(told: Turn) -> str:
+    """In one line: phases entered, verbs sent, and whether the run stands down."""
+    steps = [f">{event.to}" for event in told.events if isinstance(event, PhaseEntered)]
+    verbs = [action_name(action) for action in told.actions]
+    return " ".join([*steps, *verbs, *(["flip"] if told.flip else [])])

@@ -1,0 +1,467 @@
+"""The state of a run: legal steps and no others, owed work, doubts, and what a new process begins with."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from orchestrator.engine.fold import (
+    FINAL_NODE_PHASES,
+    NodeProgress,
+    RunState,
+    evolve,
+    owed_by,
+    replay,
+)
+from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, READS, RUN_STEPS
+from orchestrator.errors import SafetyViolation
+from orchestrator.model.action import Action, Moment, RebootHost, RunHook, StartNode, StopNode
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionFailed,
+    ActionSent,
+    Event,
+    MembersMissed,
+    PhaseEntered,
+    Record,
+    Requested,
+    Rescued,
+    RestoreBegun,
+    RunResumed,
+    RunStarted,
+    WaveFinished,
+    WaveStarted,
+    WorkDone,
+    node_phase,
+    run_phase,
+)
+from orchestrator.model.overlap import Overlapping, WaveGaveWay
+from orchestrator.model.phase import NodePhase, Phase, Request
+from orchestrator.model.policy import Hook, Hooks, Wave
+from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Owed, Verb, Work
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import cluster, policy
+
+ES1, ES2 = NodeName("es1"), NodeName("es2")
+AT: Final = 1_000_001.0
+RESUMED = RunResumed(operator="ann", host="b")
+TWO = Hooks(
+    before_stop=(Hook(run="a"),),
+    while_stopped=(Hook(run="d"), Hook(run="e")),
+    after_recovery=(Hook(run="b {node}"), Hook(run="c {node}")),
+)
+HOOKS = frozenset({Owed(work=Work.HOOK), Owed(work=Work.HOOK, number=1)})
+UNDO = frozenset({Owed(work=Work.UNDO), Owed(work=Work.UNDO, number=1)})
+
+
+def _state(**changes: object) -> RunState:
+    return Simulation(cluster(3)).begin(policy(**changes))
+
+
+def _after(state: RunState, *events: Event, at: float = AT) -> RunState:
+    for event in events:
+        state = evolve(state, Record(run=state.run, sequence=1, at=at, event=event))
+    return state
+
+
+def _with(state: RunState, name: str = ES1, **fields: object) -> RunState:
+    node: NodeProgress = replace(state.nodes[NodeName(name)], **fields)  # type: ignore[arg-type]  # by keyword
+    return replace(state, nodes={**state.nodes, NodeName(name): node})
+
+
+def _done(state: RunState, action: Action, *, at: float = AT) -> RunState:
+    return _after(state, ActionSent(action=action), ActionConfirmed(action=action), at=at)
+
+
+def _hook(moment: Moment, number: int) -> RunHook:
+    return RunHook(node=ES1, moment=moment, number=number, hook=Hook(run="x"))
+
+
+# Legal steps ---------------------------------------------------------------------------------------------
+
+
+def test_a_step_of_a_run_is_in_the_table_or_is_refused_and_changes_nothing() -> None:
+    state, wrong = _state(), []
+    for old, new in itertools.product(Phase, Phase):
+        before = replace(state, phase=old)
+        try:
+            entered = _after(before, run_phase(old, new)).phase is new
+        except SafetyViolation as said:
+            entered = False
+            wrong += [] if old.value in str(said) and before == replace(state, phase=old) else [(old, new)]
+        wrong += [] if entered is (new in RUN_STEPS[old]) else [(old, new)]
+    assert wrong == []
+
+
+def test_a_step_of_a_node_is_in_the_table_or_is_refused_and_changes_nothing() -> None:
+    state, wrong = _state(), []
+    for old, new in itertools.product(NodePhase, NodePhase):
+        before = _with(state, phase=old)
+        try:
+            entered = _after(before, node_phase(ES1, old, new)).nodes[ES1].phase is new
+        except SafetyViolation as said:
+            entered = False
+            wrong += [] if "es1" in str(said) and before == _with(state, phase=old) else [(old, new)]
+        wrong += [] if entered is (new in NODE_STEPS[old]) else [(old, new)]
+    assert wrong == []
+
+
+def test_the_tables_name_every_phase_and_lead_to_the_end() -> None:
+    assert set(RUN_STEPS) == set(READS) == set(Phase)
+    assert set(NODE_STEPS) == set(NodePhase)
+    for phase in set(Phase) - {Phase.ENDED, Phase.STANDING_DOWN}:
+        assert Phase.STANDING_DOWN in RUN_STEPS[phase], f"no way to stand down from {phase}"
+    assert RUN_STEPS[Phase.ENDED] == frozenset()
+    assert frozenset({NodePhase.RECOVERED, NodePhase.SKIPPED}) == FINAL_NODE_PHASES
+    before_recovered = {old for old in NodePhase if NodePhase.RECOVERED in NODE_STEPS[old]}
+    assert before_recovered == {NodePhase.REJOINED}
+    assert {old for old in NodePhase if NodePhase.STOPPING in NODE_STEPS[old]} == {NodePhase.PENDING}
+
+
+def test_allocation_may_be_off_only_around_a_stop() -> None:
+    assert frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.STANDING_DOWN}) == MAY_WAIT_WITHHELD
+
+
+def test_a_phase_without_a_name_of_its_own_is_refused() -> None:
+    with pytest.raises(ValueError, match="sideways"):
+        _after(_state(), PhaseEntered(from_="gated", to="sideways"))
+
+
+def test_a_replay_is_a_fold() -> None:
+    simulation = Simulation(cluster(3))
+    state = simulation.begin(policy())
+    assert replay(simulation.run, simulation.journal.records) == state
+    assert replay(simulation.run, simulation.journal.records[:1]) != replay(simulation.run, [])
+
+
+def test_a_stronger_request_replaces_a_milder_one_and_not_the_other_way() -> None:
+    state = _after(_state(), Requested(request=Request.STOP, by="ann"))
+    assert _after(state, Requested(request=Request.PAUSE, by="bob")).request is Request.STOP
+    assert _after(state, Requested(request=Request.INTERRUPT, by="bob")).request is Request.INTERRUPT
+
+
+# Owed work -----------------------------------------------------------------------------------------------
+
+
+def test_work_is_owed_from_the_start_and_later_comes_as_undo_alone() -> None:
+    """No event of any kind adds another item: undo comes with a stop, or with a hook before it."""
+    state = _state(hooks=TWO, reboot=True)
+    assert state.nodes[ES1].owed == {RESTART, REBOOT, *HOOKS} == owed_by(state.policy or policy())
+    stop = _after(state, ActionSent(action=StopNode(node=ES1))).nodes[ES1]
+    assert stop.owed - state.nodes[ES1].owed == UNDO
+    out = _after(state, ActionSent(action=_hook(Moment.BEFORE_STOP, 0))).nodes[ES1]
+    assert out.owed - state.nodes[ES1].owed == UNDO
+    assert out.ready_since == AT
+    repairing = _state(hooks=TWO)
+    started = RunStarted(
+        **{
+            **{f: getattr(_began(repairing), f) for f in RunStarted.__dataclass_fields__ if f != "event"},
+            "repairs": "run-0",
+        }
+    )
+    repaired = _after(RunState(run="run-1"), started)
+    assert repaired.nodes[ES1].owed == {RESTART}, "what the other run owed to its turn is not done for it"
+
+
+def _began(state: RunState) -> RunStarted:
+    simulation = Simulation(cluster(3))
+    simulation.begin(state.policy or policy())
+    return next(r.event for r in simulation.journal.records if isinstance(r.event, RunStarted))
+
+
+def test_owed_work_leaves_by_evidence_alone() -> None:
+    state = _with(_state(hooks=TWO), owed=frozenset({RESTART, REBOOT, TUNING}) | HOOKS | UNDO)
+    owed = state.nodes[ES1].owed
+    starting = _with(state, phase=NodePhase.STARTING)
+    leaves: list[tuple[str, RunState, frozenset[Owed]]] = [
+        ("a start", _done(state, StartNode(node=ES1)), frozenset()),
+        ("a stop", _done(state, StopNode(node=ES1)), frozenset()),
+        ("a reboot that was sent", _done(state, RebootHost(node=ES1)), frozenset()),
+        ("another boot", _after(state, WorkDone(node=ES1, work=Work.REBOOT, why="")), frozenset({REBOOT})),
+        ("tuned", _after(state, WorkDone(node=ES1, work=Work.TUNING, why="")), frozenset({TUNING})),
+        (
+            "a hook that was sent",
+            _after(state, ActionSent(action=_hook(Moment.WHILE_STOPPED, 0))),
+            frozenset(),
+        ),
+        (
+            "a hook that failed",
+            _after(state, ActionFailed(action=_hook(Moment.WHILE_STOPPED, 0), reason="1", in_doubt=False)),
+            frozenset(),
+        ),
+        (
+            "a hook that ended well",
+            _done(state, _hook(Moment.WHILE_STOPPED, 1)),
+            frozenset({Owed(work=Work.HOOK, number=1)}),
+        ),
+        ("undone", _done(state, _hook(Moment.AFTER_RECOVERY, 0)), frozenset({Owed(work=Work.UNDO)})),
+        (
+            "another life",
+            _after(starting, node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED)),
+            frozenset({RESTART}),
+        ),
+        ("a new process", _after(state, RESUMED), frozenset()),
+        ("restore", _after(state, RestoreBegun(operator="ann", host="b")), frozenset()),
+    ]
+    wrong = [what for what, after, gone in leaves if owed - after.nodes[ES1].owed != gone]
+    assert wrong == []
+
+
+def test_a_node_is_ready_for_its_stop_until_all_of_its_hooks_are_undone() -> None:
+    out = _done(_state(hooks=TWO), _hook(Moment.BEFORE_STOP, 0))
+    assert out.nodes[ES1].ready == {0}
+    half = _done(out, _hook(Moment.AFTER_RECOVERY, 0))
+    assert (half.nodes[ES1].ready, half.nodes[ES1].ready_since, half.nodes[ES1].undo) == ({0}, AT, (1,))
+    back = _done(half, _hook(Moment.AFTER_RECOVERY, 1)).nodes[ES1]
+    assert (back.ready, back.ready_since, back.undo) == (frozenset(), None, ())
+
+
+def test_how_often_a_node_came_back_with_work_owed_is_counted_for_one_attempt() -> None:
+    back = _with(_state(), phase=NodePhase.REJOINED)
+    again = _after(back, node_phase(ES1, NodePhase.REJOINED, NodePhase.PENDING))
+    assert again.nodes[ES1].returns == 1
+    assert _after(again, RESUMED).nodes[ES1].returns == 0
+    undone = _with(_state(), phase=NodePhase.STOPPING)
+    undone = _after(undone, node_phase(ES1, NodePhase.STOPPING, NodePhase.PENDING))
+    assert undone.nodes[ES1].returns == 0, "a stop that was never done is no return"
+
+
+# Goals, tries and doubts ---------------------------------------------------------------------------------
+
+
+def test_what_is_sent_is_under_way_until_its_outcome_is_recorded() -> None:
+    start = StartNode(node=ES1, counts=True)
+    sent = _after(_state(), ActionSent(action=start))
+    assert (sent.in_flight, sent.nodes[ES1].start_sent, sent.acted_at) == ((start,), AT, AT)
+    done = _after(sent, ActionConfirmed(action=start))
+    assert (done.in_flight, done.nodes[ES1].tries) == ((), 1)
+    failed = _after(sent, ActionFailed(action=start, reason="sudo", in_doubt=False))
+    assert (failed.in_flight, failed.nodes[ES1].tries) == ((), 1)
+    assert failed.failure_of(start) is not None
+    lost = _after(sent, ActionFailed(action=start, reason="lost", in_doubt=True))
+    assert lost.nodes[ES1].tries == 0, "nobody answered"
+    other = StartNode(node=ES1)
+    assert _done(_state(), other).nodes[ES1].tries == 0, "its process was not seen to be gone"
+
+
+def test_a_verb_is_in_doubt_until_it_is_refused_or_its_effect_is_seen() -> None:
+    stop = StopNode(node=ES1)
+    sent = _with(_after(_state(), ActionSent(action=stop)), phase=NodePhase.STOPPING)
+    lost, accepted = Doubt(verb=Verb.STOP, since=AT), Doubt(verb=Verb.STOP, since=AT, accepted=True)
+    gone = node_phase(ES1, NodePhase.STOPPING, NodePhase.STOPPED)
+    confirmed = _after(sent, ActionConfirmed(action=stop))
+    reboot = RebootHost(node=ES1, also=(ES2,))
+    both = _done(_state(), reboot)
+    refused = ActionFailed(action=reboot, reason="sudo", in_doubt=False)
+    found = [
+        ("sent", sent.nodes[ES1].doubt, lost),
+        ("accepted", confirmed.nodes[ES1].doubt, accepted),
+        ("lost", _after(sent, ActionFailed(action=stop, reason="?", in_doubt=True)).nodes[ES1].doubt, lost),
+        (
+            "refused",
+            _after(sent, ActionFailed(action=stop, reason="?", in_doubt=False)).nodes[ES1].doubt,
+            None,
+        ),
+        ("accepted and gone", _after(confirmed, gone).nodes[ES1].doubt, None),
+        ("lost and gone: it may still arrive", _after(sent, gone).nodes[ES1].doubt, lost),
+        ("a reboot is for the whole machine", both.nodes[ES2].doubt, replace(accepted, verb=Verb.REBOOT)),
+        (
+            "in another boot",
+            _after(both, WorkDone(node=ES2, work=Work.REBOOT, why="")).nodes[ES2].doubt,
+            None,
+        ),
+        ("a refused reboot", _after(_state(), ActionSent(action=reboot), refused).nodes[ES2].doubt, None),
+        (
+            "a stop that was accepted is not ended by a reboot being done",
+            _after(confirmed, WorkDone(node=ES1, work=Work.TUNING, why="")).nodes[ES1].doubt,
+            accepted,
+        ),
+    ]
+    assert [what for what, is_, wanted in found if is_ != wanted] == []
+
+
+def test_a_doubt_begins_again_with_a_new_process_unless_its_reach_is_over() -> None:
+    limit = policy().deadlines.stop
+    for ago, accepted, kept in ((5.0, False, True), (limit + 1, False, False), (limit + 1, True, True)):
+        for phase in (NodePhase.PENDING, NodePhase.STOPPED, NodePhase.RECOVERED):
+            state = _with(_state(), phase=phase, doubt=Doubt(verb=Verb.STOP, since=AT, accepted=accepted))
+            doubt = _after(state, RESUMED, at=AT + ago).nodes[ES1].doubt
+            wanted = Doubt(verb=Verb.STOP, since=AT + ago) if kept else None
+            assert doubt == wanted, (ago, accepted, phase)
+    stopping = _after(_with(_state(), phase=NodePhase.STOPPING), RESUMED)
+    assert stopping.nodes[ES1].doubt == Doubt(verb=Verb.STOP, since=AT), "killed before its stop was sent"
+
+
+def test_a_rescue_or_a_late_stop_only_brings_up_until_the_node_is_back() -> None:
+    down = _with(_state(), phase=NodePhase.STOPPED)
+    down = _after(down, WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={}))
+    rescued = _after(down, Rescued(shards=("logs 0",)))
+    assert rescued.nodes[ES1].goal is Goal.BRING_UP
+    assert rescued.nodes[ES2].goal is Goal.RESTART, "the wave alone"
+    back = _after(
+        rescued,
+        node_phase(ES1, NodePhase.STOPPED, NodePhase.STARTING),
+        node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED),
+    )
+    assert back.nodes[ES1].goal is Goal.RESTART
+    for phase in (NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED, NodePhase.REJOINED):
+        late = _after(_with(_state(), phase=phase), node_phase(ES1, phase, NodePhase.STARTING))
+        assert late.nodes[ES1].goal is Goal.BRING_UP, phase
+    own = _after(down, node_phase(ES1, NodePhase.STOPPED, NodePhase.STARTING))
+    assert own.nodes[ES1].goal is Goal.RESTART
+
+
+def test_a_member_is_missed_in_a_row_of_readings_and_its_return_ends_the_row() -> None:
+    state = _after(_state(), MembersMissed(missing=(ES1,)))
+    state = _after(state, MembersMissed(missing=(ES1, ES2)), at=AT + 9.0)
+    assert (state.absent[ES1].since, state.absent[ES1].readings) == (AT, 2)
+    assert (state.absent[ES2].since, state.absent[ES2].readings) == (AT + 9.0, 1)
+    assert set(_after(state, MembersMissed(missing=(), back=(ES1,))).absent) == {ES2}
+
+
+def test_the_life_accounted_for_is_that_of_the_last_return() -> None:
+    lives = [Incarnation(ephemeral_id=str(number)) for number in range(3)]
+    wave = WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={ES1: lives[0]})
+    state = _after(_with(_state(), life=None), wave)
+    assert state.nodes[ES1].life == lives[0]
+    again = WaveStarted(wave=Wave(number=2, nodes=(ES1,)), incarnations={ES1: lives[1]})
+    assert _after(state, again).nodes[ES1].life == lives[0], "a life is renewed at a return alone"
+    back = node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED, incarnation=lives[2])
+    assert _after(_with(state, phase=NodePhase.STARTING), back).nodes[ES1].life == lives[2]
+
+
+# A new process -------------------------------------------------------------------------------------------
+
+
+def test_a_new_process_moves_no_node_and_begins_where_they_are() -> None:
+    """DOWN if one is in hand, else REASSIGNED if one is back, else PREPARING; a FAILED one waits."""
+    going = {NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING}
+    wrong = []
+    for one, other in itertools.product(NodePhase, NodePhase):
+        state = _with(_with(_state(), "es1", phase=one), "es2", phase=other)
+        resumed = _after(replace(state, phase=Phase.GATED), RESUMED)
+        wanted = Phase.PREPARING
+        if NodePhase.REJOINED in (one, other):
+            wanted = Phase.REASSIGNED
+        if {one, other} & going:
+            wanted = Phase.DOWN
+        stayed = [resumed.nodes[name].phase for name in (ES1, ES2)] == [one, other]
+        ours = {n for n, p in ((ES1, one), (ES2, other)) if p in going | {NodePhase.REJOINED}}
+        wave = set(resumed.wave.nodes) if resumed.wave else set()
+        if not stayed or resumed.phase is not wanted or wave != ours:
+            wrong.append((one.value, other.value, resumed.phase.value, wave))
+        restored = _after(state, RestoreBegun(operator="ann", host="b"))
+        tries_again = [NodePhase.STARTING if p is NodePhase.FAILED else p for p in (one, other)]
+        if [restored.nodes[name].phase for name in (ES1, ES2)] != tries_again:
+            wrong.append((one.value, other.value, "restore"))
+        if restored.phase is not Phase.STANDING_DOWN or not restored.restoring:
+            wrong.append((one.value, other.value, restored.phase.value))
+    assert wrong == []
+
+
+def test_a_new_process_counts_every_time_from_its_own_beginning() -> None:
+    stop = StopNode(node=ES1)
+    state = _after(
+        _state(),
+        run_phase(Phase.PREPARING, Phase.GATED),
+        run_phase(Phase.GATED, Phase.WITHHELD),
+        run_phase(Phase.WITHHELD, Phase.DOWN),
+        node_phase(ES1, NodePhase.PENDING, NodePhase.STOPPING),
+        ActionSent(action=stop),
+    )
+    later = AT + 500.0
+    resumed = _after(_with(state, tries=3, reboots=3, goal=Goal.BRING_UP), RESUMED, at=later)
+    node = resumed.nodes[ES1]
+    assert resumed.in_flight == ()
+    assert resumed.started == resumed.phase_since == node.since == resumed.acted_at == later
+    assert (node.tries, node.reboots, node.goal, node.stopped_at) == (0, 0, Goal.RESTART, AT)
+    assert _after(state, RESUMED, at=AT - 9.0).nodes[ES1].stopped_at == AT - 9.0, "its clock was set back"
+    assert resumed.absent == {}
+
+
+def test_a_failed_node_waits_for_a_person_unless_it_is_to_be_tried_again_or_skipped() -> None:
+    state = _with(_state(), phase=NodePhase.FAILED, failure="x")
+    left = _after(state, RESUMED)
+    assert (left.nodes[ES1].phase, left.nodes[ES1].failure) == (NodePhase.FAILED, "x")
+    again = _after(state, replace(RESUMED, retry_failed=True))
+    assert (again.nodes[ES1].phase, again.phase) == (NodePhase.STOPPED, Phase.DOWN)
+    assert RESTART in again.nodes[ES1].owed, "what it owes is done while it is down"
+    for phase in (NodePhase.FAILED, NodePhase.PENDING):
+        skipped = _after(_with(_state(), phase=phase), replace(RESUMED, skip=(ES1,)))
+        assert (skipped.nodes[ES1].phase, skipped.phase) == (NodePhase.SKIPPED, Phase.PREPARING)
+    down = _after(_with(_state(), phase=NodePhase.STOPPED), replace(RESUMED, skip=(ES1,)))
+    assert down.nodes[ES1].phase is NodePhase.STOPPED, "one that is down is brought up first"
+
+
+# Waves ---------------------------------------------------------------------------------------------------
+
+
+def _gave_way() -> RunState:
+    """Wave 1 (es2) has made room; the run chooses again."""
+    wave = Wave(number=1, nodes=(ES2,))
+    state = replace(_state(), phase=Phase.REASSIGNED, wave=wave, wave_since=1_000_000.0)
+    state = _with(state, "es2", phase=NodePhase.REJOINED)
+    return _after(state, WaveGaveWay(number=1, copies=3), run_phase(Phase.REASSIGNED, Phase.GATED))
+
+
+def test_a_wave_that_made_room_is_kept_until_it_is_finished_or_waited_for_again() -> None:
+    state = _gave_way()
+    assert state.wave is None
+    assert [one.wave.number for one in state.recovering] == [1]
+    assert (state.waves_finished, state.waves_begun) == (0, 1)
+    assert [node.name for node in state.recovering_nodes] == ["es2"]
+    again = _after(state, run_phase(Phase.GATED, Phase.REASSIGNED))
+    assert again.wave is not None
+    assert (again.wave.number, again.wave_since, again.recovering) == (1, 1_000_000.0, ())
+    second = WaveStarted(wave=Wave(number=2, nodes=(ES1,)), incarnations={})
+    beside = _after(state, second, WaveFinished(number=1, seconds=9.0))
+    assert (beside.recovering, beside.waves_finished, beside.waves_begun) == ((), 1, 1)
+    assert beside.wave is not None, "the current wave stays"
+    first_done = _after(state, second, WaveFinished(number=2, seconds=9.0))
+    assert first_done.wave is None
+    assert [one.wave.number for one in first_done.recovering] == [1]
+
+
+def test_a_new_process_takes_what_recovers_and_what_is_down_as_one_wave() -> None:
+    state = _after(
+        _gave_way(),
+        WaveStarted(wave=Wave(number=2, nodes=(ES1,)), incarnations={}),
+        run_phase(Phase.GATED, Phase.WITHHELD),
+        Overlapping(number=2, unassigned=0, shards=()),
+        run_phase(Phase.WITHHELD, Phase.DOWN),
+        node_phase(ES1, NodePhase.PENDING, NodePhase.STOPPING),
+    )
+    assert state.overlapping is not None
+    resumed = _after(state, RESUMED)
+    assert resumed.wave is not None
+    assert (resumed.wave.number, set(resumed.wave.nodes)) == (1, {"es1", "es2"})
+    assert (resumed.phase, resumed.recovering, resumed.overlapping) == (Phase.DOWN, (), None)
+
+
+def test_the_limit_of_recovery_counts_from_the_latest_return_with_overlap_alone() -> None:
+    state = replace(_with(_state(), "es2", phase=NodePhase.REJOINED), phase_since=2_000_000.0)
+    assert state.recovery_since == 2_000_000.0
+    overlap = replace(state, policy=policy(overlap_recovery=True))
+    assert overlap.recovery_since == state.nodes[ES2].since < 2_000_000.0
+
+
+def test_a_wave_that_stopped_nothing_is_called_off_since_the_first_time() -> None:
+    wave = Wave(number=1, nodes=(ES1,))
+    refused = (
+        WaveStarted(wave=wave, incarnations={}),
+        run_phase(Phase.GATED, Phase.WITHHELD),
+        run_phase(Phase.WITHHELD, Phase.DOWN),
+        run_phase(Phase.DOWN, Phase.REASSIGNED),
+        run_phase(Phase.REASSIGNED, Phase.GATED),
+    )
+    state = _after(_state(), run_phase(Phase.PREPARING, Phase.GATED), *refused)
+    assert (state.called_off_since, state.wave) == (AT, None)
+    assert _after(state, *refused, at=AT + 60.0).called_off_since == AT
+    stopped = _after(
+        _with(state, phase=NodePhase.STOPPING), node_phase(ES1, NodePhase.STOPPING, NodePhase.STOPPED)
+    )
+    assert stopped.called_off_since is None

@@ -1,0 +1,444 @@
+"""One node's automaton: what each reading shows, what follows in each cell, and that each cell matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Final
+
+import pytest
+
+from orchestrator.engine import node as automaton
+from orchestrator.engine.fold import GOING_UP_OR_DOWN, Absence, NodeProgress, evolve
+from orchestrator.engine.node import TABLE, Move, Sight, is_ours, move_of, sight
+from orchestrator.engine.situation import Situation
+from orchestrator.model.action import RebootHost, RunHook, StartNode
+from orchestrator.model.event import PhaseEntered, Record, RunResumed
+from orchestrator.model.observation import HostView
+from orchestrator.model.phase import NodePhase, Outcome
+from orchestrator.model.policy import Deadlines
+from orchestrator.model.turn import REBOOT, RESTART, Goal, Verb
+from tests.simulation.play import cluster, lives, policy, run
+from tests.unit.engine.asking import ES2
+from tests.unit.engine.cells import (
+    LIVES,
+    LONG,
+    SERVICES,
+    cell,
+    doubt,
+    effect,
+    node_in,
+    now,
+    situation,
+    turned,
+)
+
+PENDING, STOPPING, STOPPED = NodePhase.PENDING, NodePhase.STOPPING, NodePhase.STOPPED
+STARTING, REJOINED, FAILED = NodePhase.STARTING, NodePhase.REJOINED, NodePhase.FAILED
+RECOVERED, SKIPPED = NodePhase.RECOVERED, NodePhase.SKIPPED
+Cell = tuple[NodePhase, Sight, Goal]
+Row = tuple[NodePhase, Sight]
+
+ROWS: Final = tuple(product(NodePhase, Sight))
+CELLS: Final = tuple(product(NodePhase, Sight, Goal))
+
+# What a reading shows ------------------------------------------------------------------------------------
+
+IN_HAND = "in hand"
+ELSEWHERE = "elsewhere"
+_OPEN = doubt()
+_ACCEPTED = doubt(60.0, accepted=True)
+_REBOOT = doubt(60.0, verb=Verb.REBOOT, accepted=True)
+_CLOSED = doubt(31.0)
+
+SIGHTS: Final = (
+    # The lines of `sight` in their order: each goes before all that are below it.
+    # service, member list, doubt, in hand, elsewhere
+    ("stops", "new", _OPEN, Sight.STOPPING, Sight.STOPPING),
+    ("gone", "new", _OPEN, Sight.AWAY, Sight.AWAY),
+    ("failed", "same", None, Sight.AWAY, Sight.AWAY),
+    ("gone", "absent", _REBOOT, Sight.DOUBT, Sight.DOUBT),
+    ("runs", "same", _OPEN, Sight.DOUBT, Sight.DOUBT),
+    ("runs", "new", _OPEN, Sight.DOUBT, Sight.DOUBT),
+    ("silent", "no master", _OPEN, Sight.DOUBT, Sight.DOUBT),
+    ("runs", "same", _ACCEPTED, Sight.DOUBT, Sight.DOUBT),
+    # An accepted stop is done once the node lives another life.
+    ("runs", "new", _ACCEPTED, Sight.NEW, Sight.NEW),
+    # A stop whose connection was lost is awaited for 30 s.
+    ("runs", "same", _CLOSED, Sight.SAME, Sight.SAME),
+    ("runs", "same", None, Sight.SAME, Sight.SAME),
+    # In hand a life counts only while the host says that the service runs.
+    ("starts", "same", None, Sight.UNKNOWN, Sight.SAME),
+    ("silent", "same", None, Sight.UNKNOWN, Sight.SAME),
+    ("runs", "new", _CLOSED, Sight.NEW, Sight.NEW),
+    ("silent", "new", None, Sight.NEW, Sight.NEW),
+    ("silent", "new", _CLOSED, Sight.UNKNOWN, Sight.NEW),
+    # Lives that cannot be compared show neither.
+    ("runs", "vague", None, Sight.COMING, Sight.COMING),
+    ("silent", "vague", None, Sight.UNKNOWN, Sight.UNKNOWN),
+    ("runs", "absent", None, Sight.COMING, Sight.COMING),
+    ("starts", "absent", None, Sight.COMING, Sight.COMING),
+    ("runs", "no master", None, Sight.COMING, Sight.COMING),
+    ("silent", "absent", None, Sight.LEFT, Sight.LEFT),
+    ("silent", "no master", None, Sight.UNKNOWN, Sight.UNKNOWN),
+)
+
+
+def test_what_a_reading_shows() -> None:
+    wrong = []
+    for service, member, open_, in_hand, elsewhere in SIGHTS:
+        for phase in NodePhase:
+            node = node_in(phase, doubt=open_)
+            wanted = in_hand if phase in GOING_UP_OR_DOWN else elsewhere
+            found = sight(situation(node, service, member), node)
+            if found is not wanted:
+                wrong.append(f"{phase.value}, {service}, {member}, {open_}: {found.name}, not {wanted.name}")
+    assert wrong == []
+
+
+def test_a_host_in_another_boot_ends_every_doubt() -> None:
+    for open_ in (_OPEN, _ACCEPTED, _REBOOT):
+        node = node_in(STARTING, doubt=open_, boot="a boot before")
+        assert sight(situation(node, "runs", "absent"), node) is Sight.COMING
+        assert sight(situation(node, "gone", "absent"), node) is Sight.AWAY
+
+
+def test_a_doubt_is_judged_by_the_moment_of_the_reading() -> None:
+    """A program that stood still after the reading has learnt nothing of the time since."""
+    node = node_in(STOPPING, doubt=doubt(40.0))
+    asked = situation(node, "runs", "same")
+    assert sight(asked, node) is Sight.SAME
+    earlier = replace(asked, seen=replace(asked.seen, at=now() - 15.0))
+    assert sight(earlier, node) is Sight.DOUBT
+
+
+# What follows --------------------------------------------------------------------------------------------
+
+Both = tuple[str, str]
+_NOTHING: Both = ("", "")
+
+AT_ONCE: Final[Mapping[NodePhase, Mapping[Sight, Both]]] = {
+    # sight: (goal RESTART, goal BRING_UP): phases entered, then the verb. Those left out do nothing.
+    PENDING: {Sight.NEW: (">rejoined", "")},
+    STOPPING: {
+        Sight.STOPPING: ("", ">starting start"),
+        Sight.AWAY: (">stopped hook_while_stopped", ">stopped >starting start"),
+        Sight.DOUBT: ("", ">starting"),
+        Sight.SAME: (">pending", ">pending"),
+        Sight.NEW: (">starting", ">starting"),
+        Sight.COMING: ("", ">starting"),
+        Sight.LEFT: ("", ">starting start"),
+        Sight.UNKNOWN: ("", ">starting start"),
+    },
+    STOPPED: {
+        Sight.STOPPING: ("", ">starting start"),
+        Sight.AWAY: ("hook_while_stopped", ">starting start"),
+        Sight.DOUBT: ("", ">starting"),
+        Sight.SAME: ("", ">starting >pending"),
+        Sight.NEW: (">starting", ">starting"),
+        Sight.COMING: (">starting", ">starting"),
+        Sight.LEFT: ("", ">starting start"),
+        Sight.UNKNOWN: ("", ">starting start"),
+    },
+    STARTING: {
+        Sight.STOPPING: ("start", "start"),
+        Sight.AWAY: ("start", "start"),
+        Sight.SAME: (">pending", ">pending"),
+        Sight.LEFT: ("start", "start"),
+        Sight.UNKNOWN: ("start", "start"),
+    },
+    REJOINED: {
+        Sight.AWAY: ("", ">starting start"),
+        Sight.NEW: (">rejoined", ">rejoined"),
+        Sight.LEFT: ("", ">starting start"),
+    },
+    RECOVERED: {},
+    FAILED: {Sight.NEW: (">rejoined", ">rejoined")},
+    SKIPPED: {},
+}
+"""On the first reading of a phase."""
+
+LATE: Final[Mapping[NodePhase, Mapping[Sight, Both]]] = {
+    PENDING: AT_ONCE[PENDING],
+    STOPPING: {
+        **AT_ONCE[STOPPING],
+        **dict.fromkeys((Sight.STOPPING, Sight.LEFT, Sight.UNKNOWN), ("flip", ">starting start")),
+        **dict.fromkeys((Sight.DOUBT, Sight.COMING), ("flip", ">starting")),
+    },
+    STOPPED: {
+        **AT_ONCE[STOPPED],
+        Sight.STOPPING: ("flip", ">starting start"),
+        Sight.SAME: (">starting >pending", ">starting >pending"),
+        Sight.LEFT: (">starting start", ">starting start"),
+        Sight.UNKNOWN: (">starting start", ">starting start"),
+    },
+    STARTING: {
+        **dict.fromkeys(Sight, (">failed flip", ">failed flip")),
+        Sight.SAME: (">pending", ">pending"),
+        Sight.NEW: _NOTHING,
+    },
+    REJOINED: {
+        **dict.fromkeys((Sight.STOPPING, Sight.DOUBT, Sight.COMING, Sight.UNKNOWN), ("flip", "")),
+        Sight.AWAY: ("flip", ">starting start"),
+        Sight.LEFT: ("flip", ">starting start"),
+        Sight.NEW: (">rejoined", ">rejoined"),
+    },
+    RECOVERED: {},
+    FAILED: AT_ONCE[FAILED],
+    SKIPPED: {},
+}
+"""Once every limit is over, of the phase and of being absent: a wait that has no entry of its own goes on."""
+
+WAITS_ON: Final[Mapping[Row, str]] = {
+    (STOPPED, Sight.DOUBT): "the doubt itself ends: 30 s, `deadlines.stop` or `deadlines.reboot`",
+    (STARTING, Sight.NEW): "the run counts readings that agree, and has `deadlines.rejoin`",
+    (REJOINED, Sight.SAME): "the run waits for its copies, and has `deadlines.recover`",
+}
+"""Rows of nodes that the run has in hand, where time alone changes nothing, and what ends them."""
+
+
+def _differences(*, only: Row | None = None) -> Iterator[str]:
+    for phase, shown, goal in CELLS:
+        if only is not None and (phase, shown) != only:
+            continue
+        for grid, since in ((AT_ONCE, 0.0), (LATE, LONG)):
+            wanted = grid[phase].get(shown, _NOTHING)[goal is Goal.BRING_UP]
+            told = turned(cell(phase, shown, goal, since=since))
+            if effect(told) != wanted:
+                yield f"{phase.value} {shown.name} {goal.name} {since:.0f} s: {effect(told)!r}"
+
+
+def test_the_table_is_complete_and_every_cell_is_reached_and_does_what_is_written_here() -> None:
+    assert len(CELLS) == 128
+    assert [(phase, shown) for phase in TABLE for shown in TABLE[phase]] == list(ROWS)
+    not_reached = [
+        (phase, shown, goal)
+        for phase, shown, goal in CELLS
+        if sight(
+            cell(phase, shown, goal), node_in(phase, doubt=cell(phase, shown, goal).state.nodes[ES2].doubt)
+        )
+        is not shown
+    ]
+    assert not_reached == []
+    assert list(_differences()) == []
+
+
+def _rows_of(*moves: Move) -> set[Cell]:
+    return {(phase, shown, goal) for phase, shown, goal in CELLS if move_of(phase, shown, goal) in moves}
+
+
+def test_what_may_take_a_node_down_or_change_its_host_is_in_one_cell_each() -> None:
+    assert _rows_of(Move.STOP) == {(PENDING, Sight.SAME, Goal.RESTART)}
+    assert _rows_of(Move.WORK) == {(STOPPED, Sight.AWAY, Goal.RESTART)}
+
+
+def test_bringing_up_starts_whatever_is_down_and_does_nothing_else() -> None:
+    wrong = []
+    for phase, shown in ROWS:
+        for since in (0.0, LONG):
+            told = turned(cell(phase, shown, Goal.BRING_UP, since=since))
+            verbs = {type(action) for action in told.actions}
+            gave_up = effect(told).startswith(">failed")
+            if verbs - {StartNode} or (told.flip and not gave_up):
+                wrong.append(f"{phase.value} {shown.name}: {effect(told)}")
+            entered = sum(isinstance(event, PhaseEntered) for event in told.events)
+            down = shown in (Sight.AWAY, Sight.LEFT, Sight.UNKNOWN) and phase in GOING_UP_OR_DOWN
+            if down and not gave_up and not (verbs == {StartNode} and entered <= 2):
+                wrong.append(f"{phase.value} {shown.name} is left down: {effect(told)!r}")
+    assert wrong == []
+
+
+def test_every_wait_of_a_node_in_hand_has_an_end() -> None:
+    in_hand = (STOPPING, STOPPED, STARTING, REJOINED)
+    endless = {
+        (phase, shown)
+        for phase, shown in ROWS
+        if phase in in_hand and not effect(turned(cell(phase, shown, Goal.RESTART, since=LONG)))
+    }
+    work = {(STOPPED, Sight.AWAY)}
+    assert endless - work == set(WAITS_ON)
+    for verb, limit in ((Verb.STOP, 30.0), (Verb.STOP, 900.0), (Verb.REBOOT, 1800.0)):
+        accepted = limit > 30.0
+        still, over = (doubt(limit + late, verb=verb, accepted=accepted) for late in (-1.0, 1.0))
+        policy_ = replace(
+            cell(STOPPED, Sight.SAME, Goal.RESTART).policy, deadlines=Deadlines(stop=900.0, reboot=1800.0)
+        )
+        for open_, wanted in ((still, Sight.DOUBT), (over, Sight.SAME)):
+            node = node_in(STOPPED, doubt=open_)
+            assert sight(replace(situation(node, "runs", "same"), policy=policy_), node) is wanted
+
+
+def test_nothing_is_done_under_a_node_whose_host_does_not_answer() -> None:
+    """An unknown host shows no node as stopped, does no work on it, and takes no stop for undone."""
+    wrong = []
+    doubts = (None, _OPEN, _CLOSED, _ACCEPTED, _REBOOT)
+    for phase, member, open_, goal in product(NodePhase, (*LIVES, "no master"), doubts, Goal):
+        told = turned(situation(node_in(phase, doubt=open_), "silent", member, goal=goal))
+        steps = [event.to for event in told.events if isinstance(event, PhaseEntered)]
+        if {"stopped", "pending"} & set(steps) or told.move in (Move.WORK, Move.UNDONE):
+            wrong.append(f"{phase.value} {member} {open_}: {effect(told)}")
+    assert wrong == []
+
+
+def test_a_new_process_finds_each_node_in_the_same_cell_or_waits_for_the_doubt_first() -> None:
+    wrong = []
+    doubts = (None, _OPEN, _CLOSED, _ACCEPTED, _REBOOT)
+    for phase, service, member, open_ in product(NodePhase, SERVICES, (*LIVES, "no master"), doubts):
+        if phase is STOPPING and open_ is _REBOOT:
+            continue  # a reboot is sent only to a node that is stopped
+        asked = situation(node_in(phase, doubt=open_), service, member)
+        before = sight(asked, asked.state.nodes[ES2])
+        resumed = RunResumed(operator="ann", host="bastion")
+        state = evolve(asked.state, Record(run="run-1", sequence=99, at=asked.now, event=resumed))
+        node = state.nodes[ES2]
+        after = sight(replace(asked, state=state), node)
+        if node.phase is not phase or after not in (before, Sight.DOUBT):
+            wrong.append(f"{phase.value} {service} {member} {open_}: {before.name}, then {after.name}")
+    assert wrong == []
+
+
+# Deletion ------------------------------------------------------------------------------------------------
+
+
+def _is_ours(phase: NodePhase, shown: Sight, goal: Goal) -> bool:
+    asked = cell(phase, shown, goal)
+    node = replace(asked.state.nodes[ES2], doubt=doubt(60.0))
+    absent = {ES2: Absence(since=now() - 5.0, readings=3)}
+    asked = replace(asked, state=replace(asked.state, nodes={ES2: node}, absent=absent))
+    return is_ours(asked, node)
+
+
+OURS: Final = frozenset(
+    (phase, shown) for phase in (PENDING, RECOVERED, SKIPPED) for shown in (Sight.AWAY, Sight.LEFT)
+)
+
+
+def test_a_node_that_a_lost_stop_took_down_is_ours_wherever_it_should_be_up() -> None:
+    found = {(phase, shown) for phase, shown, goal in CELLS if _is_ours(phase, shown, goal)}
+    assert found == OURS | {(REJOINED, Sight.AWAY), (REJOINED, Sight.LEFT)}
+    for phase, shown in OURS:
+        assert _is_ours(phase, shown, Goal.BRING_UP), "a run that stands down starts it too"
+
+
+WITHOUT_AN_EFFECT: Final[Mapping[Cell, str]] = {
+    (PENDING, Sight.SAME, Goal.BRING_UP): "UNDO: a stand-down runs the `after_recovery` hooks that are owed",
+    (PENDING, Sight.NEW, Goal.BRING_UP): "UNDO, as above",
+    (STOPPED, Sight.DOUBT, Goal.RESTART): "AWAIT_DOUBT: the doubt ends at its own limit, with another sight",
+    (STARTING, Sight.NEW, Goal.RESTART): "REJOIN: `run.rejoining` counts readings that agree",
+    (STARTING, Sight.NEW, Goal.BRING_UP): "REJOIN: a stand-down takes the first reading",
+    (REJOINED, Sight.SAME, Goal.RESTART): "FINISH: `recover.finish`, once its copies are back",
+    (REJOINED, Sight.SAME, Goal.BRING_UP): "UNDO, as above",
+    **{
+        (SKIPPED, shown, goal): "UNDO: at the end of the run, or of its stand-down"
+        for shown in (Sight.SAME, Sight.NEW)
+        for goal in Goal
+    },
+}
+"""Cells that only name a move: the run reads the phase and the sight itself, and tests of the run pin it."""
+
+
+def _ends_restarted() -> bool:
+    world = cluster(3)
+    _, state = run(world, wanted=policy(deadlines=Deadlines(hold=30.0)))
+    return state.outcome is Outcome.DONE and set(lives(world).values()) == {2}
+
+
+def _noticed(one: Cell) -> bool:
+    phase, shown, goal = one
+    if next(_differences(only=(phase, shown)), None) is not None:
+        return True
+    if (phase, shown) in OURS:
+        return not _is_ours(phase, shown, goal)
+    return (phase, shown) == (PENDING, Sight.SAME) and goal is Goal.RESTART and not _ends_restarted()
+
+
+def test_every_cell_that_is_made_to_rest_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any(_noticed((phase, shown, Goal.RESTART)) for phase, shown in ROWS)
+    unnoticed = set()
+    for phase, shown, goal in CELLS:
+        restart, bring_up = TABLE[phase][shown]
+        if move_of(phase, shown, goal) is Move.REST:
+            continue
+        row = (Move.REST, bring_up) if goal is Goal.RESTART else (restart, Move.REST)
+        with monkeypatch.context() as patch:
+            patch.setitem(TABLE[phase], shown, row)  # type: ignore[arg-type]  # a Mapping that is a dict
+            if not _noticed((phase, shown, goal)):
+                unnoticed.add((phase, shown, goal))
+    assert unnoticed == set(WITHOUT_AN_EFFECT)
+
+
+# Tries, limits and what goes before ------------------------------------------------------------------------
+
+
+def _effect(node: NodeProgress, service: str, member: str, **changed: object) -> str:
+    asked = situation(node, service, member)
+    return effect(turned(replace(asked, **changed)))  # type: ignore[arg-type]  # field names by keyword
+
+
+def test_only_starts_that_a_host_answered_while_the_process_was_gone_count() -> None:
+    for service, counts in (("gone", True), ("failed", True), ("silent", False), ("stops", False)):
+        (start,) = turned(situation(node_in(STARTING), service, "absent")).actions
+        assert isinstance(start, StartNode)
+        assert start.counts is counts, service
+    assert _effect(node_in(STARTING, tries=2), "gone", "absent") == "start"
+    assert _effect(node_in(STARTING, tries=3), "gone", "absent") == ">failed flip"
+    soon = node_in(STARTING, since=20.0, tries=3, start_sent=now() - 4.0)
+    assert _effect(soon, "gone", "absent") == "", "the third one has its five seconds too"
+    again = node_in(STARTING, since=20.0, tries=1, start_sent=now() - 6.0)
+    assert _effect(again, "gone", "absent") == "start"
+
+
+def test_no_work_is_begun_while_another_member_is_missing() -> None:
+    for since, wanted in ((20.0, ""), (31.0, ">starting start")):
+        asked = cell(STOPPED, Sight.AWAY, Goal.RESTART)
+        node = node_in(STOPPED, since=since)
+        state = replace(
+            asked.state, nodes={**asked.state.nodes, ES2: node}, absent={"es5": Absence(since=0.0)}
+        )
+        assert effect(turned(replace(asked, state=state))) == wanted
+    bare = replace(node, owed=frozenset({RESTART}))
+    state = replace(state, nodes={**state.nodes, ES2: bare})
+    assert effect(turned(replace(asked, state=state))) == ">starting start", "nothing to do: it is started"
+
+
+def test_what_is_owed_is_done_in_order_hook_then_reboot_then_start() -> None:
+    owed = node_in(STOPPED, owed=frozenset({RESTART, REBOOT, *node_in(STOPPED).owed}))
+    (hook,) = turned(situation(owed, "gone", "absent")).actions
+    assert isinstance(hook, RunHook)
+    (reboot,) = turned(situation(replace(owed, owed=frozenset({RESTART, REBOOT})), "gone", "absent")).actions
+    assert reboot == RebootHost(node=ES2)
+    assert _effect(replace(owed, owed=frozenset({RESTART})), "gone", "absent") == ">starting start"
+    third = replace(owed, owed=frozenset({RESTART, REBOOT}), reboots=3)
+    assert _effect(third, "gone", "absent") == "flip", "told three times, and the same boot each time"
+
+
+def test_a_stop_that_was_never_done_leaves_nothing_to_do_where_nothing_is_owed() -> None:
+    assert _effect(node_in(STOPPING), "runs", "same") == ">pending"
+    assert _effect(node_in(STOPPING, owed=frozenset()), "runs", "same") == ">rejoined"
+
+
+def test_a_node_whose_life_is_new_has_that_life_accounted_for() -> None:
+    told = turned(situation(node_in(PENDING), "runs", "new"))
+    assert told.node.life == LIVES["new"]
+    assert RESTART not in told.node.owed
+    assert told.sight is Sight.SAME, "the table is asked again in the same decision"
+
+
+def test_moves_that_make_a_cycle_are_a_defect_and_never_an_endless_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = Sight.AWAY
+    monkeypatch.setitem(TABLE[REJOINED], here, (Move.TO_REJOINED, Move.TO_REJOINED))  # type: ignore[arg-type]  # a dict
+    with pytest.raises(automaton.SafetyViolation, match="cycle"):
+        turned(situation(node_in(REJOINED), "gone", "absent"))
+
+
+def test_the_host_of_a_node_that_fails_is_quoted() -> None:
+    asked: Situation = cell(STARTING, Sight.COMING, Goal.RESTART, since=LONG)
+    host = asked.seen.host(ES2)
+    assert isinstance(host, HostView)
+    told = turned(asked)
+    assert told.flip is not None
+    assert host.detail in told.flip
+    assert told.overdue
