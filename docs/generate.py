@@ -358,12 +358,13 @@ def _reads() -> str:
 def _moves() -> str:
     """The node's automaton: every phase, sight and goal."""
     head = (
-        "## What follows from a reading\n\nWhat a reading shows of a node is one of eight sights. For each\n"
+        "## What follows from a reading\n\n"
+        "What a reading shows of a node is one of eight sights. For each\n"
         "phase, sight and goal one move follows, and nothing else decides about a node. The goal is to\n"
         "restart it, or to bring it up (a rescue, a stand-down, `restore`, a takeover). The first sight that\n"
         "fits counts:\n"
     )
-    sights = _table(("sight", "the reading shows"), [(f"`{one.name.lower()}`", one.value) for one in Sight])
+    sights = _table(("sight", "the reading shows"), [(f"`{s.name.lower()}`", s.value) for s in Sight])
     moves = _table(("move", "what follows"), [(f"`{one.name.lower()}`", one.value) for one in Move])
     cells = [
         (f"`{phase.value}`", f"`{one.name.lower()}`", restart.name.lower(), bring_up.name.lower())

@@ -170,7 +170,7 @@ _BY_RECOVERY: Final = frozenset(
 _UNREAD: Final = frozenset(
     {"disk_below_watermark", "no_force_merge_or_reindex_on_candidates", "selected_hosts_ready"}
 )
-"""Predicates about what is not read while a wave recovers: they are asked before the next stop."""
+"""About what is not read while a wave recovers: GATED asks them, before the next wave is stopped."""
 
 
 def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Event, ...]:

@@ -18,8 +18,9 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
-from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, ZeroReplicas
+from orchestrator.model.turn import REBOOT
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
@@ -356,4 +357,6 @@ def test_a_reboot_that_is_never_done_keeps_nobody_waiting_in_the_stand_down(how:
     assert state.outcome is Outcome.FAILED, state.message
     assert all_up(world)
     assert world.agenda.now - state.started < 120.0 + 90.0
-    assert {node.phase.value for node in state.nodes.values()} == {"pending"}
+    (waits,) = [node for node in state.nodes.values() if node.phase is NodePhase.REJOINED]
+    assert REBOOT in waits.owed, "it is up, and its turn is not over"
+    assert {node.phase for node in state.nodes.values()} == {NodePhase.PENDING, NodePhase.REJOINED}

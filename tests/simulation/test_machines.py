@@ -220,6 +220,7 @@ def test_without_a_budget_one_machine_is_away_at_once() -> None:
             "no_worse_than_baseline",
             "every_shard_keeps_started_copies",
             "capacity_remains",
+            "selected_hosts_ready",
         )
     )
     dies = Mishap(what=mishaps.NodeDies(node=NodeName("es3")), verb="probe_settings")
@@ -316,12 +317,23 @@ def test_a_reboot_in_doubt_is_not_sent_again_blindly(how: How, sent: int) -> Non
     assert lives(world) == dict.fromkeys(world.nodes, 2)
 
 
-def test_a_refused_reboot_brings_both_nodes_up_and_ends_the_run() -> None:
+def test_a_reboot_that_is_refused_once_is_sent_again() -> None:
     world = sharing()
-    simulation = Simulation(world, trips=[Trip(verb="reboot", how=How.REFUSED)])
+    _, state = run(world, wanted=rebooting(), trips=[Trip(verb="reboot", how=How.REFUSED)])
+    _done(state, world)
+    assert _boots(world) == {2}
+    assert lives(world) == dict.fromkeys(world.nodes, 2)
+
+
+def test_a_reboot_that_is_refused_three_times_brings_both_nodes_up_and_ends_the_run() -> None:
+    """Both are up again and owe the reboot: it is done when the run is resumed."""
+    world = sharing()
+    simulation = Simulation(world, trips=[Trip(verb="reboot", how=How.REFUSED, times=3)])
     state = play(simulation, simulation.begin(rebooting()))
     assert state.outcome is Outcome.FAILED
-    assert "the host of es2 could not be rebooted: sudo: a password is required" in state.message
+    assert {name for name, node in state.nodes.items() if node.phase is NodePhase.REJOINED} == {"es2", "es5"}
+    assert world.settings() == ({}, {})
+    assert "the host of es2 was told to reboot 3 times: sudo: a password is required" in state.message
     assert all(node.joined for node in world.nodes.values())
     _done(play(simulation, simulation.resume()), world)
     assert _boots(world) == {2}

@@ -22,7 +22,7 @@ SLOW = 40.0
 """So long the node takes to come up, in seconds: a run that forgot it would be at the next one by then."""
 
 POINTS = {
-    "its start was never sent": f"after the commit of {', '.join(['phase_entered'] * 3)}, action_sent",
+    "its start was never sent": f"after the commit of {', '.join(['phase_entered'] * 2)}, action_sent",
     "nobody knows how its start ended": f"after start of {TWO}",
     "its start is confirmed": "after the commit of action_confirmed",
     "its service runs and nothing more": "after the commit of phase_entered",
@@ -60,7 +60,7 @@ def _killed(point: str, without: tuple[str, ...]) -> Simulation:
 
 
 def _starts(simulation: Simulation) -> int:
-    return simulation.hosts.sent.count(StartNode(node=TWO))
+    return sum(isinstance(action, StartNode) and action.node == TWO for action in simulation.hosts.sent)
 
 
 def _until_recovered(simulation: Simulation) -> list[Event]:

@@ -126,7 +126,7 @@ def _rebooted(
 
 HOOKS = Hooks(before_stop=(Hook(run="a"),), while_stopped=(Hook(run="b"),))
 HOOK = ActionSent(action=RunHook(node=ES1, moment=Moment.WHILE_STOPPED, number=0, hook=Hook(run="b")))
-DEPOSED = Deposed(run="run-2", owner="eve@elsewhere", epoch=2, in_hand=(ES2,))
+DEPOSED = Deposed(successor="run-2", owner="eve@elsewhere", epoch=2, in_hand=(ES2,))
 RESTORED = ActionSent(action=WriteSettings(changes=(DEBT.undone(),), purpose=Purpose.REASSIGN))
 RESUMED = RunResumed(operator="ann", host="bastion")
 

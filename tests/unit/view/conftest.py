@@ -186,7 +186,7 @@ def examples() -> list[event.Event]:
         event.MembersMissed(back=ES[1:2]),
         event.WorkDone(node=ES[0], work=Work.REBOOT, why="its host has another boot id"),
         event.OwedAgain(node=ES[0], what=("hook while_stopped 0",), why="it came back before this was done"),
-        event.Deposed(run="run-1", owner="ann@bastion2", epoch=7, in_hand=ES[:1]),
+        event.Deposed(successor="run-1", owner="ann@bastion2", epoch=7, in_hand=ES[:1]),
         TuningApplied(node=ES[0], tunable=TUNE.tunable, found=TUNE.found, wanted=TUNE.wanted),
         TuningMissed(node=ES[0], tunable="numad", why="sudo refused", on_failure=OnFailure.WARN),
         TuningMissed(node=ES[0], tunable="", why="no answer", on_failure=OnFailure.STOP),
