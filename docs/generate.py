@@ -22,14 +22,14 @@ from orchestrator.cli.main import app
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
+from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
-from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
-from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
+from orchestrator.engine.node import TABLE, Move, Sight
+from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, READS, RUN_STEPS, Hosts
 from orchestrator.engine.run import exit_code_of
-from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (
     devices,
@@ -50,9 +50,10 @@ from orchestrator.hosts.tunables import (
     udev,
 )
 from orchestrator.hosts.tunables.standing import shown as _shown
+from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.model.action import SettingChange
 from orchestrator.model.event import Event
-from orchestrator.model.observation import Level, SettingsView
+from orchestrator.model.observation import Level, Look, SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.tuning import TuningSetting
@@ -75,7 +76,7 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "Held: a predicate refused, a plan holds, `validate` or `diagnose` found something, `--timeout` "
             "ran out, the lease cannot be reached. Nothing is left half done."
         ),
-        "Mend what the hold names, then `orchestrate resume`.",
+        "Correct what the hold names, then `orchestrate resume`.",
     ),
     ExitCode.FAILED: (
         (
@@ -277,7 +278,7 @@ def _overview(predicates: Sequence[Predicate]) -> str:
             f"`{rule.name}`",
             "yes" if rule.may_be_disabled else "**no**",
             "yes" if rule.passes_with_time else "no",
-            "yes" if rule.of_the_set else "no",
+            "yes" if rule.about_wave else "no",
         )
         for number, rule in enumerate(predicates, 1)
     ]
@@ -310,8 +311,40 @@ def _rule(predicate: Predicate) -> str:
     return _paragraph(inspect.getdoc(rule))
 
 
+_READ: Final = """\
+### What each phase reads
+
+A phase reads as little of the cluster and of the hosts as its next decision needs. Gates are read only where
+a playbook has some.
+"""
+_LOOKS: Final[Mapping[Look, str]] = {
+    Look.CLUSTER: "nodes and shard copies",
+    Look.SETTINGS: "settings",
+    Look.HEALTH: "health",
+    Look.RECOVERIES: "recoveries",
+    Look.ACTIVITY: "snapshots and tasks",
+    Look.DISKS: "disks",
+    Look.GATES: "gates",
+    Look.BULK: "segments and merges",
+}
+_HOSTS: Final[Mapping[Hosts, str]] = {
+    Hosts.NONE: "no node",
+    Hosts.CANDIDATES: "all selected nodes before the first stop, then the candidates",
+    Hosts.WAVE: "the nodes of the wave",
+    Hosts.ABSENT: "nodes that are missing",
+    Hosts.OURS: "every node that the run has touched and not finished",
+}
+_MOVES: Final = """\
+## The moves of a node
+
+The program asks this table after every reading, for every node of the run. The sight is the first line of the
+next table that fits the reading. The phase, the sight and the goal give the move. The goal is to restart the
+node. It is to bring the node up while the run stands down, after a rescue, and after a stop that was done late.
+"""
+
+
 def phases() -> str:
-    """Both transition tables as diagrams, and what each phase waits for."""
+    """Both transition tables as diagrams, what each phase waits for and reads, and the moves of a node."""
     head = (
         "Drawn from the tables that the program itself reads: a step that is not here cannot be taken, and\n"
         "an event that claims one is refused.\n\n## A run\n"
@@ -332,7 +365,38 @@ def phases() -> str:
     )
     run = _diagram(RUN_STEPS, start=Phase.PREPARING, quiet=Phase.STANDING_DOWN)
     node = _diagram(NODE_STEPS, start=NodePhase.PENDING)
-    return _page("Phases", "orchestrator/engine/phases.py", head, run, waits, bound, node)
+    source = "orchestrator/engine/phases.py` and `orchestrator/engine/node.py"
+    return _page("Phases", source, head, run, waits, _READ, _reads(), bound, node, _MOVES, _moves())
+
+
+def _reads() -> str:
+    """What each phase of a run reads."""
+    rows = [
+        (
+            f"`{phase.value}`",
+            ", ".join(_LOOKS[look] for look in Look if look in reads.look and look in _LOOKS) or "nothing",
+            _HOSTS[reads.hosts],
+            "yes" if reads.failures else "no",
+        )
+        for phase, reads in READS.items()
+    ]
+    return _table(("phase", "reads of the cluster", "reads the hosts of", "a loss is a second failure"), rows)
+
+
+def _moves() -> str:
+    """The table of moves, phase by phase, and what each sight and each move says."""
+    sights = _table(("sight", "what the reading shows"), [(_word(sight), sight.value) for sight in Sight])
+    moves = _table(("move", "what follows"), [(_word(move), move.value) for move in Move])
+    parts = [f"### What a reading shows\n\n{sights}", f"### What each move does\n\n{moves}"]
+    for phase, row in TABLE.items():
+        rows = [(_word(sight), *map(_word, both)) for sight, both in row.items()]
+        table = _table(("sight", "goal: restart", "goal: bring up"), rows)
+        parts.append(f"### {phase.value}\n\n{table}")
+    return "\n".join(parts)
+
+
+def _word(one: Sight | Move) -> str:
+    return one.name.lower().replace("_", " ")
 
 
 def _diagram(steps: Mapping[Any, Collection[Any]], *, start: Enum, quiet: Enum | None = None) -> str:

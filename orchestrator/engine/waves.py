@@ -164,8 +164,12 @@ def _nodes(units: Iterable[Unit]) -> tuple[NodeName, ...]:
 
 
 def node_wave(choice: Choice) -> Wave:
-    """`--strategy node`: the first node in order, alone, or with all others that its machine takes along."""
-    unit = choice.units[0]
+    """`--strategy node`: the first node in order, alone, or with all others that its machine takes along.
+
+    A node that a rule about waves is against is passed over, and the next one of its rank goes first: a node
+    that is busy delays none of its peers. Ranks keep their order.
+    """
+    unit = _first_that_may_go(choice)
     name = unit[-1]
     member = choice.members.get(name)
     if len(unit) > 1:
@@ -181,6 +185,13 @@ def node_wave(choice: Choice) -> Wave:
     if choice.policy.overlap_recovery:
         why += "; may go beside recoveries that it has no part in"
     return replace(choice.wave([unit]), why=why)
+
+
+def _first_that_may_go(choice: Choice) -> Unit:
+    """The first unit that the rules pass, of those in the rank of the very first; else the very first."""
+    first = choice.units[0]
+    peers = (unit for unit in choice.units if choice.rank(unit[-1]) == choice.rank(first[-1]))
+    return next((unit for unit in peers if not choice.ask(choice.wave([unit]))), first)
 
 
 def _leader(choice: Choice) -> str:
@@ -201,10 +212,10 @@ def zone_wave(choice: Choice) -> Wave:
 
     A zone goes when its last node would: zones without data and votes first, then tiers, then voters; the
     zone of the elected master last, and zones of one place by name. A node without a zone is a zone of its
-    own. Within the zone nodes are taken in their order (dedicated masters with their zone): the first always,
-    each other one if the rules pass it together with those taken before. What is left over goes next. If
-    the rules refuse the first node alone, the wave is that node, and the run holds. Where nodes of one
-    machine go together, all this is about machines: none is split.
+    own. Within the zone nodes are taken in their order (dedicated masters with their zone): each one if the
+    rules pass it together with those taken before. What is left over goes next. If the rules refuse each
+    node even alone, the wave is the first one, and the run holds. Where nodes of one machine go together,
+    all this is about machines: none is split.
     """
     groups: dict[str, list[Unit]] = {}
     for unit in choice.units:
@@ -222,16 +233,14 @@ def zone_wave(choice: Choice) -> Wave:
 
 def _smaller(choice: Choice, whole: tuple[Unit, ...]) -> tuple[Wave, dict[NodeName, Hold]]:
     """The nodes of a refused wave that pass together, taken in order, and what refuses each other one."""
-    taken, refusals = [whole[0]], dict[NodeName, Hold]()
-    if choice.ask(choice.wave(taken)):
-        return choice.wave(taken), {}
-    for unit in whole[1:]:
+    taken, refusals = list[Unit](), dict[NodeName, Hold]()
+    for unit in whole:
         held = choice.ask(choice.wave([*taken, unit]))
         if held:
             refusals |= dict.fromkeys(unit, held[0])
         else:
             taken.append(unit)
-    return choice.wave(taken), refusals
+    return (choice.wave(taken), refusals) if taken else (choice.wave(whole[:1]), {})
 
 
 def _why_zone(
