@@ -1,7 +1,7 @@
 """Which nodes next. The plan fixes the order; execution may shrink or delay a wave, never widen it.
 
 A strategy is one function from a `Choice` to a `Wave`, by its name in a table. It asks only the rules that
-are about a wave (`Predicate.about_wave`): neither another candidate nor a smaller wave helps against any other.
+are about a wave (`Predicate.about_wave`): another candidate or a smaller wave helps against no other.
 """
 
 from __future__ import annotations

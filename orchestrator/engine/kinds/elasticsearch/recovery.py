@@ -20,7 +20,7 @@ from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
-"""Reasons of copies of an index that somebody closed, reopened or restored: red for a moment, by their hand."""
+"""Reasons of copies of an index that was closed, reopened or restored: red for a moment, by hand."""
 
 FRESH: Final = _EXCUSED | {"INDEX_CREATED", "REPLICA_ADDED"}
 """Reasons of copies that never were anywhere: without a place they are no loss."""
