@@ -339,7 +339,8 @@ _MOVES: Final = """\
 
 The program asks this table after every reading, for every node of the run. The sight is the first line of the
 next table that fits the reading. The phase, the sight and the goal give the move. The goal is to restart the
-node. It is to bring the node up while the run stands down, after a rescue, and after a stop that was done late.
+node. It is to bring the node up while the run stands down, after a rescue, and after a stop that was done
+late.
 """
 
 

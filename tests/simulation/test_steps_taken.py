@@ -63,7 +63,7 @@ def test_every_legal_step_is_taken_by_some_run() -> None:
     for seed in _SEEDS:
         life = life_of(seed)
         life.live()
-        journals.append(life._events)  # noqa: SLF001  (all of its runs)
+        journals.append(life._events)  # of all of its runs
     for events in journals:
         entered = [event for event in events if isinstance(event, PhaseEntered)]
         taken |= {(event.node is not None, event.from_, event.to) for event in entered}
