@@ -1,12 +1,12 @@
 """One node's automaton: what is this node, and what is next?
 
-There is one answer. `sight` says what a reading shows of a node. `MOVES` says what follows from that, for
+There is one answer. `sight` says what a reading shows of a node. `TABLE` says what follows from that, for
 each phase and each goal: the table is complete, and nothing else decides about a node. It is level-triggered:
 it may be asked at any time and after any crash, and depends on the state and the reading alone.
 
-A rescue and a stand-down are no code of their own. They change the goal to `BRING_UP`: nothing is stopped, no
-hook runs, no host is tuned, and whatever is down is started. What was skipped stays owed, and the node's turn
-comes again.
+A rescue and a stand-down are no code of their own. They change the goal to `BRING_UP`: nothing is stopped,
+no hook runs, no host is tuned, and whatever is down is started. What was skipped stays owed, and the node's
+turn comes again.
 
 `turn` follows the table as far as one reading goes. Moves that need the whole run (STOP, REJOIN, FINISH,
 UNDO, OURS) are left to `run` and `admit`.

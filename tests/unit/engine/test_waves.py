@@ -13,6 +13,7 @@ from orchestrator.engine.waves import (
     Choice,
     in_order,
     next_wave,
+    node_wave,
     selected,
     undated,
     unmatched,
@@ -295,7 +296,8 @@ FOUR = tuple(_node(f"es{n}", D, M, zone="a") for n in range(1, 5))
             "zone a without es3 (rule: index es3: two copies) and es4 (rule: index es4)",
         ),
         (("es1+es2", "es1+es4"), 3, "es1 es3", "zone a without es2 (rule: index es1+es2: two copies)"),
-        (("es1",), None, "es1", "the first of zone a: refused even alone"),
+        (("es1",), None, "es2 es3 es4", "zone a without es1 (rule: index es1: two copies)"),
+        (("es1", "es2", "es3", "es4"), None, "es1", "the first of zone a: refused even alone"),
         ((), 2, "es1 es2", "2 of zone a, to pause after it as asked"),
         ((), 9, "es1 es2 es3 es4", "all of zone a"),
     ],
@@ -396,3 +398,62 @@ def test_a_wave_in_hand_becomes_smaller_and_no_other() -> None:
 
 def test_every_strategy_has_its_function() -> None:
     assert set(STRATEGIES) == set(Strategy)
+
+
+def _against(*names: str) -> Ask:
+    """A rule about waves that is against these nodes, wherever they go."""
+
+    def ask(wave: Wave) -> tuple[Hold, ...]:
+        busy = [name for name in wave.nodes if name in names]
+        return tuple(Hold(predicate="busy", subject=name, evidence="merges") for name in busy)
+
+    return ask
+
+
+def test_a_node_that_is_busy_is_passed_over_within_its_rank_and_no_further() -> None:
+    """b and c are data nodes, d has a vote, e is the elected master: neither of these goes before b and c."""
+    world = tuple(_node(name, D) for name in "bc") + tuple(_node(name, D, M) for name in "de")
+    for busy, goes in (("", "b"), ("b", "c"), ("c", "b"), ("bc", "b"), ("bcd", "b")):
+        for pending, first in (("bcde", goes), ("de", "d"), ("e", "e")):
+            choice = Choice(
+                number=1,
+                pending=tuple(NodeName(name) for name in pending),
+                members={node.name: node for node in world},
+                master=NodeName("e"),
+                policy=policy(strategy=Strategy.NODE),
+                most=None,
+                ask=_against(*busy),
+            )
+            assert node_wave(choice).nodes == (first,), (busy, pending)
+
+
+def test_a_machine_is_passed_over_whole() -> None:
+    nodes = tuple(_node(name, D) for name in "abc")
+    choice = Choice(
+        number=1,
+        pending=tuple(node.name for node in nodes),
+        members={node.name: node for node in nodes},
+        master=None,
+        policy=policy(strategy=Strategy.NODE),
+        most=None,
+        ask=_against("a"),
+        machines=((NodeName("a"), NodeName("b")),),
+    )
+    assert node_wave(choice).nodes == ("c",)
+
+
+def test_the_first_of_a_zone_is_passed_over_too_and_the_wave_says_so() -> None:
+    nodes = tuple(_node(name, D) for name in "abc")
+    choice = Choice(
+        number=1,
+        pending=tuple(node.name for node in nodes),
+        members={node.name: node for node in nodes},
+        master=None,
+        policy=policy(strategy=Strategy.ZONE, zone_attribute="zone"),
+        most=None,
+        ask=_against("a"),
+    )
+    wave = zone_wave(choice)
+    assert wave.nodes == ("b", "c")
+    assert "zone a without a (busy: a: merges)" in wave.why
+    assert zone_wave(replace(choice, ask=_against(*"abc"))).nodes == ("a",), "the run holds for the first"

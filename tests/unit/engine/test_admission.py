@@ -1,0 +1,126 @@
+"""What a run begins with, what it passes over, and which members it can spare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.engine import admit
+from orchestrator.engine.fold import Absence
+from orchestrator.engine.kinds.kind import ELASTICSEARCH
+from orchestrator.engine.run import decide
+from orchestrator.engine.situation import Situation
+from orchestrator.model.action import StopNode
+from orchestrator.model.cluster import NodeName, Role
+from orchestrator.model.event import Hold, PhaseEntered, SecondFailure, StandingDown
+from orchestrator.model.observation import Observation
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Deadlines, Wave
+from orchestrator.simulation.world import World
+from tests.simulation.play import cluster, policy, run
+from tests.unit.engine.asking import ES2, activity_of, cluster_of, question, seeing
+
+ES5 = NodeName("es5")
+
+
+def _bare(*, on: tuple[str, ...] = ("es2",)) -> World:
+    """An index without replicas on each of these nodes."""
+    world = cluster(6)
+    for name in on:
+        world.add_index(f"bare-{name}", replicas=0, places=[name])
+    return world
+
+
+def _situation(world: World, **changes: object) -> Situation:
+    asked = question(world, **changes)
+    return Situation(
+        state=replace(asked.state, phase=Phase.GATED),
+        policy=asked.policy,
+        kind=ELASTICSEARCH,
+        seen=asked.observation,
+        now=asked.observation.at,
+    )
+
+
+def test_what_cannot_finish_is_said_at_once_over_every_planned_wave() -> None:
+    """Neither of the first two waves has anything against it; the run does not begin all the same."""
+    found = admit.cannot_finish(_situation(_bare(on=("es2", "es6"))))
+    (hold,) = [one for one in found if one.predicate == "zero_replica_indices"]
+    assert (hold.count, set(hold.subjects)) == (2, {"index bare-es2", "index bare-es6"})
+    assert admit.cannot_finish(_situation(cluster(6))) == ()
+    simulation, state = run(_bare(on=("es6",)), wanted=policy())
+    assert (state.outcome, simulation.hosts.sent) == (Outcome.HELD, [])
+    assert "it could not finish, so it does not begin" in state.message
+    held = [record.event for record in simulation.journal.records if isinstance(record.event, Hold)]
+    assert [hold.predicate for hold in held] == ["zero_replica_indices"]
+
+
+def test_begin_anyway_skips_what_is_held_at_planning_and_says_so_at_the_end() -> None:
+    steps = admit.skipped_at_planning(_situation(_bare(), begin_anyway=True))
+    assert [(step.node, step.to) for step in steps if isinstance(step, PhaseEntered)] == [("es2", "skipped")]
+    assert admit.skipped_at_planning(_situation(cluster(6), begin_anyway=True)) == ()
+    simulation, state = run(_bare(), wanted=policy(begin_anyway=True))
+    assert state.outcome is Outcome.HELD
+    assert "es2 was skipped: held at planning by zero_replica_indices: index bare-es2" in state.message
+    stopped = {action.node for action in simulation.hosts.sent if isinstance(action, StopNode)}
+    assert stopped == {f"es{number}" for number in (1, 3, 4, 5, 6)}
+    assert simulation.world.violations == []
+
+
+def test_a_candidate_that_is_busy_goes_later_and_the_run_does_not_wait_for_it() -> None:
+    situation = _situation(cluster(6))
+    first = admit.next_wave_of(situation)
+    assert first is not None
+    (name,) = first.nodes
+    merging = replace(activity_of(question(cluster(6))), merges=frozenset({name}))
+    busy = replace(situation, seen=replace(situation.seen, activity=merging))
+    second = admit.next_wave_of(busy)
+    assert second is not None
+    assert second.nodes != first.nodes
+    assert admit.against_wave(busy, first)
+    assert not admit.against_wave(busy, second)
+    world = cluster(6)
+    world.merges.add(name)
+    simulation, state = run(world, wanted=policy(deadlines=Deadlines(hold=60.0)))
+    assert state.outcome is Outcome.HELD, "it alone is left, and it is still busy"
+    stopped = {action.node for action in simulation.hosts.sent if isinstance(action, StopNode)}
+    assert name not in stopped
+    assert len(stopped) >= 2, "its peers went before it"
+
+
+def _down(*, bystander: bool, readings: int, since: float) -> Situation:
+    """es2 is stopped; es5 has been missing for so long, in so many readings."""
+    world = cluster(6)
+    if bystander:
+        world.nodes[ES5].roles = frozenset({Role.COORDINATING})
+    asked = question(world)
+    view, now = cluster_of(asked.observation.cluster), asked.observation.at
+    asked = seeing(asked, cluster=replace(view, nodes=tuple(n for n in view.nodes if n.name != ES5)))
+    nodes = dict(asked.state.nodes)
+    nodes.pop(ES5)
+    nodes[ES2] = replace(nodes[ES2], phase=NodePhase.STOPPING, since=now)
+    state = replace(
+        asked.state,
+        phase=Phase.DOWN,
+        wave=Wave(number=1, nodes=(ES2,)),
+        nodes=nodes,
+        absent={ES5: Absence(since=now - since, readings=readings)},
+    )
+    return Situation(state=state, policy=asked.policy, kind=ELASTICSEARCH, seen=asked.observation, now=now)
+
+
+def _stands_down(situation: Situation) -> bool:
+    seen: Observation = situation.seen
+    events = decide(situation.state, seen, situation.now).events
+    failed = any(isinstance(event, SecondFailure) for event in events)
+    assert failed is any(isinstance(event, StandingDown) for event in events)
+    return failed
+
+
+def test_a_member_is_gone_after_enough_readings_and_half_a_minute_and_a_bystander_never_is() -> None:
+    most = policy().settle_consecutive
+    assert _stands_down(_down(bystander=False, readings=most, since=31.0))
+    assert not _stands_down(_down(bystander=False, readings=most, since=29.0)), "it may be a pause"
+    assert not _stands_down(_down(bystander=False, readings=most - 2, since=31.0)), "one reading may be odd"
+    assert not _stands_down(_down(bystander=True, readings=most, since=9_000.0))
+    assert _down(bystander=True, readings=most, since=31.0).absent_members == ()
+    assert _down(bystander=False, readings=most, since=31.0).absent_members == (ES5,)
