@@ -5,8 +5,8 @@ each phase and each goal: the table is complete, and nothing else decides about 
 it may be asked at any time and after any crash, and depends on the state and the reading alone.
 
 A rescue and a stand-down are no code of their own. They change the goal to `BRING_UP`: nothing is stopped,
-no hook runs, no host is tuned, and whatever is down is started. What was skipped stays owed, and the node's
-turn comes again.
+no hook runs, no host is tuned, and whatever is down is started. What was skipped stays owed, and the turn of
+the node comes again.
 
 `turn` follows the table as far as one reading goes. Moves that need the whole run (STOP, REJOIN, FINISH,
 UNDO, OURS) are left to `run` and `admit`.

@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine import node as automaton
 from orchestrator.engine.fold import GOING_UP_OR_DOWN, Absence, NodeProgress, evolve
 from orchestrator.engine.node import TABLE, Move, Sight, is_ours, move_of, sight
 from orchestrator.engine.situation import Situation
+from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, RunHook, StartNode
 from orchestrator.model.event import PhaseEntered, Record, RunResumed
 from orchestrator.model.observation import HostView
@@ -390,8 +390,9 @@ def test_only_starts_that_a_host_answered_while_the_process_was_gone_count() -> 
 
 
 def test_no_work_is_begun_while_another_member_is_missing() -> None:
+    asked = cell(STOPPED, Sight.AWAY, Goal.RESTART)
+    node, state = asked.state.nodes[ES2], asked.state
     for since, wanted in ((20.0, ""), (31.0, ">starting start")):
-        asked = cell(STOPPED, Sight.AWAY, Goal.RESTART)
         node = node_in(STOPPED, since=since)
         state = replace(
             asked.state, nodes={**asked.state.nodes, ES2: node}, absent={"es5": Absence(since=0.0)}
@@ -430,7 +431,7 @@ def test_moves_that_make_a_cycle_are_a_defect_and_never_an_endless_loop(
 ) -> None:
     here = Sight.AWAY
     monkeypatch.setitem(TABLE[REJOINED], here, (Move.TO_REJOINED, Move.TO_REJOINED))  # type: ignore[arg-type]  # a dict
-    with pytest.raises(automaton.SafetyViolation, match="cycle"):
+    with pytest.raises(SafetyViolation, match="cycle"):
         turned(situation(node_in(REJOINED), "gone", "absent"))
 
 
