@@ -377,8 +377,9 @@ def _met_by() -> dict[Row, list[Scene]]:
 
 
 def _noticed(row: Row) -> bool:
+    scenes = _met_by().get(row, [])
     with _table(_without(row)):
-        for scene in _met_by().get(row, []):
+        for scene in scenes:
             try:
                 scene()
             except (AssertionError, SafetyViolation, StuckError, Crash, IndexError, ValueError):
