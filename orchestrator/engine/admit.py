@@ -217,7 +217,8 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     first = sentence(refused[0]) if refused else "no reading"
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
     read = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
-    if read and state.untouched and any(hold.predicate in lasting for hold in refused):
+    away = any(hold.predicate in _ABSENCE for hold in refused)  # what lasts may pass when it is back
+    if read and state.untouched and not away and any(hold.predicate in lasting for hold in refused):
         return stand_down(state, f"held by {first}", Outcome.HELD, *news)
     late = overdue(situation, refused)
     if late is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Final
 
-from orchestrator.engine import gatekeeping
+from orchestrator.engine import gates
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.situation import Decision, Situation, act, note
-from orchestrator.merging import again, merging
+from orchestrator.merging import again
 from orchestrator.model.action import ForceMerge
 from orchestrator.model.event import Hold, run_phase
 from orchestrator.model.merge_event import IndexMerged
@@ -19,7 +20,10 @@ from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
-from tests.simulation.planting import Defect, Swap, always, stepping, without
+from tests.simulation.planting import Defect, Swap, always, without
+
+merging = import_module("orchestrator.merging.merging")
+"""By its path: the package has a function of that name."""
 
 
 def _without_rule(name: str) -> Swap:
@@ -182,7 +186,13 @@ MERGING: Final[tuple[Defect, ...]] = (
         name="restarts while merges run",
         says="a node goes down that merges an index of the run",
         seed=7,
-        swaps=(stepping(Phase.MERGING, _going_on_beside_merges),),
+        swaps=(
+            Swap(
+                owner=import_module("orchestrator.merging"),
+                name="STEPS",
+                by=lambda steps: {**steps, Phase.MERGING: _going_on_beside_merges(steps[Phase.MERGING])},
+            ),
+        ),
     ),
 )
 
@@ -197,6 +207,6 @@ GATES: Final[tuple[Defect, ...]] = (
         name="takes a silent gate for an open one",
         says="a node is stopped while a gate cannot be read",
         seed=74,
-        swaps=(Swap(owner=gatekeeping, name="closed_gates", by=_taking_silence_for_open),),
+        swaps=(Swap(owner=gates, name="closed_gates", by=_taking_silence_for_open),),
     ),
 )

@@ -7,19 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from orchestrator.engine.move import Move
-
-from orchestrator.engine import decide, down, evolve, gates, resumption, settle
+from orchestrator.engine import changes, fold, node, run
 from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.kinds import kind
+from orchestrator.engine.node import Sight, Turn
 from orchestrator.engine.situation import Decision, Situation, note
 from orchestrator.model.action import Purpose, StartNode
 from orchestrator.model.event import SettingChanged, SettingRestored, node_phase
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.riak import Transfers
-from orchestrator.simulation import machines, run
-from orchestrator.simulation.mishaps import Mishap, NodeDies
+from orchestrator.simulation import machines
+from orchestrator.simulation import run as simulated
 from tests.simulation import play
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.planting import Defect, Swap, always
@@ -28,23 +27,23 @@ from tests.simulation.ringed import ABOUT_ABSENCE, FOUR, TWO, riak_policy, ringe
 _on_rings = partial(Defect, seed=FIRST, first=FIRST)
 """One that is looked for in runs on Riak; `seed` where another run than the first of them shows it."""
 
-WHOEVER_IS_THERE = Swap(
-    owner=Situation, name="reborn", by=lambda _: lambda self, node: self.member(node.name) is not None
+
+def _seeing_it_back(sight: Any) -> Any:
+    def seen(situation: Situation, one: NodeProgress) -> Sight:
+        found: Sight = sight(situation, one)
+        there = situation.member(one.name) is not None and one.phase in fold.GOING_UP_OR_DOWN
+        return Sight.NEW if there else found
+
+    return seen
+
+
+WHOEVER_IS_THERE = (
+    Swap(owner=node, name="sight", by=_seeing_it_back),
+    Swap(owner=run, name="sight", by=_seeing_it_back),
 )
 """A node that is there counts as restarted."""
 
 # Where chance makes no run that shows it, or seldom ---------------------------------------------------------
-
-
-def a_node_that_still_goes_down() -> str | None:
-    """Its limit is owed to its next life: the files say another one."""
-    world = ringed()
-    world.queues_starts = False
-    found = world.limits
-    dies = Mishap(what=NodeDies(node=FOUR, back_after=30.0), verb="stop", target=TWO, after=0.05)
-    play.run(world, plan=[dies], wanted=riak_policy())
-    same = world.limits[TWO] == found[TWO]
-    return None if same else f"the limit of {TWO} is {world.limits[TWO]} and was {found[TWO]}"
 
 
 def fallbacks_that_wait_at_the_start() -> str | None:
@@ -61,10 +60,10 @@ def fallbacks_that_wait_at_the_start() -> str | None:
 def a_node_that_starts_when_the_run_is_killed() -> str | None:
     """Two of them away at once, when the next process knows nothing of the first."""
 
-    def begun() -> tuple[run.Simulation, RunState]:
+    def begun() -> tuple[simulated.Simulation, RunState]:
         world = ringed()
         world.nodes[TWO].start_seconds = 40.0
-        simulation = run.Simulation(world)
+        simulation = simulated.Simulation(world)
         return simulation, simulation.begin(riak_policy())
 
     simulation, state = begun()
@@ -95,7 +94,7 @@ def _of_riak(**changes: Callable[[Any], Any]) -> Swap:
 
 def _not_putting_back(put_back: Any) -> Any:
     def claims(situation: Situation, purpose: Purpose) -> Decision | None:
-        debts = settle.owed(situation.state, purpose)
+        debts = changes.unrestored(situation.state, purpose)
         if purpose is Purpose.REASSIGN or not debts:
             return put_back(situation, purpose)  # type: ignore[no-any-return]  # the original's
         return note(*(SettingRestored(level=d.level, key=d.key, value=d.found) for d in debts))
@@ -110,13 +109,15 @@ def _finding_the_default(changed: Any) -> Any:
     return found
 
 
-def _starting_at_once(_: Any) -> Any:
-    def move(situation: Situation, node: NodeProgress) -> Move:
-        del situation
-        step = node_phase(node.name, NodePhase.STOPPING, NodePhase.STARTING, why="it will be down by then")
-        return Move(events=(step,), actions=(StartNode(node=node.name),))
+def _starting_at_once(turn: Any) -> Any:
+    def turned(situation: Situation, one: NodeProgress) -> Turn:
+        if one.phase is not NodePhase.STOPPING:
+            return turn(situation, one)  # type: ignore[no-any-return]  # the original's
+        step = node_phase(one.name, NodePhase.STOPPING, NodePhase.STARTING, why="it will be down by then")
+        found: Turn = turn(situation, one)
+        return replace(found, events=(step,), actions=(StartNode(node=one.name),))
 
-    return move
+    return turned
 
 
 def _forgetting_what_starts(in_doubt: Any) -> Any:
@@ -183,25 +184,25 @@ RIAK: Final[tuple[Defect, ...]] = (
         says="another node's death changes nothing",
         seed=FIRST + 6,
         swaps=(
-            Swap(owner=decide, name="_second_failure", by=always(None)),
+            Swap(owner=run, name="_second_failure", by=always(None)),
             _without(*ABOUT_ABSENCE),
         ),
     ),
     _on_rings(
         name="does not compare the lives of Riak's nodes",
         says="a node that is there counts as restarted",
-        swaps=(WHOEVER_IS_THERE,),
+        swaps=WHOEVER_IS_THERE,
     ),
     _on_rings(
         name="starts before the stop is seen",
         says="a node is started though nothing says that it is down",
-        swaps=(Swap(owner=down, name="_stopping", by=_starting_at_once),),
+        swaps=(Swap(owner=run, name="turn", by=_starting_at_once),),
     ),
     Defect(
         name="resumes without what was starting",
         says="a node that was told to start when the run was killed counts as done",
         swaps=(
-            Swap(owner=resumption, name="_in_doubt", by=_forgetting_what_starts),
+            Swap(owner=fold, name="_in_doubt", by=_forgetting_what_starts),
             _without(*ABOUT_ABSENCE),
         ),
         scenario=a_node_that_starts_when_the_run_is_killed,
@@ -209,32 +210,23 @@ RIAK: Final[tuple[Defect, ...]] = (
     _on_rings(
         name="leaves transfer limits raised",
         says="limits count as put back, and nothing was written",
-        swaps=(
-            Swap(owner=settle, name="put_back", by=_not_putting_back),
-            Swap(owner=gates, name="put_back", by=_not_putting_back),
-        ),
+        swaps=(Swap(owner=changes, name="restore_settings", by=_not_putting_back),),
     ),
     _on_rings(
         name="puts the default limit back",
         says="limits go back to 2, not to what was found",
-        swaps=(Swap(owner=evolve, name="_setting_changed", by=_finding_the_default),),
+        swaps=(Swap(owner=fold, name="_setting_changed", by=_finding_the_default),),
     ),
     _on_rings(
         name="takes a forgotten limit for somebody's change",
         says="a restarted node keeps the limit of its files",
-        swaps=(Swap(owner=settle, name="_says_nothing", by=always(answer=False)),),
-    ),
-    Defect(
-        name="puts a limit back into a life that ends",
-        says="a limit is written to a node that still goes down, and is forgotten with it",
-        swaps=(Swap(owner=settle, name="_goes", by=always(answer=False)),),
-        scenario=a_node_that_still_goes_down,
+        swaps=(Swap(owner=changes, name="_says_nothing", by=always(answer=False)),),
     ),
     _on_rings(
         name="takes over without what was restarted",
         says="limits that nodes forgot by the dead run are taken for somebody's",
         seed=FIRST + 64,
-        swaps=(Swap(owner=run, name="from_record", by=_forgetting_restarts),),
+        swaps=(Swap(owner=simulated, name="from_record", by=_forgetting_restarts),),
     ),
     _on_rings(
         name="takes over a ring without its limits",
@@ -242,7 +234,7 @@ RIAK: Final[tuple[Defect, ...]] = (
         seed=FIRST + 10,
         swaps=(
             Swap(
-                owner=run,
+                owner=simulated,
                 name="from_record",
                 by=lambda of: lambda record, started: of(replace(record, debts=()), started),
             ),

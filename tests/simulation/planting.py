@@ -9,9 +9,10 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, Final
 
-from orchestrator.engine import decide
+from orchestrator.engine import node, run
 from orchestrator.engine.kinds import kind
-from orchestrator.model.phase import Phase
+from orchestrator.engine.node import Move, Sight
+from orchestrator.model.phase import NodePhase, Phase
 from tests.simulation.lived import BrokenError
 from tests.simulation.wide import live
 
@@ -162,7 +163,21 @@ def always(answer: Any) -> Callable[[Any], Any]:
 
 def stepping(phase: Phase, by: Callable[[Any], Any]) -> Swap:
     """What the program does in a phase, in the table by which it decides."""
-    return Swap(owner=decide, name="_STEPS", by=lambda steps: {**steps, phase: by(steps[phase])})
+    return Swap(owner=run, name="STEPS", by=lambda steps: {**steps, phase: by(steps[phase])})
+
+
+def moving(move: Move, by: Callable[[Any], Any]) -> Swap:
+    """What a node does on a move of the table."""
+    return Swap(owner=node, name="_DO", by=lambda does: {**does, move: by(does[move])})
+
+
+def in_the_table(phase: NodePhase, sight: Sight, *, restart: Move, bring_up: Move) -> Swap:
+    """Another row in the table of a node's moves."""
+
+    def other(table: Any) -> Any:
+        return {**table, phase: {**table[phase], sight: (restart, bring_up)}}
+
+    return Swap(owner=node, name="TABLE", by=other)
 
 
 def without(*names: str) -> Swap:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.engine import down
+from orchestrator.engine import node
 from tests.simulation.planted import DEFECTS
 from tests.simulation.planting import Defect, NotPlantedError, Swap, always, catch, planted, without
 from tests.simulation.wide import live
@@ -38,7 +38,7 @@ def test_what_changes_nothing_is_not_planted() -> None:
 
 def test_what_the_program_never_calls_is_not_planted() -> None:
     """Such as a function that a table took when it was made."""
-    swap = Swap(owner=down, name="rejoined", by=always(()))
+    swap = Swap(owner=node, name="rejoined", by=always(()))
     defect = Defect(name="rejoined", says="nothing", swaps=(swap,))
     with pytest.raises(NotPlantedError, match=r"never calls .*rejoined"):
         catch(defect, most=1)
