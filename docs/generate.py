@@ -361,8 +361,8 @@ def _moves() -> str:
         "## What follows from a reading\n\n"
         "What a reading shows of a node is one of eight sights. For each\n"
         "phase, sight and goal one move follows, and nothing else decides about a node. The goal is to\n"
-        "restart it, or to bring it up (a rescue, a stand-down, `restore`, a takeover). The first sight that\n"
-        "fits counts:\n"
+        "restart it, or to bring it up (a rescue, a stand-down, `restore`, a takeover). The first sight\n"
+        "that fits counts:\n"
     )
     sights = _table(("sight", "the reading shows"), [(f"`{s.name.lower()}`", s.value) for s in Sight])
     moves = _table(("move", "what follows"), [(f"`{one.name.lower()}`", one.value) for one in Move])
