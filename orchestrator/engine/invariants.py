@@ -47,9 +47,6 @@ _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
 _HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Phase.SETTLED, Phase.FINISHING})
 """Phases in which the cluster is to heal, so allocation is back or on its way back."""
 
-_AFTER_STOPS: Final = frozenset({Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED, Phase.SETTLED})
-"""Phases of a wave after its stops were sent."""
-
 _NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED})
 
 
@@ -133,10 +130,9 @@ def _no_wider_than_planned(step: Step) -> Iterator[str]:
         return
     known = {name for wave in planned for name in wave}
     before = step.before
-    late = (
-        before.wave is not None and before.wave.number == event.wave.number and before.phase in _AFTER_STOPS
-    )
-    if late:
+    joined = set(event.wave.nodes) - set(before.wave.nodes if before.wave else ())
+    lost = {n.name for n in before.nodes.values() if n.doubt is not None or n.lost_at is not None}
+    if joined <= lost:
         return  # nodes that a lost stop took down join the wave to be started, not to be stopped
     nodes = set(event.wave.nodes) & known
     if not any(nodes <= set(wave) for wave in planned):

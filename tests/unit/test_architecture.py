@@ -57,7 +57,6 @@ LONGER: Mapping[str, int] = {
     "orchestrator/engine/waves.py": 500,  # strategies and machines
     "orchestrator/model/event.py": 550,  # the events of the journal
     "orchestrator/view/words.py": 450,  # a sentence for each of them
-    "orchestrator/model/observation.py": 450,  # one reading of the world
 }
 """Modules that are longer than the wall, and how long they may be."""
 

@@ -91,10 +91,11 @@ def _in_two_zones(asked: Question) -> Question:
 
 
 def _stopped_host(asked: Question) -> Question:
-    host = asked.observation.host(FOUR)
+    name = asked.wave.nodes[0]
+    host = asked.observation.host(name)
     assert not isinstance(host, Unknown)
     stopped = replace(host, service=ServiceState.STOPPED)
-    return _seeing(asked, hosts={**asked.observation.hosts, FOUR: stopped})
+    return _seeing(asked, hosts={**asked.observation.hosts, name: stopped})
 
 
 def _shut(asked: Question) -> Question:

@@ -388,14 +388,6 @@ def test_nodes_that_still_recover_count_for_a_canary() -> None:
     assert chosen.nodes == ("es2",)
 
 
-def test_a_wave_in_hand_becomes_smaller_and_no_other() -> None:
-    in_hand = Wave(number=1, nodes=(NodeName("es6"), NodeName("es3")))
-    state, view = _zone_run(wave=in_hand)
-    chosen = next_wave(state, view, _refusing("es3+es6"))
-    assert chosen is not None
-    assert chosen.nodes == ("es3",)
-
-
 def test_every_strategy_has_its_function() -> None:
     assert set(STRATEGIES) == set(Strategy)
 
