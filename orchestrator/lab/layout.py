@@ -20,6 +20,8 @@ PORTS = range(20000, 30000)
 be taken by somebody's outgoing connection before the node is started again."""
 LOOPBACK = "127.0.0.1"
 UNPRIVILEGED_USER = "nobody"
+REPOSITORY = "snapshots"
+"""The folder for snapshot repositories (type `fs`), beside those of the nodes: each of them writes to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,7 @@ def node_settings(
         "cluster.routing.allocation.disk.threshold_enabled": "false",
         "path.data": str(folder / "data"),
         "path.logs": str(folder / "logs"),
+        "path.repo": str(folder.parent / REPOSITORY),
         "network.host": LOOPBACK,
         "http.port": str(ports[node.name].http),
         "transport.port": str(ports[node.name].transport),
