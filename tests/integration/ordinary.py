@@ -1,9 +1,9 @@
-"""An ordinary night: what happens on a real cluster while somebody restarts it, and is nobody's mistake.
+"""An ordinary night: everyday events on a real cluster while it is restarted; none of them is a failure.
 
 Indices roll over, and some get more replicas than there are nodes. A snapshot is taken and restored into a new
 index. An index is closed and opened, another one changes its number of replicas, a third one is merged. A
-coordinating-only node leaves, returns, and stands still for seconds. All this is done by threads of the test
-with the lab's own client; they share nothing with the program under test.
+coordinating-only node leaves, returns, and stands still for seconds. Threads of the test do all this with
+the lab's own client; they share nothing with the program under test.
 """
 
 from __future__ import annotations
@@ -39,7 +39,17 @@ INDICES = (
     SeedIndex(name=MERGED, shards=1, documents=400, document_bytes=2000),
     SeedIndex(name=SAVED, shards=2, documents=300),
 )
-KINDS = ("rollover", "snapshot", "restore", "close", "open", "replicas", "merge", "node leaves", "node freezes")
+KINDS = (
+    "rollover",
+    "snapshot",
+    "restore",
+    "close",
+    "open",
+    "replicas",
+    "merge",
+    "node leaves",
+    "node freezes",
+)
 """What a night is made of; one that is long enough has all of it."""
 
 
@@ -107,7 +117,9 @@ class Night:
         if self._flapping is not None:
             self._lab.start_nodes([self._flapping])
         self._ask("POST", f"/{CLOSED}/_open")
-        self._ask("PUT", "/rolled-*,restored-*/_settings", {"index.number_of_replicas": 1})
+        self._ask(
+            "PUT", "/rolled-*,restored-*/_settings?ignore_unavailable=true", {"index.number_of_replicas": 1}
+        )
         self._client.close()
         if self._broken:
             raise LabError(f"the night broke down: {self._broken[0]!r}") from self._broken[0]
@@ -123,7 +135,7 @@ class Night:
         return f"night: {done}; not answered: {dict(self.refused) or 'none'} {self.last_refusals or ''}"
 
     def _ask(self, method: str, path: str, body: Any = None, *, seconds: float = 30.0) -> Any:
-        """By whichever endpoint answers; a node that is on its way up or down may refuse what another takes."""
+        """By the first endpoint that answers; a node that starts or stops may refuse a request."""
         for _ in range(60):
             try:
                 return self._client.ask(method, path, body, seconds=seconds)
