@@ -31,7 +31,7 @@ class LabNode:
     Attributes:
         name: its name, and its folder's.
         zone: value of the node attribute `zone`.
-        roles: its roles; None leaves the server's default (all).
+        roles: its roles, none for a coordinating-only node; None leaves the server's default (all).
     """
 
     name: str
@@ -192,8 +192,11 @@ def settings_file(distribution: Distribution) -> str:
 
 
 def settings_text(settings: Mapping[str, str]) -> str:
-    """The configuration file: JSON strings are YAML strings."""
-    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
+    """The configuration file: JSON strings are YAML strings.
+
+    An empty value is an empty list: OpenSearch takes `node.roles: ""` for the default, which is all roles.
+    """
+    return "".join(f"{key}: {json.dumps(value or [])}\n" for key, value in settings.items())
 
 
 def give_away(folder: Path, who: Account) -> None:

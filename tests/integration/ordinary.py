@@ -1,9 +1,9 @@
 """An ordinary night: everyday events on a real cluster while it is restarted; none of them is a failure.
 
-Indices roll over, and some get more replicas than there are nodes. A snapshot is taken and restored into a new
-index. An index is closed and opened, another one changes its number of replicas, a third one is merged. A
-coordinating-only node leaves, returns, and stands still for seconds. Threads of the test do all this with
-the lab's own client; they share nothing with the program under test.
+Indices roll over, and some get more replicas than there are nodes. A snapshot is taken and restored
+into a new index. An index is closed and opened, another one changes its number of replicas, a third one is
+merged. A coordinating-only node leaves, returns, and stands still for seconds. Threads of the test do all
+this with the lab's own client; they share nothing with the program under test.
 """
 
 from __future__ import annotations
