@@ -124,7 +124,7 @@ class HookRecords:
         return found
 
     def assert_once_each(self) -> None:
-        """Before the stop, while stopped, and after: once each; a wave that was called off may come before."""
+        """Before the stop, while stopped, and after, once each; a called-off wave may come before."""
         self._match(r"(before_stop after_recovery )*before_stop while_stopped after_recovery")
 
     def assert_all_ran(self) -> None:
