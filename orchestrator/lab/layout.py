@@ -20,6 +20,8 @@ PORTS = range(20000, 30000)
 be taken by somebody's outgoing connection before the node is started again."""
 LOOPBACK = "127.0.0.1"
 UNPRIVILEGED_USER = "nobody"
+REPOSITORY = "snapshots"
+"""The folder for snapshot repositories (type `fs`), beside those of the nodes: each of them writes to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ class LabNode:
     Attributes:
         name: its name, and its folder's.
         zone: value of the node attribute `zone`.
-        roles: its roles; None leaves the server's default (all).
+        roles: its roles, none for a coordinating-only node; None leaves the server's default (all).
     """
 
     name: str
@@ -164,6 +166,7 @@ def node_settings(
         "cluster.routing.allocation.disk.threshold_enabled": "false",
         "path.data": str(folder / "data"),
         "path.logs": str(folder / "logs"),
+        "path.repo": str(folder.parent / REPOSITORY),
         "network.host": LOOPBACK,
         "http.port": str(ports[node.name].http),
         "transport.port": str(ports[node.name].transport),
@@ -189,8 +192,11 @@ def settings_file(distribution: Distribution) -> str:
 
 
 def settings_text(settings: Mapping[str, str]) -> str:
-    """The configuration file: JSON strings are YAML strings."""
-    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
+    """The configuration file: JSON strings are YAML strings.
+
+    An empty value is an empty list: OpenSearch takes `node.roles: ""` for the default, which is all roles.
+    """
+    return "".join(f"{key}: {json.dumps(value or [])}\n" for key, value in settings.items())
 
 
 def give_away(folder: Path, who: Account) -> None:

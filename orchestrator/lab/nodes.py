@@ -28,6 +28,7 @@ from orchestrator.lab.java import JavaHome, find_java
 from orchestrator.lab.launch import java_command, standard_input
 from orchestrator.lab.layout import (
     LOOPBACK,
+    REPOSITORY,
     THREE_ZONES,
     LabNode,
     account,
@@ -197,6 +198,9 @@ class LabCluster:
         asked = self.directory / "nodestatus"
         shutil.copyfile(Path(nodectl.__file__).with_name("nodestatus.sh"), asked)
         asked.chmod(0o755)
+        repository = self.directory / REPOSITORY
+        repository.mkdir()
+        give_away(repository, self._account)
         for node in self.nodes:
             folder = self.directory / node.name
             for inner in ("data", "logs", "tmp"):

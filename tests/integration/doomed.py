@@ -117,8 +117,8 @@ class Fate:
 class DoomedJournal(SqlJournal):
     """A journal whose process may die before or after a commit."""
 
-    def __init__(self, engine: Engine, run: str, *, after: int | None = None) -> None:
-        super().__init__(engine, run, after=after)
+    def __init__(self, engine: Engine, run: str, **terms: Any) -> None:
+        super().__init__(engine, run, **terms)
         self._under_way: tuple[int, list[str]] | None = None
         event.listen(engine, "commit", self._committing)
 

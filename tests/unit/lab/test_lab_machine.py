@@ -175,4 +175,5 @@ def test_only_master_eligible_nodes_bootstrap() -> None:
 
 
 def test_settings_are_written_as_quoted_yaml() -> None:
-    assert settings_text({"node.name": "es1", "flag": "false"}) == 'node.name: "es1"\nflag: "false"\n'
+    written = settings_text({"node.name": "es1", "flag": "false", "node.roles": ""})
+    assert written == 'node.name: "es1"\nflag: "false"\nnode.roles: []\n'

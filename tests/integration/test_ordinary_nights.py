@@ -1,0 +1,528 @@
+"""Ordinary nights on real nodes: runs that end well while everyday things go on, and small scenes of each.
+
+Seven real nodes: six in three zones, of which three vote, and a coordinating-only one. Every oracle reads
+something other than the program: the hooks' records, the nodes' logs and settings, the routing table, the
+documents.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+import urllib3
+
+from orchestrator.lab.errors import LabError
+from orchestrator.lab.layout import LabNode
+from orchestrator.lab.seed import SeedIndex, seed
+from tests.integration.killing import (
+    KILLED,
+    QUICKEST,
+    Bastion,
+    Truth,
+    assert_restarted_once,
+    entered,
+    prepare,
+    truth,
+)
+from tests.integration.ordinary import CLOSED, Night, only
+from tests.integration.zoning import SIX_IN_THREE, Vigil, events, story, waves, zones_of
+
+if TYPE_CHECKING:
+    from orchestrator.lab.nodes import LabCluster
+    from tests.integration.fixtures_bastions import BastionOf
+    from tests.integration.fixtures_processes import ProcessCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
+
+SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
+FLAPPING = "co1"
+SEVEN = (*SIX_IN_THREE, LabNode(name=FLAPPING, zone="a", roles=()))
+SIX = tuple(node.name for node in SIX_IN_THREE)
+DONE, HELD, INTERRUPTED = 0, 3, 5
+REQUEST_ATTEMPTS = 3
+"""How often the program sends one update to a cluster that refuses it before the update counts as refused."""
+ONLY_THE_SIX = ("--only", "es*")
+"""Not `--exclude co1`: a name that is no member at that moment is taken for a typing error."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Lab:
+    """A cluster as a test wants its cluster file: other endpoints, another way to stop a node.
+
+    Attributes:
+        real: the cluster itself.
+        endpoints: by which the program asks; None for those of the nodes.
+        stop: command that stops a node; None for the cluster's own.
+    """
+
+    real: LabCluster
+    endpoints: list[str] | None = None
+    stop: str | None = None
+
+    def cluster_document(self) -> dict[str, Any]:
+        document: dict[str, Any] = dict(self.real.cluster_document())
+        # An operator with a node that comes and goes counts on the other six.
+        document["expect"] = {"nodes": len(SIX)}
+        if self.endpoints is not None:
+            document["endpoints"] = self.endpoints
+        if self.stop is not None:
+            service = {**document["hosts"]["service"], "stop": self.stop}
+            document["hosts"] = {**document["hosts"], "service": service}
+        return document
+
+
+@dataclass(slots=True, kw_only=True)
+class HookRecords:
+    """A file to which every hook writes its moment, its node, and whether the node's process is there.
+
+    Attributes:
+        folder: of the test; holds the file.
+        lab: the cluster.
+    """
+
+    folder: Path
+    lab: LabCluster
+    file: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.file = self.folder / "hooks.txt"
+        self.file.touch()
+
+    def hooks(self) -> dict[str, list[dict[str, Any]]]:
+        """For a playbook."""
+        status, file = shlex.quote(str(self.lab.directory / "nodestatus")), shlex.quote(str(self.file))
+        shown = f"if {status} {{node}} >/dev/null; then echo alive; else echo gone; fi"
+        return {
+            moment: [{"run": f'state=$({shown}); echo {{node}} {moment} "$state" "$(date +%s.%N)" >> {file}'}]
+            for moment in ("before_stop", "while_stopped", "after_recovery")
+        }
+
+    def ran(self) -> dict[str, list[str]]:
+        """The moments of each node, in their order; a hook beside a process in the wrong state fails."""
+        found: dict[str, list[str]] = {}
+        for line in self.file.read_text(encoding="utf-8").splitlines():
+            node, moment, state, _ = line.split()
+            assert state == ("gone" if moment == "while_stopped" else "alive"), line
+            found.setdefault(node, []).append(moment)
+        return found
+
+    def assert_once_each(self) -> None:
+        """Before the stop, while stopped, and after, once each; a called-off wave may come before."""
+        self._match(r"(before_stop after_recovery )*before_stop while_stopped after_recovery")
+
+    def assert_all_ran(self) -> None:
+        """The same after kills and interruptions: a hook whose outcome is not recorded runs again."""
+        self._match(r".*before_stop (.*)while_stopped (.*)after_recovery")
+
+    def _match(self, pattern: str) -> None:
+        ran = self.ran()
+        assert set(ran) == set(SIX), ran
+        for node, moments in ran.items():
+            assert re.fullmatch(pattern, " ".join(moments)), f"{node}: {moments}"
+
+
+def _profile(folder: Path) -> Path:
+    """A tuning profile of one value, which the machine has already: a test must not change its kernel."""
+    value = int(Path("/proc/sys/vm/swappiness").read_text(encoding="utf-8"))
+    profile = folder / "tuning.yml"
+    content = {
+        "applies_to": "elasticsearch",
+        "persist": False,
+        "on_failure": "stop",
+        "settings": {"vm.swappiness": value},
+    }
+    profile.write_text(json.dumps(content), encoding="utf-8")
+    return profile
+
+
+PLAYBOOK: Mapping[str, Any] = {
+    "kind": "elasticsearch",
+    "settle": {"consecutive": 2},
+    "deadlines": {"stop": "1m", "start": "3m", "rejoin": "3m", "recover": "4m", "hold": "3m"},
+}
+
+
+def _assert_six_restarted(lab: LabCluster, before: Truth, where: str, *, once: bool) -> None:
+    """Each of the six lives another life, settings and leases are as before, all copies are there."""
+    lab.wait_ready(status="green", seconds=120)
+    after = truth(lab)
+    for name in SIX:
+        assert after.lives[name] != before.lives[name], f"{where}: {name}"
+        assert not once or after.starts[name] - before.starts[name] == 1, f"{where}: {name}"
+    assert after.settings == before.settings, where
+    assert after.leases == (), where
+
+
+def _assert_nothing_was_lost(vigil: Vigil, went_by: Mapping[str, str]) -> None:
+    """No acknowledged document, no search, no shard that nobody closed; never nodes of two zones away."""
+    told = vigil.told()
+    assert vigil.proof.whole, told
+    assert vigil.watcher.seen.lost == [
+        each for each in vigil.watcher.seen.lost if each.shard.startswith(f"[{CLOSED}]")
+    ], told
+    for away in vigil.watcher.seen.away:
+        assert len({went_by[name] for name in away}) <= 1, told
+
+
+def _figures(night: Night, vigil: Vigil) -> str:
+    """For the output; the index that is closed again and again is read without copies as often."""
+    closed = re.escape(f"[{CLOSED}][0]")
+    return f"{night.told()}\n  {re.sub(f'({closed}, )*{closed}', f'[{CLOSED}][0] (closed)', vigil.told())}"
+
+
+@contextmanager
+def _night(lab: LabCluster, folder: Path) -> Iterator[tuple[Night, Vigil]]:
+    zones = zones_of(SIX_IN_THREE)
+    with (
+        Vigil(only(lab.access, list(SIX), lab), zones) as vigil,
+        Night(lab, folder / "night.txt", flapping=FLAPPING) as night,
+    ):
+        yield night, vigil
+
+
+def _until_the_night_had_all(night: Night, seconds: float = 90.0) -> None:
+    """A run may be over before everything has happened: what it was is told, not asserted by the clock."""
+    limit = time.monotonic() + seconds
+    while night.missed() and time.monotonic() < limit:
+        time.sleep(0.5)
+    assert night.missed() == [], night.told()
+
+
+@pytest.mark.parametrize("strategy", [pytest.param("node", marks=pytest.mark.exhaustive), "zone"])
+def test_a_run_ends_well_on_an_ordinary_night(
+    process_cluster: ProcessCluster,
+    bastion_of: BastionOf,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    strategy: str,
+) -> None:
+    lab = process_cluster(QUICKEST, nodes=SEVEN)
+    records = HookRecords(folder=tmp_path, lab=lab)
+    playbook = {**PLAYBOOK, "tune": str(_profile(tmp_path))}
+    bastion = bastion_of(Lab(real=lab), playbook=playbook, hooks=records.hooks(), strategy=strategy)
+    before = prepare(lab)
+    with _night(lab, tmp_path) as (night, vigil):
+        code = bastion.restart("--output", "json", *ONLY_THE_SIX)
+        _until_the_night_had_all(night)
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{QUICKEST} {strategy}\n  {story(bastion.said[-1])}\n  {_figures(night, vigil)}\n"
+        )
+    assert code == DONE, f"{bastion.story()}\n{night.told()}"
+    assert events(bastion.said[-1], "rescued") == [], bastion.story()
+    records.assert_once_each()
+    _assert_six_restarted(lab, before, bastion.story(), once=True)
+    _assert_nothing_was_lost(vigil, zones_of(SIX_IN_THREE))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kills"),
+    [
+        ("zone", 2),
+        pytest.param("node", 8, marks=pytest.mark.exhaustive),
+        pytest.param("zone", 8, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_run_that_is_killed_and_interrupted_on_an_ordinary_night_ends_well(
+    *,
+    process_cluster: ProcessCluster,
+    bastion_of: BastionOf,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    strategy: str,
+    kills: int,
+) -> None:
+    """A signal after seconds that are drawn, `resume` after each: 0 in the end, and everything was done."""
+    chance = random.Random(f"{SEED}/{strategy}/{kills}")  # noqa: S311  (a seed that can be given again)
+    lab = process_cluster(QUICKEST, nodes=SEVEN)
+    records = HookRecords(folder=tmp_path, lab=lab)
+    bastion = bastion_of(Lab(real=lab), playbook=PLAYBOOK, hooks=records.hooks(), strategy=strategy)
+    before = prepare(lab)
+    told = [f"ORCHESTRATE_SEED={SEED}:"]
+    with _night(lab, tmp_path) as (night, vigil):
+        run = bastion.begin_restart("--output", "json", *ONLY_THE_SIX)
+        for number in itertools.count():
+            code = _disturbed(bastion, run, chance, told) if number < kills else bastion.end(run)
+            if code == DONE:
+                break
+            assert code in (KILLED, INTERRUPTED), f"{' '.join(told)}\n{bastion.story()}\n{night.told()}"
+            run = bastion.begin("resume", "--yes", "--output", "json")
+    with capsys.disabled():
+        sys.stdout.write(f"\n{' '.join(told)}\n  {_figures(night, vigil)}\n")
+    assert [each for said in bastion.said for each in events(said, "rescued")] == [], bastion.story()
+    records.assert_all_ran()
+    _assert_six_restarted(lab, before, f"{' '.join(told)}\n{bastion.story()}", once=False)
+    _assert_nothing_was_lost(vigil, zones_of(SIX_IN_THREE))
+
+
+def _disturbed(bastion: Bastion, run: subprocess.Popen[str], chance: random.Random, told: list[str]) -> int:
+    """Its exit code, after a signal that came after some seconds, or without one if it was over before."""
+    seconds = chance.uniform(4.0, 20.0)
+    which = chance.choice([signal.SIGINT, signal.SIGKILL])
+    limit = time.monotonic() + seconds
+    while run.poll() is None and time.monotonic() < limit:
+        time.sleep(0.05)
+    if run.poll() is None:
+        run.send_signal(which)
+        told.append(f"{which.name} after {seconds:.1f} s")
+    return bastion.end(run)
+
+
+# Small scenes ------------------------------------
+
+
+def _go_on(folder: Path) -> tuple[dict[str, list[dict[str, Any]]], Callable[[str], None]]:
+    """A `while_stopped` hook that keeps each node down until it is let go."""
+    file = shlex.quote(str(folder))
+    hook = {"run": f"until [ -e {file}/{{node}} ]; do sleep 0.1; done"}
+    return {"while_stopped": [hook]}, lambda node: (folder / node).touch()
+
+
+def test_an_interrupted_turn_is_done_again_with_its_hooks(
+    process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
+) -> None:
+    """Interrupted after the stop: the node is started without its hook, which `resume` makes up for."""
+    lab = process_cluster(QUICKEST, nodes=SEVEN)
+    records = HookRecords(folder=tmp_path, lab=lab)
+    hooks = {"while_stopped": records.hooks()["while_stopped"]}
+    bastion, before = bastion_of(Lab(real=lab), playbook=PLAYBOOK, hooks=hooks), prepare(lab)
+    run = bastion.begin_restart("--only", "es1")
+    bastion.await_seam(run, entered("stopping"))
+    run.send_signal(signal.SIGINT)
+    assert bastion.end(run) == INTERRUPTED, bastion.story()
+    assert records.ran() == {}, "the signal came too late to show anything"
+    assert bastion.orchestrate("resume", "--yes") == DONE, bastion.story()
+    assert records.ran() == {"es1": ["while_stopped"]}, bastion.story()
+    after = truth(lab)
+    assert after.settings == before.settings
+    assert after.lives["es1"] != before.lives["es1"]
+
+
+def test_indices_that_are_made_closed_and_opened_while_a_node_is_down_are_not_waited_for(
+    process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
+) -> None:
+    """While es1 is down an index is made with a replica too many; while es2 is, one is closed and opened."""
+    lab = process_cluster(QUICKEST, nodes=SEVEN)
+    gate = tmp_path / "go"
+    gate.mkdir()
+    hooks, let_go = _go_on(gate)
+    bastion, before = bastion_of(Lab(real=lab), playbook=PLAYBOOK, hooks=hooks), prepare(lab)
+    seed(lab.client, [SeedIndex(name=CLOSED, shards=2, replicas=5, documents=50)])
+    run = bastion.begin_restart("--output", "json", "--only", "es1", "--only", "es2")
+    bastion.await_seam(run, entered("stopped", node="es1"))
+    settings = {"number_of_shards": 1, "number_of_replicas": len(SIX)}
+    lab.client.ask("PUT", "/one-too-many?timeout=1s&wait_for_active_shards=1", {"settings": settings})
+    let_go("es1")
+    bastion.await_seam(run, entered("stopped", node="es2"))
+    lab.client.ask("POST", f"/{CLOSED}/_close")
+    lab.client.ask("POST", f"/{CLOSED}/_open")
+    let_go("es2")
+    assert bastion.end(run) == DONE, bastion.story()
+    said = bastion.said[-1]
+    assert events(said, "rescued") == [], bastion.story()
+    assert "one-too-many" in str(events(said, "not_waited_for")), bastion.story()
+    lab.client.ask("DELETE", "/one-too-many")
+    assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
+
+
+def test_a_run_that_cannot_finish_does_not_begin_unless_it_is_told_to(
+    process_cluster: ProcessCluster, bastion_of: BastionOf
+) -> None:
+    """An index without replicas is on the three nodes that would go last."""
+    lab = process_cluster(QUICKEST, nodes=SEVEN)
+    bastion, before = bastion_of(Lab(real=lab), playbook=PLAYBOOK), prepare(lab)
+    last = ("es4", "es5", "es6")
+    settings = {
+        "number_of_shards": len(last),
+        "number_of_replicas": 0,
+        "routing.allocation.include._name": ",".join(last),
+        "routing.allocation.total_shards_per_node": 1,
+    }
+    lab.client.ask("PUT", "/bare", {"settings": {"index": settings}})
+    lab.wait_ready(status="green")
+    words = ("--output", "json", *ONLY_THE_SIX)
+    assert bastion.restart(*words) == HELD, bastion.story()
+    holds = [(hold["predicate"], hold["subject"]) for hold in events(bastion.said[-1], "hold")]
+    assert holds == [("zero_replica_indices", "index bare")], bastion.story()
+    assert waves(bastion.said[-1]) == [], bastion.story()
+    after = truth(lab)
+    assert (after.lives, after.settings, after.leases) == (before.lives, before.settings, ())
+    assert bastion.restart(*words, "--begin-anyway") == HELD, bastion.story()
+    assert "bare" in str(events(bastion.said[-1], "summary")), bastion.story()
+    assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2", "es3"])
+
+
+def test_one_refused_update_and_one_refused_stop_end_no_run(
+    process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
+) -> None:
+    """The first update that disables allocation is refused with 429, and the first stop by its command."""
+    lab = process_cluster(QUICKEST, nodes=SEVEN)
+    before = prepare(lab)
+    once = shlex.quote(str(tmp_path / "refused"))
+    nodectl = shlex.quote(str(lab.directory / "nodectl"))
+    stop = f"if [ -e {once} ]; then {nodectl} stop {{node}}; else touch {once}; echo no right >&2; exit 1; fi"
+    with Refusing(lab, times=REQUEST_ATTEMPTS) as refusing:
+        described = Lab(real=lab, endpoints=[refusing.url], stop=f"sh -c {shlex.quote(stop)}")
+        bastion = bastion_of(described, playbook=PLAYBOOK)
+        code = bastion.restart("--output", "json", "--only", "es1")
+    assert code == DONE, bastion.story()
+    assert refusing.refused == REQUEST_ATTEMPTS
+    failed = [line["action"]["verb"] for line in events(bastion.said[-1], "action_failed")]
+    assert len(failed) == 2, failed
+    assert "stop" in failed, failed
+    assert_restarted_once(lab, before, bastion.story(), nodes=["es1"])
+
+
+def test_a_candidate_that_merges_is_passed_over(
+    process_cluster: ProcessCluster, bastion_of: BastionOf
+) -> None:
+    """Merges on es1 go on and on: es2 goes first, and es1 once they have ended."""
+    lab = process_cluster(QUICKEST, nodes=SEVEN)
+    before = prepare(lab)
+    bastion = bastion_of(Lab(real=lab), playbook=PLAYBOOK)
+    with merging(lab, on=("es1", "es5")) as merges:
+        run = bastion.begin_restart("--output", "json", "--only", "es1", "--only", "es2")
+        bastion.await_seam(run, entered("stopped", node="es2"))
+        merges.set()
+        assert bastion.end(run) == DONE, bastion.story()
+    assert waves(bastion.said[-1]) == [("es2",), ("es1",)], bastion.story()
+    assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
+
+
+@contextmanager
+def merging(lab: LabCluster, *, on: tuple[str, str]) -> Iterator[threading.Event]:
+    """Force-merges on two nodes, queued one behind the other, until the event is set."""
+    index = "merging"
+    pinned = {"index.routing.allocation.include._name": ",".join(on)}
+    lab.client.ask("PUT", f"/{index}", {"settings": {"number_of_shards": 1, **pinned}})
+    lab.wait_ready(status="green")
+    over, broken = threading.Event(), list[BaseException]()
+    first = threading.Semaphore(0)
+
+    def work() -> None:
+        client = lab.client
+        try:
+            while not over.is_set():
+                client.ask("POST", f"/{index}/_bulk?refresh=true", _documents(500))
+                client.ask("POST", f"/{index}/_forcemerge?max_num_segments=1", seconds=120.0)
+                first.release()
+        except LabError as error:
+            if not over.is_set():
+                broken.append(error)
+
+    threads = [threading.Thread(target=work, name=f"merges-{each}", daemon=True) for each in range(4)]
+    for thread in threads:
+        thread.start()
+    assert first.acquire(timeout=60), broken
+    try:
+        yield over
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert broken == []
+
+
+def _documents(count: int) -> str:
+    action, dice = json.dumps({"index": {}}), random.SystemRandom()
+    return "".join(f"{action}\n{json.dumps({'text': dice.randbytes(500).hex()})}\n" for _ in range(count))
+
+
+class Refusing:
+    """A small proxy before the cluster that refuses to disable allocation, as a busy cluster does (429).
+
+    Use as a context manager.
+
+    Args:
+        lab: the cluster.
+        times: how often it refuses.
+
+    Attributes:
+        url: where it listens.
+        refused: how many updates it refused.
+    """
+
+    def __init__(self, lab: LabCluster, *, times: int) -> None:
+        self.refused = 0
+        self._times = times
+        self._pool = urllib3.PoolManager(retries=False)
+        self._endpoints = lab.endpoints
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _any(self) -> None:
+                proxy.answer(self)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _any  # noqa: N815  (the library's names)
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._pool.clear()
+
+    def answer(self, asked: BaseHTTPRequestHandler) -> None:
+        """Refuse, or pass on to the first node that answers."""
+        body = asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
+        disables = b"cluster.routing.allocation.enable" in body and b'"primaries"' in body
+        if asked.command == "PUT" and disables and self.refused < self._times:
+            self.refused += 1
+            said = {"error": {"type": "circuit_breaking_exception", "reason": "busy"}, "status": 429}
+            self._send(asked, 429, {"content-type": "application/json"}, json.dumps(said).encode())
+            return
+        passed = {
+            key: value
+            for key, value in asked.headers.items()
+            if key.lower() not in ("host", "content-length", "connection")
+        }
+        for endpoint in self._endpoints:
+            try:
+                response = self._pool.request(
+                    asked.command, endpoint + asked.path, body=body or None, headers=passed, timeout=60.0
+                )
+            except urllib3.exceptions.HTTPError:
+                continue
+            kept = {k: v for k, v in response.headers.items() if k.lower().startswith(("content-type", "x-"))}
+            self._send(asked, response.status, kept, response.data)
+            return
+        self._send(asked, 502, {}, b"no node answers")
+
+    @staticmethod
+    def _send(asked: BaseHTTPRequestHandler, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        asked.send_response(status)
+        for key, value in headers.items():
+            asked.send_header(key, value)
+        asked.send_header("Content-Length", str(len(body)))
+        asked.end_headers()
+        if asked.command != "HEAD":
+            asked.wfile.write(body)
