@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.real, pytest.mark.exhaustive, pytest.mark.timeout(1500)]
 
 SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
 FLAPPING = "co1"
