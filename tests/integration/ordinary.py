@@ -118,7 +118,7 @@ class Night:
             self._lab.start_nodes([self._flapping])
         self._ask("POST", f"/{CLOSED}/_open")
         self._ask(
-            "PUT", "/rolled-*,restored-*/_settings?ignore_unavailable=true", {"index.number_of_replicas": 1}
+            "PUT", "/rolled-*/_settings", {"index.number_of_replicas": 1}
         )
         self._client.close()
         if self._broken:
