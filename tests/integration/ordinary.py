@@ -117,9 +117,7 @@ class Night:
         if self._flapping is not None:
             self._lab.start_nodes([self._flapping])
         self._ask("POST", f"/{CLOSED}/_open")
-        self._ask(
-            "PUT", "/rolled-*,restored-*/_settings?ignore_unavailable=true", {"index.number_of_replicas": 1}
-        )
+        self._ask("PUT", "/rolled-*/_settings", {"index.number_of_replicas": 1})
         self._client.close()
         if self._broken:
             raise LabError(f"the night broke down: {self._broken[0]!r}") from self._broken[0]

@@ -235,7 +235,7 @@ def test_a_run_ends_well_on_an_ordinary_night(
 @pytest.mark.parametrize(
     ("strategy", "kills"),
     [
-        ("zone", 2),
+        pytest.param("zone", 2, marks=pytest.mark.exhaustive),  # two to three minutes
         pytest.param("node", 8, marks=pytest.mark.exhaustive),
         pytest.param("zone", 8, marks=pytest.mark.exhaustive),
     ],
