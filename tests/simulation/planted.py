@@ -50,7 +50,7 @@ from orchestrator.model.turn import Work
 from orchestrator.runtime.loop import Loop
 from orchestrator.simulation import run as simulated
 from orchestrator.simulation.mishaps import How, Mishap, NodeDies, Trip
-from tests.simulation import deletion, planted_merging, planted_riak, play
+from tests.simulation import deletion, planted_merging, planted_nights, planted_riak, play
 from tests.simulation.overlapping import overlapped, slow, under_way
 from tests.simulation.planting import Defect, Swap, always, catch, of_kind, without
 from tests.simulation.play import cluster
@@ -643,6 +643,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         swaps=(Swap(owner=run, name="act", by=_tuning_unwritten),),
     ),
     *_OF_OVERLAP,
+    *planted_nights.NIGHTS,
     *planted_merging.MERGING,
     *planted_merging.GATES,
     *planted_riak.RIAK,
