@@ -82,6 +82,7 @@ READS: Mapping[str, Request] = {
     "task": calls.task("none:1", patience=1.0),
     "disks": calls.disks(),
     "data_paths": calls.data_paths(),
+    "memory": calls.memory(["_local"]),
     "leases": calls.leases(DIALECT, PREFIX, 10.0),
 }
 VERBS: tuple[ClusterAction, ...] = (
