@@ -150,10 +150,8 @@ def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
     absence = tuple(rule for rule in situation.kind.predicates if rule.name in _ABSENCE)
     if any(holds(absence, _question(situation, wave)) for wave in _planned_waves(situation)):
         return ()
-    lasting = tuple(rule for rule in situation.kind.predicates if _lasts(situation, rule))
-    found = [
-        hold for wave in _planned_waves(situation) for hold in holds(lasting, _question(situation, wave))
-    ]
+    lasting = _lasting(situation)
+    found = [hold for wave in _planned_waves(situation) for hold in refusals(situation, lasting, wave)]
     return aggregated(found)
 
 
@@ -161,15 +159,21 @@ _ABSENCE: Final = frozenset({"expected_nodes_present", "all_members_up"})
 """Predicates that are not met while a member is away."""
 
 
-def _lasts(situation: Situation, rule: Predicate) -> bool:
-    """Whether neither time nor the run itself makes this predicate pass."""
-    adds = situation.policy.zero_replicas is ZeroReplicas.ADD_REPLICA and rule.name == "zero_replica_indices"
-    return not (rule.passes_with_time or adds)
+def _lasting(situation: Situation) -> tuple[Predicate, ...]:
+    """The predicates with those of their refusals that neither time nor the run itself makes pass."""
+    adds = situation.policy.zero_replicas is ZeroReplicas.ADD_REPLICA
+    cured = {"zero_replica_indices"} if adds else set[str]()
+    rules = [rule for rule in situation.kind.predicates if rule.name not in cured]
+    return tuple(
+        replace(rule, check=rule.lasting) if rule.lasting else rule
+        for rule in rules
+        if rule.lasting or not rule.passes_with_time
+    )
 
 
 def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
     """`--begin-anyway`: the steps of the nodes that are held at planning; none where all may go."""
-    rules = tuple(rule for rule in situation.kind.predicates if rule.about_wave and _lasts(situation, rule))
+    rules = tuple(rule for rule in _lasting(situation) if rule.about_wave)
     steps: list[Event] = []
     for wave in _planned_waves(situation):
         together = holds(rules, _question(situation, wave))

@@ -194,10 +194,9 @@ def test_with_a_reboot_the_way_out_is_another() -> None:
 
 def test_where_one_node_alone_is_refused_too_the_machine_is_not_blamed() -> None:
     world = sharing()
-    world.add_index("lonely", replicas=1, places=["es2"])
-    world.unassigned_before = world.unassigned()
-    simulation, state = run(world, wanted=always())
-    assert state.outcome is Outcome.HELD
+    world.add_index("pair", places=["es2", "es1"])
+    simulation, state = run(world, wanted=always(min_started_copies=2))
+    assert (state.outcome, simulation.hosts.sent) == (Outcome.HELD, [])
     assert "together" not in _holds(simulation)["every_shard_keeps_started_copies"]
 
 

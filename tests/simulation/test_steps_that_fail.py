@@ -76,12 +76,12 @@ def test_a_replica_added_in_doubt_is_taken_away_again() -> None:
             assert state.outcome is Outcome.DONE, f"{how}: {state.message}"
 
 
-def _point_after(verb: str, wanted: Policy) -> int:
-    """The first point after that verb in an undisturbed run with an index without replicas."""
+def _point_after(what: str, wanted: Policy) -> int:
+    """The point after that action in an undisturbed run with an index without replicas on es2."""
     world = cluster(3)
     world.add_index("bare", replicas=0, places=["es2"])
     simulation, _ = run(world, wanted=wanted)
-    return next(n for n, what in enumerate(simulation.seams.passed, 1) if what.startswith(f"after {verb} "))
+    return next(n for n, passed in enumerate(simulation.seams.passed, 1) if passed == f"after {what}")
 
 
 def test_replicas_that_somebody_else_has_set_meanwhile_are_left() -> None:
@@ -89,7 +89,7 @@ def test_replicas_that_somebody_else_has_set_meanwhile_are_left() -> None:
     world.add_index("bare", replicas=0, places=["es2"])
     simulation = Simulation(world)
     wanted = policy(zero_replicas=ZeroReplicas.ADD_REPLICA)
-    simulation.seams.crash_at = _point_after("stop", wanted)
+    simulation.seams.crash_at = _point_after("stop of es2", wanted)
     with contextlib.suppress(mishaps.Crash):
         play(simulation, simulation.begin(wanted))
     bare = next(index for index in world.indices.values() if index.name == "bare")

@@ -59,6 +59,7 @@ class Predicate:
         check: yields subject and evidence of each refusal; a reading that is `Unknown` is a refusal.
         may_be_disabled: False for the three on which every other one rests.
         passes_with_time: False when only the operator can help, so that waiting at the start is idle.
+        lasting: of one that passes with time, the refusals that do not; None where all may pass.
         about: the cluster, or the wave.
     """
 
@@ -67,6 +68,7 @@ class Predicate:
     check: Callable[[Question], Iterator[Finding]]
     may_be_disabled: bool = True
     passes_with_time: bool = True
+    lasting: Callable[[Question], Iterator[Finding]] | None = None
     about: About = About.CLUSTER
 
     @property

@@ -65,6 +65,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="every_shard_keeps_started_copies",
         why="A shard whose only started copies are on the wave is away while the wave is.",
         check=on_cluster(redundancy.every_shard_keeps_started_copies),
+        lasting=on_cluster(redundancy.copies_that_no_time_brings),
         about=About.WAVE,
     ),
     Predicate(

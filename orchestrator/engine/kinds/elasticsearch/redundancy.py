@@ -11,7 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.recovery import (
     exempt_from_copies_rule,
 )
 from orchestrator.engine.kinds.predicates import Finding, Question
-from orchestrator.model.cluster import DATA_ROLES, CopyState, Node, Role
+from orchestrator.model.cluster import DATA_ROLES, CopyState, Node, Role, ShardId
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Unknown
 
@@ -24,6 +24,26 @@ _SMALLEST_QUORUM: Final = 3
 
 def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Outside the wave, every shard keeps `min_started_copies` started copies of its in-sync set."""
+    for _, finding in _short_of_copies(question, view):
+        yield finding
+    yield from _pinned(question, view)
+
+
+def copies_that_no_time_brings(question: Question, view: ClusterView) -> Iterator[Finding]:
+    """Shards that would have too few with every copy started that their index asks for: none will follow.
+
+    An index without replicas is not among them: `zero_replica_indices` decides on it.
+    """
+    metadata = view.metadata
+    for shard, finding in _short_of_copies(question, view):
+        index = metadata.get(shard.index_uuid)
+        replicated = index is not None and index.replicas > 0
+        if replicated and all(copy.started for copy in view.shards[shard]):
+            yield finding
+
+
+def _short_of_copies(question: Question, view: ClusterView) -> Iterator[tuple[ShardId, Finding]]:
+    """Shards with a started copy on the wave and fewer than `min_started_copies` safe ones elsewhere."""
     wave, least = set(question.wave.nodes), question.policy.min_started_copies
     metadata = view.metadata
     for shard in dict.fromkeys(copy.shard for copy in view.on(question.wave.nodes) if copy.started):
@@ -33,11 +53,8 @@ def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> I
         safe = [copy.node for copy in copies if copy.node not in wave and counts_as_safe(index, copy)]
         if len(safe) < least:
             where = f" on {', '.join(str(node) for node in safe)}" if safe else ""
-            yield (
-                f"index {shard.index}",
-                f"{shard}: {len(safe)} started in-sync copies elsewhere{where}, {least} wanted",
-            )
-    yield from _pinned(question, view)
+            said = f"{shard}: {len(safe)} started in-sync copies elsewhere{where}, {least} wanted"
+            yield shard, (f"index {shard.index}", said)
 
 
 def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
