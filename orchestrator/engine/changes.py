@@ -257,9 +257,10 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
 
     Args:
         record: the last words of the run that was taken over.
-        started: how the new run begins; its nodes become those that the record has in hand.
+        started: how the new run begins; its nodes become those that the record has in hand or out of service.
+            Its own policy says what their `after_recovery` hooks are.
     """
-    names = tuple(node.node for node in record.in_hand)
+    in_hand = tuple(node.node for node in record.in_hand)
     addresses: dict[NodeName, str] = {
         **started.addresses,
         **{node.node: node.address for node in record.in_hand if node.address},
@@ -269,10 +270,11 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     events: list[Event] = [
         replace(
             started,
-            nodes=names,
+            nodes=tuple(dict.fromkeys((*in_hand, *record.out_of_service))),
             addresses=addresses,
             policy=policy,
             repairs=record.debtor,
+            out_of_service=record.out_of_service,
             restarted=record.restarted,
         )
     ]
@@ -288,15 +290,10 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         for r in record.replicas
     ]
     events += [VotingExcluded(node=name) for name in record.excluded]
-    if names:
+    if in_hand:
         lives = {node.node: node.incarnation for node in record.in_hand}
         why = f"in hand of run {record.debtor}"
-        events.append(WaveStarted(wave=Wave(number=1, nodes=names, why=why), incarnations=lives))
-        events += [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING, why=why) for name in names]
+        events.append(WaveStarted(wave=Wave(number=1, nodes=in_hand, why=why), incarnations=lives))
+        events += [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING, why=why) for name in in_hand]
     events.append(RestoreBegun(operator=started.operator, host=started.host))
     return tuple(events)
-
-
-def owes_nothing(record: LeaseRecord) -> bool:
-    """Whether there is nothing to put back."""
-    return not (record.debts or record.replicas or record.excluded or record.in_hand)

@@ -322,6 +322,7 @@ class RunState:
                 for node in self.nodes.values()
                 if node.phase in IN_HAND or self._may_go_down_late(node)
             ),
+            out_of_service=tuple(node.name for node in self.nodes.values() if node.undo),
             restarted=tuple(sorted(self.forgetful)) if self.debts and self._in_memory else (),
         )
 
@@ -467,6 +468,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
 def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
     owed = frozenset({RESTART}) if event.repairs is not None else owed_by(event.policy)
     nodes = {name: NodeProgress(name=name, since=at, owed=owed) for name in event.nodes}
+    for name in event.out_of_service:
+        nodes[name] = replace(nodes[name], owed=owed | _undo(event.policy))
     return replace(
         state,
         started=at,
@@ -494,8 +497,8 @@ def owed_by(policy: Policy) -> frozenset[Owed]:
     return frozenset({RESTART} | hooks | tuning | reboot)
 
 
-def _undo(state: RunState) -> frozenset[Owed]:
-    count = len(state.policy.hooks.after_recovery) if state.policy else 0
+def _undo(policy: Policy | None) -> frozenset[Owed]:
+    count = len(policy.hooks.after_recovery) if policy else 0
     return frozenset(Owed(work=Work.UNDO, number=number) for number in range(count))
 
 
@@ -721,7 +724,7 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
         case StopNode(node=name):
             node = state.nodes[name]
             doubt = Doubt(verb=Verb.STOP, since=at)
-            return with_node(state, name, doubt=doubt, stopped_at=at, owed=node.owed | _undo(state))
+            return with_node(state, name, doubt=doubt, stopped_at=at, owed=node.owed | _undo(state.policy))
         case StartNode(node=name):
             return with_node(state, name, start_sent=at)
         case RebootHost(nodes=names):
@@ -732,7 +735,7 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
         case RunHook(node=name, moment=Moment.BEFORE_STOP):
             node = state.nodes[name]
             since = at if node.ready_since is None else node.ready_since
-            return with_node(state, name, owed=node.owed | _undo(state), ready_since=since)
+            return with_node(state, name, owed=node.owed | _undo(state.policy), ready_since=since)
         case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
             # Back in service, or perhaps so: the next stop needs every `before_stop` hook again.
             return with_node(state, name, ready=frozenset())

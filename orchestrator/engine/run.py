@@ -838,12 +838,8 @@ def finishing(situation: Situation) -> Decision:
 
 
 def _out_of_service(state: RunState) -> list[NodeProgress]:
-    """Nodes that are up and whose `before_stop` hooks ran, or may have: their undoing is still to come."""
-    return [
-        node
-        for node in state.nodes.values()
-        if node.ready_since is not None and node.phase is not NodePhase.FAILED
-    ]
+    """Nodes that are not down and owe their `after_recovery` hooks."""
+    return [node for node in state.nodes.values() if node.undo and node.phase not in IN_HAND]
 
 
 # Standing down ------------------------------------

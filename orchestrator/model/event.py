@@ -56,6 +56,7 @@ class RunStarted:
         planned: the waves of the plan that was shown or saved; a wave may be a part of one of them, no more.
             Empty when there was none.
         indices: those that are merged first, in their order; empty for a restart alone.
+        out_of_service: by the run whose leftovers this one puts back: they owe their `after_recovery` hooks.
         restarted: by the run whose leftovers this one puts back, so that they forgot what they had in memory.
     """
 
@@ -73,6 +74,7 @@ class RunStarted:
     planned: tuple[tuple[NodeName, ...], ...] = ()
     data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     indices: tuple[MergeTarget, ...] = ()
+    out_of_service: tuple[NodeName, ...] = ()
     restarted: tuple[NodeName, ...] = ()
     event: Literal["run_started"] = "run_started"
 

@@ -15,7 +15,7 @@ class NodeInHand:
 
     Attributes:
         address: where its host is reached: a node that is down tells nobody.
-        owed: names of the work that its turn owes, for whoever takes the run over.
+        owed: names of the work that its turn owes, for a person who reads the record.
     """
 
     node: NodeName
@@ -38,6 +38,8 @@ class LeaseRecord:
         debts: settings changed and not yet put back, with what was found at both levels.
         excluded: nodes that we excluded from voting.
         in_hand: nodes that are ours to start.
+        out_of_service: nodes whose `before_stop` hooks ran, or may have, and whose `after_recovery` hooks did
+            not yet.
         restarted: nodes that forgot by us what stood in their memory (Riak's limits), so that what they show
             is nobody's change.
         left_by: the run whose leftovers these are, while they stand on in the record of the run that took
@@ -54,6 +56,7 @@ class LeaseRecord:
     replicas: tuple[ReplicasAdded, ...] = ()
     excluded: tuple[NodeName, ...] = ()
     in_hand: tuple[NodeInHand, ...] = ()
+    out_of_service: tuple[NodeName, ...] = ()
     restarted: tuple[NodeName, ...] = ()
     left_by: str = ""
 
@@ -61,3 +64,8 @@ class LeaseRecord:
     def debtor(self) -> str:
         """The run that changed what stands here as owed."""
         return self.left_by or self.run
+
+    @property
+    def owes_nothing(self) -> bool:
+        """Whether there is nothing to restore."""
+        return not (self.debts or self.replicas or self.excluded or self.in_hand or self.out_of_service)

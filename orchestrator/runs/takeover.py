@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator.engine.changes import from_record, owes_nothing
+from orchestrator.engine.changes import from_record
 from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import LeaseTaken, RunStarted
@@ -88,7 +88,7 @@ def claim(connection: Connection, store: StateStore, started: RunStarted) -> Cla
     run = process.new_run()
     lease = lease_of(connection, store, run, started)
     taken = acquire(lease, process)
-    left = None if taken.previous is None or owes_nothing(taken.previous) else taken.previous
+    left = None if taken.previous is None or taken.previous.owes_nothing else taken.previous
     try:
         journal = store.create_run(_entry(run, started, process))
     except JournalError:
@@ -153,7 +153,7 @@ def take_up(
         lease = lease_of(connection, store, run, started, in_cluster=in_cluster, state=state)
         taken = acquire(lease, connection.process)
         left = taken.previous if taken.takeover else None
-        if left is None or owes_nothing(left):
+        if left is None or left.owes_nothing:
             return lease, taken
         _announce(left, connection.process)
         repair = connection.process.new_run()
@@ -195,7 +195,7 @@ def restore_others(
     """
     in_cluster = started.policy.lease is LeasePlace.CLUSTER
     found = (connection.ports.lease if in_cluster else store.lease(started.cluster_uuid)).read()
-    if not isinstance(found, LeaseRecord) or found.debtor == run or owes_nothing(found):
+    if not isinstance(found, LeaseRecord) or found.debtor == run or found.owes_nothing:
         return None
     _announce(found, connection.process)
     claimed = claim(connection, store, started)

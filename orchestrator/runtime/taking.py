@@ -188,6 +188,7 @@ class _Taking:
                 replicas=found.replicas,
                 excluded=found.excluded,
                 in_hand=found.in_hand,
+                out_of_service=found.out_of_service,
                 restarted=found.restarted,
                 left_by=found.debtor if found.debtor != new.run else "",
             )
@@ -222,7 +223,7 @@ class _Taking:
 
     def _taken(self, record: LeaseRecord, asked: Instant) -> Taken:
         previous = self._replaced
-        if previous is None and (record.debts or record.replicas or record.excluded or record.in_hand):
+        if previous is None and not record.owes_nothing:
             # Taken by an earlier attempt of this process that another place then refused: what it took over
             # stands in it still.
             previous = record

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.engine.changes import from_record, owes_nothing
+from orchestrator.engine.changes import from_record
 from orchestrator.engine.fold import RunState, replay
 from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import NodeName
@@ -85,7 +85,7 @@ class Simulation:
     def take_over(self, policy: Policy) -> RunState | None:
         """Journal a run that only puts back what the record in the cluster tells of; None = nothing."""
         record = self.lease.record
-        if owes_nothing(record):
+        if record.owes_nothing:
             return None
         self.note_what_is(policy)
         first, *others = from_record(record, self._start_of(policy, ()))

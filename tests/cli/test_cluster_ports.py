@@ -27,7 +27,12 @@ def test_a_node_that_a_dead_run_left_down_is_started_though_a_plan_was_made_with
 ) -> None:
     """A plan knows of members alone; who is away is in the record of the run that has it in hand."""
     started = console.folder / "started"
-    service = {"manager": "command", "stop": "true", "start": f"touch {started}", "status": f"test -e {started}"}
+    service = {
+        "manager": "command",
+        "stop": "true",
+        "start": f"touch {started}",
+        "status": f"test -e {started}",
+    }
     with SmallCluster() as server:
         context = context_of(Output.TEXT)
         file = context.cluster(server.write_file(console.folder, hosts={"service": service}))

@@ -11,6 +11,7 @@ from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.event import RestoreBegun, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runs import Overrides, Run, Summary, rehearse, restart, restore, resume
 from orchestrator.runs.planning import prepare
 from orchestrator.runs.simulated import Program, program
@@ -125,6 +126,8 @@ def _seams() -> list[str]:
 
 
 SEAMS = _seams()
+HOOK = Hook(run="say {node}")
+HOOKS = Hooks(before_stop=(HOOK,), after_recovery=(HOOK,))
 
 
 def test_a_run_that_is_killed_anywhere_is_resumed_to_its_end() -> None:
@@ -157,6 +160,27 @@ def test_a_run_that_is_killed_anywhere_is_restored_by_another_machine_from_the_c
         end = repair(other)
         assert isinstance(end, NothingDriven) or end.outcome is Outcome.RESTORED, point
         as_found(other, before)
+
+
+def test_nodes_that_a_killed_run_took_out_of_service_are_put_into_service_by_another_machine() -> None:
+    """Also those that are up: the ones not stopped yet, and the ones whose copies are on their way."""
+    killed: set[str] = set()
+    wrong = []
+    undisturbed = begun(hooks=HOOKS)
+    run_on(undisturbed)
+    for point, passed in enumerate(undisturbed.simulation.seams.passed, start=1):
+        of = begun(hooks=HOOKS)
+        with pytest.raises(Crash):
+            run_on(of, seams=point)
+        out = {node.name for node in of.simulation.world.nodes.values() if node.to_undo}
+        repair(of.elsewhere())
+        still = [node.name for node in of.simulation.world.nodes.values() if node.to_undo]
+        if out:
+            killed.add(passed)
+        if still:
+            wrong.append((point, passed, still))
+    assert wrong == []
+    assert len(killed) > 5
 
 
 def test_a_new_run_elsewhere_first_restores_what_a_dead_one_left() -> None:
