@@ -30,15 +30,16 @@ def every_shard_keeps_started_copies(question: Question, view: ClusterView) -> I
 
 
 def copies_that_no_time_brings(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Shards that would have too few with every copy started that their index asks for: none will follow.
+    """Shards that would have too few though every copy that their index asks for is safe: none will follow.
 
     An index without replicas is not among them: `zero_replica_indices` decides on it.
     """
     metadata = view.metadata
     for shard, finding in _short_of_copies(question, view):
         index = metadata.get(shard.index_uuid)
-        replicated = index is not None and index.replicas > 0
-        if replicated and all(copy.started for copy in view.shards[shard]):
+        if index is None or index.replicas == 0:
+            continue
+        if all(counts_as_safe(index, copy) for copy in view.shards[shard]):
             yield finding
 
 
