@@ -23,7 +23,7 @@ from orchestrator.model.event import ActionSent, PhaseEntered
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks
 from orchestrator.model.turn import Goal
-from orchestrator.simulation import mishaps
+from orchestrator.simulation import mishaps, node_mishaps
 from orchestrator.simulation.mishaps import Crash, How, Mishap, Trip
 from orchestrator.simulation.run import Simulation
 from tests.simulation.play import StuckError, cluster, killed, lives, play, policy
@@ -262,6 +262,32 @@ def joins_never() -> None:
     assert _sent(simulation, ES3) == []
 
 
+def comes_back_under_another_name() -> None:
+    """Its service runs, and another name is listed: FAILED, and the run says which name joined instead."""
+    world = cluster(3)
+    world.nodes[ES2].join_seconds = 100_000.0
+    simulation = Simulation(world)
+    state = simulation.begin(policy(deadlines=SHORT))
+    world.agenda.after(60.0, lambda: world.add_node("es2-renamed"))
+    state = _play(simulation, state)
+    assert state.outcome is Outcome.FAILED, state.message
+    assert "es2-renamed joined instead: compare `node.name`" in state.message
+    assert simulation.world.settings() == ({}, {})
+    assert _sent(simulation, ES3) == []
+
+
+def returns_with_an_empty_disk() -> None:
+    """Another node id and no copies: it is back, and its copies are rebuilt from their primaries."""
+    world = cluster(3)
+    simulation = Simulation(world)
+    state = simulation.begin(policy(deadlines=SHORT))
+    simulation.fate.befall(node_mishaps.DiskLost(node=ES2))
+    state = _play(simulation, state)
+    _well(simulation, state)
+    assert world.nodes[ES2].node_id == "id-es2-anew"
+    assert _steps(simulation, ES2) == [*_TURN, "recovered"]
+
+
 def skipped_out_of_service() -> None:
     """`--skip` of a node whose before_stop hooks ran: they are undone."""
     quiet = Simulation(cluster(3))
@@ -304,6 +330,8 @@ SCENES: Final[tuple[Scene, ...]] = (
     host_silent_while_stopped,
     restarted_again_while_it_recovers,
     joins_never,
+    comes_back_under_another_name,
+    returns_with_an_empty_disk,
     skipped_out_of_service,
     stop_lost,
 )
