@@ -24,7 +24,7 @@ from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
-from orchestrator.model.event import Event, node_phase
+from orchestrator.model.event import Event, SecondFailure, node_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
@@ -524,7 +524,8 @@ def _await_return(situation: Situation, node: NodeProgress) -> _Did:
 def _ours_or_flip(situation: Situation, node: NodeProgress) -> _Did:
     if situation.in_reach(node) or not situation.has_left(node.name):
         return _WAIT
-    return _Did(flip=f"a second failure: {node.name} left the cluster again after it had rejoined")
+    failure = f"{node.name} left the cluster again after it had rejoined"
+    return _Did(events=(SecondFailure(what=failure),), flip=f"a second failure: {failure}")
 
 
 def is_ours(situation: Situation, node: NodeProgress) -> bool:

@@ -227,6 +227,7 @@ def dies_after_it_is_back() -> None:
     state = _play(simulation, simulation.begin(by_zone(deadlines=SHORT)))
     _well(simulation, state, Outcome.FAILED)
     assert "es5 left the cluster again" in state.message
+    assert state.second_failure == "es5 left the cluster again after it had rejoined"
     assert all(node.joined for node in world.nodes.values()), "it is started again"
 
 
