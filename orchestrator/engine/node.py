@@ -164,6 +164,11 @@ def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
     return restart if goal is Goal.RESTART else bring_up
 
 
+def is_next(move: Move, situation: Situation, node: NodeProgress) -> bool:
+    """Whether the table gives this move to a node by this reading."""
+    return move_of(node.phase, sight(situation, node), situation.goal(node)) is move
+
+
 _GONE: Final = (ServiceState.STOPPED, ServiceState.FAILED)
 """The process is gone: a unit whose exit status is not listed as a success is "failed" after a clean stop."""
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from orchestrator.engine.admit import next_wave_of, refusals
 from orchestrator.engine.fold import NodeProgress, RecoveringWave, RunState
-from orchestrator.engine.node import RETURNS, debt_in_words
+from orchestrator.engine.node import RETURNS, Move, debt_in_words, is_next
 from orchestrator.engine.situation import Decision, Situation, act, note, stand_down
 from orchestrator.model.action import Moment, RetryFailed, RunHook
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
@@ -213,7 +213,7 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
     for one in state.recovering:
         nodes = [state.nodes[name] for name in one.wave.nodes]
         back = [node for node in nodes if node.phase is NodePhase.REJOINED]
-        present = all(situation.member(node.name) is not None for node in back)
+        present = all(is_next(Move.FINISH, situation, node) for node in back)
         if present and not any(node.name in arriving for node in back):
             return _finish_wave(situation, one, back)
     return None

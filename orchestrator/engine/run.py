@@ -15,7 +15,7 @@ from orchestrator.engine import admit, changes, recover
 from orchestrator.engine.fold import FINAL_NODE_PHASES, GOING_UP_OR_DOWN, IN_HAND, NodeProgress, RunState
 from orchestrator.engine.gates import gate_news, gates_are_asked, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
-from orchestrator.engine.node import Move, Sight, Turn, is_ours, move_of, rejoined, sight, turn
+from orchestrator.engine.node import Move, Sight, Turn, is_next, is_ours, rejoined, sight, turn
 from orchestrator.engine.phases import READS, Hosts
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -411,13 +411,8 @@ def _finish_outside(situation: Situation) -> Decision | None:
     """Nodes that are back and in no wave: their hooks, and their last step, at once."""
     state = situation.state
     recovering = {node.name for node in state.recovering_nodes}
-    back = [
-        node
-        for node in state.nodes.values()
-        if node.phase is NodePhase.REJOINED
-        and node.name not in recovering
-        and situation.member(node.name) is not None
-    ]
+    others = (node for node in state.nodes.values() if node.name not in recovering)
+    back = [node for node in others if is_next(Move.FINISH, situation, node)]
     if not back:
         return None
     hooks = recover.hooks_after(situation, back)
@@ -579,11 +574,7 @@ def withheld(situation: Situation) -> Decision:
     if not off:
         evidence = "the update is not in the settings that were read back"
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
-    unfit = [
-        node.name
-        for node in state.wave_nodes
-        if move_of(node.phase, sight(situation, node), situation.goal(node)) is not Move.STOP
-    ]
+    unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
     if refused or unfit or situation.view is None:
         why = admit.sentence(refused[0]) if refused else f"{unfit[0]} is not as it was when it was chosen"
         news = gate_news(state, policy, situation.seen)
@@ -658,7 +649,7 @@ def rejoining(situation: Situation) -> Decision:
     if not situation.fresh:
         return LOOK_AGAIN
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.STARTING]
-    away = [node.name for node in nodes if sight(situation, node) is not Sight.NEW]
+    away = [node.name for node in nodes if not is_next(Move.REJOIN, situation, node)]
     lacking = _lacking(situation, [node for node in nodes if node.name not in away])
     settled = not isinstance(situation.seen.health, Unknown) and situation.seen.health.settled
     if away or lacking or not settled:
@@ -793,9 +784,11 @@ def settled(situation: Situation) -> Decision:
     """The wave is back: its hooks, its figures, and on to the next wave or to the end."""
     state, now = situation.state, situation.now
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
-    if situation.fresh and any(situation.member(node.name) is None for node in nodes):
-        names = ", ".join(node.name for node in nodes if situation.member(node.name) is None)
-        return wait(now, f"{names} to be back", seconds=1.0)
+    if not situation.fresh:
+        return LOOK_AGAIN
+    away = [node.name for node in nodes if not is_next(Move.FINISH, situation, node)]
+    if away:
+        return wait(now, f"{', '.join(away)} to be back", seconds=1.0)
     hooks = recover.hooks_after(situation, nodes)
     if hooks:
         return act(*hooks)
@@ -821,7 +814,9 @@ def finishing(situation: Situation) -> Decision:
         if now - state.phase_since > situation.policy.deadlines.rejoin and not restoring.at_once:
             return stand_down(state, "settings could not be restored yet", Outcome.FAILED)
         return restoring
-    hooks = recover.hooks_after(situation, _out_of_service(state))
+    hooks = recover.hooks_after(
+        situation, [n for n in state.nodes.values() if is_next(Move.UNDO, situation, n)]
+    )
     if hooks:
         return act(*hooks)
     failure = recover.failed_hook(state)
@@ -835,11 +830,6 @@ def finishing(situation: Situation) -> Decision:
     if not_admitted:
         message = "; ".join(f"{node.name} was skipped: {node.failure}" for node in not_admitted)
     return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
-
-
-def _out_of_service(state: RunState) -> list[NodeProgress]:
-    """Nodes that are not down and owe their `after_recovery` hooks."""
-    return [node for node in state.nodes.values() if node.undo and node.phase not in IN_HAND]
 
 
 # Standing down ------------------------------------
@@ -880,10 +870,18 @@ def standing_down(situation: Situation) -> Decision:
         return restoring
     if starting and restoring is None and not overdue:
         return wait(now, f"{', '.join(starting)} to be back", seconds=1.0, services=starting)
-    hooks = recover.hooks_after(situation, _out_of_service(state))
+    return _undo(situation, late=late) or _end(situation)
+
+
+def _undo(situation: Situation, *, late: bool) -> Decision | None:
+    """The `after_recovery` hooks that are due; a node that was not seen for too long gets them unseen."""
+    owing = [node for node in situation.state.nodes.values() if node.undo and node.phase not in IN_HAND]
+    seen = [node for node in owing if late or is_next(Move.UNDO, situation, node)]
+    hooks = recover.hooks_after(situation, seen)
     if hooks:
         return act(*hooks)
-    return _end(situation)
+    unseen = [node.name for node in owing if node not in seen]
+    return wait(situation.now, f"{', '.join(unseen)} to be back", seconds=1.0) if unseen else None
 
 
 def _back(situation: Situation) -> tuple[Event, ...]:
@@ -891,7 +889,7 @@ def _back(situation: Situation) -> tuple[Event, ...]:
     return tuple(
         rejoined(situation, node)
         for node in situation.state.nodes.values()
-        if node.phase is NodePhase.STARTING and sight(situation, node) is Sight.NEW
+        if is_next(Move.REJOIN, situation, node)
     )
 
 

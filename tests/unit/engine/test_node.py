@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from itertools import product
 from typing import Final
 
@@ -16,10 +17,12 @@ from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, RunHook, StartNode
 from orchestrator.model.event import PhaseEntered, Record, RunResumed
 from orchestrator.model.observation import HostView
-from orchestrator.model.phase import NodePhase, Outcome
-from orchestrator.model.policy import Deadlines
+from orchestrator.model.phase import NodePhase, Outcome, Request
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
 from orchestrator.model.turn import REBOOT, RESTART, Goal, Verb
-from tests.simulation.play import cluster, lives, policy, run
+from orchestrator.simulation.mishaps import Asked, Mishap, NodeDies, RestartedByHand
+from orchestrator.simulation.run import Simulation
+from tests.simulation.play import StuckError, cluster, killed, lives, play, policy, run
 from tests.unit.engine.asking import ES2
 from tests.unit.engine.cells import (
     LIVES,
@@ -322,26 +325,69 @@ def test_a_node_that_a_lost_stop_took_down_is_ours_wherever_it_should_be_up() ->
 
 
 WITHOUT_AN_EFFECT: Final[Mapping[Cell, str]] = {
-    (PENDING, Sight.SAME, Goal.BRING_UP): "UNDO: a stand-down runs the `after_recovery` hooks that are owed",
-    (PENDING, Sight.NEW, Goal.BRING_UP): "UNDO, as above",
     (STOPPED, Sight.DOUBT, Goal.RESTART): "AWAIT_DOUBT: the doubt ends at its own limit, with another sight",
-    (STARTING, Sight.NEW, Goal.RESTART): "REJOIN: `run.rejoining` counts readings that agree",
-    (STARTING, Sight.NEW, Goal.BRING_UP): "REJOIN: a stand-down takes the first reading",
-    (REJOINED, Sight.SAME, Goal.RESTART): "FINISH: `recover.finish`, once its copies are back",
-    (REJOINED, Sight.SAME, Goal.BRING_UP): "UNDO, as above",
-    **{
-        (SKIPPED, shown, goal): "UNDO: at the end of the run, or of its stand-down"
-        for shown in (Sight.SAME, Sight.NEW)
-        for goal in Goal
-    },
 }
-"""Cells that only name a move: the run reads the phase and the sight itself, and tests of the run pin it."""
+"""Cells that only name a move."""
+
+_SHORT: Final = Deadlines(hold=30.0, start=60.0, stop=60.0)
+_HOOK: Final = Hook(run="say {node}")
+_HOOKS: Final = Hooks(before_stop=(_HOOK,), after_recovery=(_HOOK,))
+_DEPOOLED: Final = Mishap(what=Asked(request=Request.INTERRUPT), verb="hook_before_stop", target=ES2)
+_RESTARTED: Final = Mishap(what=NodeDies(node=ES2, back_after=0.0), verb="hook_before_stop", target=ES2)
 
 
 def _ends_restarted() -> bool:
     world = cluster(3)
-    _, state = run(world, wanted=policy(deadlines=Deadlines(hold=30.0)))
+    _, state = run(world, wanted=policy(deadlines=_SHORT))
     return state.outcome is Outcome.DONE and set(lives(world).values()) == {2}
+
+
+def _stands_down(*plan: Mishap) -> bool:
+    """An interrupted run is over within a minute, with every node in service."""
+    world = cluster(3)
+    _, state = run(world, plan=plan, wanted=policy(hooks=_HOOKS, deadlines=_SHORT))
+    in_service = all(node.joined and not node.to_undo for node in world.nodes.values())
+    return state.outcome is Outcome.INTERRUPTED and in_service and world.agenda.now - state.started < 60.0
+
+
+def _skipped(shown: Sight, goal: Goal) -> bool:
+    """A node that is skipped out of service is put into service, at the end or by a stand-down."""
+    wanted = policy(hooks=_HOOKS, deadlines=_SHORT)
+    interrupted = Mishap(what=Asked(request=Request.INTERRUPT), verb="stop", target="es3", after=1.0)
+    simulation = Simulation(cluster(3), plan=[interrupted] if goal is Goal.BRING_UP else [])
+    simulation.seams.crash_at = 1 + _seams(wanted).index(f"after hook_before_stop of {ES2}")
+    assert killed(simulation, simulation.begin(wanted))
+    simulation.seams.crash_at = None
+    if shown is Sight.NEW:
+        simulation.fate.befall(RestartedByHand(node=ES2))
+        simulation.world.agenda.advance(60.0)
+    began = simulation.world.agenda.now
+    play(simulation, simulation.resume(skip=[ES2]))
+    took = simulation.world.agenda.now - began
+    return not simulation.world.nodes[ES2].to_undo and (goal is Goal.RESTART or took < 60.0)
+
+
+@cache
+def _seams(wanted: Policy) -> tuple[str, ...]:
+    simulation, _ = run(cluster(3), wanted=wanted)
+    return tuple(simulation.seams.passed)
+
+
+BY_THE_RUN: Final[Mapping[Cell, Callable[[], bool]]] = {
+    (PENDING, Sight.SAME, Goal.RESTART): _ends_restarted,
+    (STARTING, Sight.NEW, Goal.RESTART): _ends_restarted,
+    (REJOINED, Sight.SAME, Goal.RESTART): _ends_restarted,
+    (PENDING, Sight.SAME, Goal.BRING_UP): lambda: _stands_down(_DEPOOLED),
+    (PENDING, Sight.NEW, Goal.BRING_UP): lambda: _stands_down(_DEPOOLED, _RESTARTED),
+    (STARTING, Sight.NEW, Goal.BRING_UP): lambda: _stands_down(replace(_DEPOOLED, verb="stop")),
+    (REJOINED, Sight.SAME, Goal.BRING_UP): lambda: _stands_down(replace(_DEPOOLED, verb="stop")),
+    **{
+        (SKIPPED, shown, goal): partial(_skipped, shown, goal)
+        for shown in (Sight.SAME, Sight.NEW)
+        for goal in Goal
+    },
+}
+"""Cells whose move the run makes: a run that ends well by it."""
 
 
 def _noticed(one: Cell) -> bool:
@@ -350,7 +396,19 @@ def _noticed(one: Cell) -> bool:
         return True
     if (phase, shown) in OURS:
         return not _is_ours(phase, shown, goal)
-    return (phase, shown) == (PENDING, Sight.SAME) and goal is Goal.RESTART and not _ends_restarted()
+    return one in BY_THE_RUN and not _ends_well(BY_THE_RUN[one])
+
+
+def _ends_well(scene: Callable[[], bool]) -> bool:
+    try:
+        return scene()
+    except StuckError:
+        return False
+
+
+@pytest.mark.parametrize("scene", BY_THE_RUN.values(), ids=[str(number) for number in range(len(BY_THE_RUN))])
+def test_a_run_ends_well_by_the_moves_that_it_makes_itself(scene: Callable[[], bool]) -> None:
+    assert scene()
 
 
 def test_every_cell_that_is_made_to_rest_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
