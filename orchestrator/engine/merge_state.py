@@ -78,15 +78,13 @@ class Merging:
         """Those that are due and not seen to their end, in order."""
         return tuple(one for one in self.indices.values() if one.pending or one.in_hand)
 
-    @property
-    def in_words(self) -> str:
-        """What is to be said of merges that this program leaves behind: no request stops them."""
+    def left_by(self, run: str) -> str:
+        """What is to be said of merges that a run leaves behind: no request stops them. Empty for none."""
         names = [one.target.index for one in self.in_hand]
         if not names:
             return ""
-        return (
-            f"; the merge of {', '.join(names)} goes on in the cluster, and `orchestrate resume` looks for it"
-        )
+        them = ", ".join(names)
+        return f"; the merge of {them} goes on in the cluster, and `orchestrate resume {run}` looks for it"
 
     @property
     def begun(self) -> bool:

@@ -183,10 +183,10 @@ def _urgent(situation: Situation) -> Decision | None:
         # All is restarted; what is left is what a stand-down would do as well.
         return None
     if state.request in (Request.STOP, Request.INTERRUPT):
-        reason = f"asked to stop by {state.requested_by}{state.merging.in_words}"
+        reason = f"asked to stop by {state.requested_by}{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.INTERRUPTED)
     if policy.timeout is not None and now - state.started > policy.timeout:
-        reason = f"--timeout of {policy.timeout:.0f} s ran out{state.merging.in_words}"
+        reason = f"--timeout of {policy.timeout:.0f} s ran out{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.HELD)
     if state.withheld_since is not None and now - state.withheld_since > policy.deadlines.withheld:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""

@@ -151,7 +151,7 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
         index = bulk.indices[one.target.index_uuid]
         if _is_late(situation, one):
             why = f"the merge of {index.name} has not ended within {policy.deadline:.0f} s"
-            return stand_down(state, why + state.merging.in_words, Outcome.FAILED)
+            return stand_down(state, why + state.merging.left_by(state.run), Outcome.FAILED)
         if index.under_way or (index.merging and index.segments > policy.max_segments):
             continue  # a task may be lost with the node that held it; the merges of its shards are not
         if one.refreshed_at is not None and index.copies and index.segments <= policy.max_segments:
@@ -186,7 +186,9 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
         over = f"held by {first.predicate}: {first.subject}: {first.evidence}"
     if over is None:
         return _held(situation, refused)
-    return stand_down(situation.state, over + situation.state.merging.in_words, Outcome.HELD)
+    return stand_down(
+        situation.state, over + situation.state.merging.left_by(situation.state.run), Outcome.HELD
+    )
 
 
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision:
@@ -312,7 +314,7 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     if unseen is not None and policy.merge is not None:
         limit = f"{policy.merge.deadline:.0f} s"
         why = f"the merge of {unseen} has not been seen to end within {limit}, held by {first}"
-        return stand_down(state, why + state.merging.in_words, Outcome.FAILED, *news)
+        return stand_down(state, why + state.merging.left_by(state.run), Outcome.FAILED, *news)
     if not state.merging.in_hand:
         if any(hold.predicate in lasting for hold in refused):
             return stand_down(state, f"held by {first}", Outcome.HELD, *news)

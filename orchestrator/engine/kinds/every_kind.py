@@ -31,7 +31,7 @@ _PARTS: Final = {
 
 _GONE: Final = (
     "was in the cluster when the run began and is not now: start it, and the run goes on by itself; if it is "
-    "gone for good, end this run with `orchestrate stop` and begin another"
+    "gone for good, end this run with `orchestrate stop {run}` and begin another"
 )
 
 _GOING: Final = (ServiceState.STOPPING, ServiceState.STOPPED, ServiceState.FAILED)
@@ -117,7 +117,7 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
     """
     present = {node.name for node in view.nodes}
     for name in sorted(_away(question, present) | (set(question.wave.nodes) - present)):
-        yield f"node {name}", _GONE
+        yield f"node {name}", _GONE.format(run=question.state.run)
     for name, host in question.observation.hosts.items():
         if isinstance(host, Unknown) or host.service not in _GOING:
             continue
