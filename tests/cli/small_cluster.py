@@ -36,7 +36,7 @@ class SmallCluster(ScriptedServer):
         health |= dict.fromkeys(("initializing_shards", "relocating_shards", "unassigned_shards"), 0)
         health |= {"number_of_pending_tasks": 0, "task_max_waiting_in_queue_millis": 0}
         disk = {"path": "/", "total_in_bytes": 10**12, "available_in_bytes": 9 * 10**11}
-        settings = {"persistent": {}, "transient": {}, "defaults": _DEFAULTS}
+        self.settings: dict[str, dict[str, Any]] = {"persistent": {}, "transient": {}}
         disks = {
             node: {"name": name, "roles": ["data"], "fs": {"data": [disk]}}
             for node, name in self.nodes.items()
@@ -46,7 +46,7 @@ class SmallCluster(ScriptedServer):
         self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings", self._members)
         self.on(_STATE, reply(self._state()))
         self.on(f"{_STATE},customs", reply(self._state()))
-        self.on("/_cluster/settings", reply(settings))
+        self.on("/_cluster/settings", self._settings)
         self.on("/_cluster/health", reply(health))
         self.on("/_tasks", reply({"nodes": {}}))
         self.on("/_recovery", reply({}))
@@ -115,6 +115,14 @@ class SmallCluster(ScriptedServer):
 
     def _members(self, asked: Asked, wire: Wire) -> None:
         reply({"nodes": self._http()})(asked, wire)
+
+    def _settings(self, asked: Asked, wire: Wire) -> None:
+        if asked.method != "PUT":
+            return reply({**self.settings, "defaults": _DEFAULTS})(asked, wire)
+        for level in self.settings:
+            both = self.settings[level] | asked.json.get(level, {})
+            self.settings[level] = {key: value for key, value in both.items() if value is not None}
+        return reply({"acknowledged": True, **self.settings})(asked, wire)
 
     def _leases(self, asked: Asked, wire: Wire) -> None:
         name = asked.path.rsplit("/", 1)[1]

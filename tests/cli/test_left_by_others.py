@@ -13,9 +13,11 @@ import pytest
 
 from orchestrator.cli.main import run
 from orchestrator.errors import ExitCode
-from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.action import SettingChange
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RestoreBegun, RunFinished, RunStarted
-from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.lease import LeaseRecord
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind, LeasePlace, Policy
 from orchestrator.runtime.database import Access
@@ -27,6 +29,7 @@ from tests.cli.runs import entry
 from tests.cli.small_cluster import NODES, SmallCluster
 from tests.fakes.scripted_http import reply
 
+SPEED = "indices.recovery.max_bytes_per_sec"
 OURS, THEIRS = "20261101-0300-abcd", "20261102-0300-efgh"
 LEASES = "/_index_template/orchestrate-lease-*"
 HEEDING_MODES = () if os.getuid() else ("setpriv", "--bounding-set", "-dac_override")
@@ -36,6 +39,7 @@ HEEDING_MODES = () if os.getuid() else ("setpriv", "--bounding-set", "-dac_overr
 @pytest.fixture
 def cluster() -> Iterator[SmallCluster]:
     with SmallCluster() as server:
+        server.settings["persistent"][SPEED] = "100mb"
         yield server
 
 
@@ -67,7 +71,7 @@ def _ended(store: StateStore, file: str, lease: LeasePlace) -> None:
 
 
 def _theirs() -> LeaseRecord:
-    """The record of a run that is gone and had es2 in hand, in a life that es2 has behind it."""
+    """The record of a run that is gone and had raised a limit of recovery."""
     boot, namespace, *_ = str(current_process()).split("/")
     return LeaseRecord(
         epoch=1,
@@ -75,7 +79,7 @@ def _theirs() -> LeaseRecord:
         owner="ben@here",
         process=f"{boot}/{namespace}/{2**22 + 1}/1",  # above the highest pid that Linux gives
         started="2026-11-02",
-        in_hand=(NodeInHand(node=NodeName("es2"), incarnation=Incarnation(ephemeral_id="earlier")),),
+        debts=(SettingChange(level=Level.PERSISTENT, key=SPEED, found=None, wanted="100mb"),),
     )
 
 
@@ -96,7 +100,7 @@ def test_what_a_look_at_the_lease_has_missed_is_seen_when_it_is_taken(
     assert run(["restore", OURS]) == ExitCode.DONE
     assert f"run {THEIRS} of ben@here left something behind" in capsys.readouterr().err
     assert _repairs(store) == [THEIRS]
-    assert cluster.templates == {}
+    assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
     assert any(isinstance(record.event, RestoreBegun) for record in store.replay(OURS))
 
 
@@ -110,7 +114,7 @@ def test_a_kill_between_the_takeover_and_the_first_record_forgets_nothing(
     assert run(["restore", OURS]) == ExitCode.DONE
     assert f"run {THEIRS} left something behind" in capsys.readouterr().err
     assert _repairs(store) == [THEIRS]
-    assert cluster.templates == {}
+    assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
 
 
 @pytest.mark.parametrize("place", LeasePlace)
@@ -128,7 +132,7 @@ def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
     assert "going on without writing to it" in done.stderr
     assert why in done.stderr
     assert f"run {THEIRS} of ben@here left something behind" in done.stderr
-    assert cluster.templates == {}
+    assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
     assert _repairs(store) == []
 
 
@@ -156,7 +160,7 @@ def test_neither_a_lease_in_the_cluster_nor_one_in_the_state_can_be_written(
     assert done.returncode == ExitCode.DONE, done.stderr
     assert "going on with the lease in the state alone" in done.stderr
     assert f"run {THEIRS} of ben@here left something behind" in done.stderr
-    assert cluster.templates == {}
+    assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
 
 
 def _restored_read_only(console: Console) -> subprocess.CompletedProcess[str]:
