@@ -57,8 +57,8 @@ class NodeProgress:
         ready: `before_stop` hooks that ran since they were last undone; a stop needs all of them.
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
-        lost_at: when a stop was last lost on its way, or when a new process took over with one in doubt: a
-            slow host may do it long after everybody took it as not done.
+        lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
+            slow host may do it all the same.
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.
         tries: starts that the host answered while the process was gone.
@@ -697,6 +697,8 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
             )
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)
+        case NodePhase.PENDING if node.doubt is not None:
+            node = replace(node, lost_at=at)
         case _:
             pass
     if new in (NodePhase.STOPPED, NodePhase.STARTING):
@@ -807,10 +809,8 @@ def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
     state = _landed(state, event.action, at)
     state = replace(state, failed=(*(f for f in state.failed if f.action != event.action), event))
     match event.action:
-        case StopNode(node=name):
-            return (
-                with_node(state, name, lost_at=at) if event.in_doubt else with_node(state, name, doubt=None)
-            )
+        case StopNode(node=name) if not event.in_doubt:
+            return with_node(state, name, doubt=None)
         case StartNode(node=name, counts=True) if not event.in_doubt:
             return with_node(state, name, tries=state.nodes[name].tries + 1)
         case RebootHost(nodes=names) if not event.in_doubt:
@@ -938,12 +938,12 @@ def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | 
 
 
 def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | None:
-    """A stop that was lost, or in doubt, is lost for the new process too, as long as it may still be done."""
-    since = node.lost_at
-    if node.doubt is not None and not node.doubt.accepted:
-        since = node.doubt.since if since is None else max(since, node.doubt.since)
-    reach = state.policy.deadlines.stop if state.policy else 0.0
-    return None if since is None or _last_seen(state) - since > reach else at
+    """A lost stop is lost for the new process too, if it may have been done when none was at work."""
+    if node.lost_at is None or state.policy is None:
+        return None
+    absence = state.absent.get(node.name)
+    missed = _last_seen(state) if absence is None else absence.since
+    return None if missed - node.lost_at > state.policy.deadlines.stop else at
 
 
 def _last_seen(state: RunState) -> Instant:

@@ -58,7 +58,7 @@ class Move(Enum):
     FINISH = "with its copies back: `after_recovery` hooks, then RECOVERED, or PENDING with what it owes"
     UNDO = "run `after_recovery` hooks if `before_stop` hooks ran"
     UNDONE = "the stop was never done: back to PENDING, or REJOINED when nothing is owed"
-    OURS = "away by a lost stop of this run: enter STARTING once enough readings agree"
+    OURS = "away by a lost stop of this run, as its host or enough readings say: enter STARTING"
     OURS_OR_FLIP = "as OURS; otherwise a second failure"
     AWAIT_STOP = "wait `deadlines.stop`, then stand down"
     AWAIT_DOUBT = "wait until the verb takes effect or its limit ends, then stand down"
@@ -534,14 +534,17 @@ def _ours_or_flip(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def is_ours(situation: Situation, node: NodeProgress) -> bool:
-    """Whether a node that should be up is away by a lost stop of this run, on enough readings."""
+    """Whether a node that should be up is away by a lost stop of this run.
+
+    Its host's word is enough, and all there is when the stop took the master down; a member list alone has to
+    say it on enough readings, of which the first one is when it was missed.
+    """
     found = sight(situation, node)
     wanted = move_of(node.phase, found, situation.goal(node))
-    return (
-        wanted in (Move.OURS, Move.OURS_OR_FLIP)
-        and situation.absence(node.name) is not None
-        and situation.in_reach(node)
-    )
+    absence = situation.absence(node.name)
+    certain = found is Sight.AWAY or absence is not None
+    missed = absence.since if absence else None
+    return wanted in (Move.OURS, Move.OURS_OR_FLIP) and certain and situation.in_reach(node, at=missed)
 
 
 def debt_in_words(node: NodeProgress) -> str:

@@ -86,6 +86,9 @@ _VOTERS_FOR_STEP_DOWN: Final = 5
 _STEP_DOWN_SECONDS: Final[Seconds] = 30.0
 """An election takes seconds; a master that is still the master after that goes as it is."""
 
+_LOST_STOP_SECONDS: Final[Seconds] = 120.0
+"""How long a run does not end after it took a lost stop as not done. What comes later `resume` makes good."""
+
 _TURNING: Final = frozenset(Phase) - {Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.ENDED}
 """Phases in which nodes make their moves. In those before, nothing of this run went down."""
 
@@ -822,6 +825,9 @@ def finishing(situation: Situation) -> Decision:
     failure = recover.failed_hook(state)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED)
+    lost = _lost_stop_awaited(situation)
+    if lost is not None:
+        return lost
     skipped = [node for node in state.nodes.values() if node.phase is NodePhase.SKIPPED]
     names = ", ".join(node.name for node in skipped)
     not_admitted = [node for node in skipped if node.failure]
@@ -870,7 +876,7 @@ def standing_down(situation: Situation) -> Decision:
         return restoring
     if starting and restoring is None and not overdue:
         return wait(now, f"{', '.join(starting)} to be back", seconds=1.0, services=starting)
-    return _undo(situation, late=late) or _end(situation)
+    return _undo(situation, late=late) or _lost_stop_awaited(situation) or _end(situation)
 
 
 def _undo(situation: Situation, *, late: bool) -> Decision | None:
@@ -891,6 +897,16 @@ def _back(situation: Situation) -> tuple[Event, ...]:
         for node in situation.state.nodes.values()
         if is_next(Move.REJOIN, situation, node)
     )
+
+
+def _lost_stop_awaited(situation: Situation) -> Decision | None:
+    """The last wait of a run: a lost stop that is done once the run has ended leaves its node down."""
+    now, longest = situation.now, min(_LOST_STOP_SECONDS, situation.policy.deadlines.stop)
+    nodes = [node for node in situation.state.nodes.values() if node.phase is not NodePhase.FAILED]
+    lost = [node.name for node in nodes if node.lost_at is not None and now - node.lost_at <= longest]
+    if not lost:
+        return None
+    return wait(now, f"a lost stop of {', '.join(lost)}, which may still be done", services=lost)
 
 
 def _theirs(state: RunState, node: NodeProgress) -> bool:

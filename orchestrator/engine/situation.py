@@ -126,15 +126,15 @@ class Situation:
             return DOUBT_SECONDS
         return self.policy.deadlines.stop if doubt.verb is Verb.STOP else self.policy.deadlines.reboot
 
-    def in_reach(self, node: NodeProgress) -> bool:
-        """Whether a node that is away now may have been taken down by a lost verb of this run."""
+    def in_reach(self, node: NodeProgress, *, at: Instant | None = None) -> bool:
+        """Whether a node that is away since then, or since now, may be so by a lost verb of this run."""
         if self.rebooted(node):
             return False
-        reach = self.policy.deadlines.stop
-        if node.lost_at is not None and self.now - node.lost_at <= reach:
+        since, reach = self.now if at is None else at, self.policy.deadlines.stop
+        if node.lost_at is not None and since - node.lost_at <= reach:
             return True
         doubt = node.doubt
-        return doubt is not None and self.now - doubt.since <= max(reach, self.limit_of(doubt))
+        return doubt is not None and since - doubt.since <= max(reach, self.limit_of(doubt))
 
     def machine(self, node: NodeProgress) -> tuple[NodeProgress, ...]:
         """The nodes of the wave that go down and come up with a node's machine, itself included."""

@@ -256,7 +256,7 @@ def left(world: Ground, name: NodeName) -> None:
                 shard.missed_since[name] = world.agenda.now
             primary = copy.primary
             _unassign(copy, "NODE_LEFT")
-            copy.left_at = world.agenda.now
+            copy.left_at, copy.left_alone = world.agenda.now, not world.nodes[name].stopped_by_us
             if primary:
                 _promote(shard, copy)
             if served and not shard.started:

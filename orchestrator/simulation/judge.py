@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName, Role
-from orchestrator.model.observation import Level
+from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge, turns
 from orchestrator.simulation.deciders import shards_of
@@ -84,7 +84,10 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
     minute of silence a stop may be taken as lost, and other nodes may be stopped. After minutes nobody can
     tell it from a stop by other people.
     """
-    if not node.process or world.agenda.now - sent >= _FORGOTTEN:
+    if not node.process:
+        return
+    if world.agenda.now - sent >= _FORGOTTEN:
+        node.stopped_by_us = node.stopped_by_us and node.service is ServiceState.STOPPING
         return
     node.stopped_by_us = True
     node.stopped_late = world.agenda.now - sent >= _IN_DOUBT

@@ -197,7 +197,8 @@ class SimCopy(Part):
     Attributes:
         fresh: of an index that was just made: nothing on any disk yet.
         from_snapshot: of a primary that a snapshot is restored into: the seconds that this takes.
-        left_at: when its node left, from which the delay of its re-allocation counts.
+        left_at: when its node left, from which the delay of its re-allocation counts; `left_alone`, when no
+            stop by the program was the reason.
         relocating_to: the target while it moves; it serves at its source until then.
         ticket: counts assignments, so that the end of an abandoned recovery is known.
     """
@@ -212,6 +213,7 @@ class SimCopy(Part):
     from_snapshot: Seconds | None = None
     failed_attempts: int = 0
     left_at: Instant | None = None
+    left_alone: bool = False
     relocating_to: NodeName | None = None
     ticket: int = 0
     shown: tuple[object, ShardCopy] | None = None

@@ -168,6 +168,15 @@ def test_a_late_stop_that_meets_allocation_on_is_noticed() -> None:
     assert "a late stop of es2 meets allocation on" in simulation.world.violations[0]
 
 
+@pytest.mark.parametrize(("late", "ours"), [(150.0, True), (200.0, False)])
+def test_a_stop_that_is_done_after_minutes_is_nobodys(late: float, ours: bool) -> None:  # noqa: FBT001
+    simulation = _withheld(Trip(verb="stop", how=How.LATE, late=late))
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.world.agenda.advance(late + 30.0)
+    node = simulation.world.nodes[ES2]
+    assert (node.process, node.stopped_by_us) == (False, ours)
+
+
 def test_what_others_take_down_is_no_fault_of_the_program() -> None:
     simulation = _withheld()
     simulation.hosts.perform(StopNode(node=ES2))

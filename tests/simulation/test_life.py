@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.simulation import allocation, mishaps
+from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.simulation import allocation, deciders, index_mishaps, mishaps
 from orchestrator.simulation.parts import SimIndex
 from tests.simulation.chance import chance
+from tests.simulation.lived import BrokenError
 from tests.simulation.wide import Life
 
 
@@ -44,3 +46,33 @@ def test_an_index_that_is_made_again_is_another_one_and_has_what_its_maker_gave_
     assert _index(life, "logs") is not before
     assert _index(life, "logs").replicas == before.replicas
     assert _said(life) == []
+
+
+def _lose(life: Life, name: NodeName, *, ours: bool) -> None:
+    """A node leaves, and all copies that it had are on their way to others."""
+    life.world.nodes[name].stopped_by_us = ours
+    here = [copy for _, shard in deciders.shards_of(life.world) for copy in shard.copies if copy.node == name]
+    allocation.left(life.world, name)
+    for copy in here:
+        copy.state = CopyState.INITIALIZING
+
+
+def test_a_copy_that_is_built_anew_after_its_node_left_by_itself_is_not_missed(life: Life) -> None:
+    _lose(life, next(iter(life.world.nodes)), ours=False)
+    life._judge_copies([])  # it raises, or not
+
+
+def test_a_copy_that_the_run_took_down_is_missed_though_it_is_on_its_way(life: Life) -> None:
+    _lose(life, next(iter(life.world.nodes)), ours=True)
+    with pytest.raises(BrokenError, match="missing at the end"):
+        life._judge_copies([])
+
+
+def test_a_replica_that_others_add_is_theirs_to_wait_for_and_those_before_it_are_not(life: Life) -> None:
+    index = _index(life, "logs")
+    life.simulation.fate.befall(index_mishaps.ReplicasSet(index="logs", replicas=index.replicas + 1))
+    life._judge_copies([])
+    first = next(copy for copy in index.shards[0].copies if copy.serves and not copy.primary)
+    first.state = CopyState.UNASSIGNED
+    with pytest.raises(BrokenError, match="missing at the end"):
+        life._judge_copies([])

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
-from orchestrator.model.cluster import NodeName, Role
+from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import (
     OwedAgain,
     PhaseEntered,
@@ -17,15 +17,15 @@ from orchestrator.model.event import (
     RunStarted,
     WaveStarted,
 )
-from orchestrator.model.observation import Level, ServiceState
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
-from orchestrator.simulation.parts import SimIndex
+from orchestrator.simulation.parts import SimCopy, SimIndex
 from tests.simulation import merged, tuned
 from tests.simulation.chance import Chance, chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
-from tests.simulation.lived import AnyLife, BrokenError, Told
+from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Told
 from tests.simulation.play import plan_of
 from tests.simulation.wide_riak import RiakLife
 
@@ -91,7 +91,7 @@ class Life(AnyLife):
             fate.befall(SettingsRefused(reason=""))
         failed = [n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED] if state else []
         for node in world.nodes.values():
-            theirs = node.service is ServiceState.FAILED and not node.stopped_by_us
+            theirs = node.service in NOBODY_STARTS and not node.stopped_by_us
             if theirs or (ended and (node.name in failed or state is None)):
                 node.starts_that_fail = 0
                 machines.start(world, node)
@@ -246,12 +246,25 @@ class Life(AnyLife):
         for index, shard in deciders.shards_of(self.world):
             if max(index.made_at, index.changed_at) > self.began:
                 continue  # what somebody made or changed during the run is for them to wait for
-            missing = sum(not copy.serves for copy in shard.copies)
+            missing = sum(not copy.serves and not _on_its_way(copy) for copy in shard.copies)
             seen = not any(str(shard.id) in what.split() for what in since)
             places = sum(node.holds_data and node.joined for node in self.world.nodes.values())
-            without_place = len(shard.copies) - places
+            added = self._added_by_others(index)
+            missing, without_place = missing - added, len(shard.copies) - added - places
             if seen and missing > max(self.world.unassigned_before[shard.id], without_place):
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
+
+    def _added_by_others(self, index: SimIndex) -> int:
+        """How many replicas others have added during the run: those are for them to wait for."""
+        found = self.replicas.get(index.uuid)
+        if found is None or index.wanted_by_others is None:
+            return 0
+        return max(0, index.wanted_by_others - found)
+
+
+def _on_its_way(copy: SimCopy) -> bool:
+    """Whether a copy that was lost with a node that left by itself is built anew: no wave waits for that."""
+    return copy.left_alone and copy.state is CopyState.INITIALIZING
 
 
 def life_of(seed: int, *, ordinary: bool | None = None) -> AnyLife:

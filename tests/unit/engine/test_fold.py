@@ -301,6 +301,26 @@ def test_a_doubt_begins_again_with_a_new_process_unless_its_reach_is_over() -> N
     assert stopping.nodes[ES1].doubt == Doubt(verb=Verb.STOP, since=AT), "killed before its stop was sent"
 
 
+def test_a_stop_is_lost_once_it_is_taken_as_not_done() -> None:
+    stop, back = StopNode(node=ES1), node_phase(ES1, NodePhase.STOPPING, NodePhase.PENDING)
+    sent = _with(_after(_state(), ActionSent(action=stop)), phase=NodePhase.STOPPING)
+    in_doubt = _after(sent, ActionFailed(action=stop, reason="?", in_doubt=True))
+    refused = _after(sent, ActionFailed(action=stop, reason="?", in_doubt=False))
+    gone = _after(in_doubt, node_phase(ES1, NodePhase.STOPPING, NodePhase.STOPPED))
+    assert _after(in_doubt, back, at=AT + 30.0).nodes[ES1].lost_at == AT + 30.0
+    assert [each.nodes[ES1].lost_at for each in (in_doubt, gone, _after(refused, back))] == [None] * 3
+
+
+def test_a_lost_stop_stays_lost_for_a_new_process_if_it_may_have_been_done_unseen() -> None:
+    limit = policy().deadlines.stop
+    for acted, missed, kept in ((5.0, None, True), (limit + 9, None, False), (limit + 9, limit - 1, True)):
+        state = replace(_with(_state(), lost_at=AT), acted_at=AT + acted)
+        if missed is not None:
+            state = _after(state, MembersMissed(missing=(ES1,)), at=AT + missed)
+        again = _after(state, RESUMED, at=AT + 8000.0).nodes[ES1].lost_at
+        assert again == (AT + 8000.0 if kept else None), (acted, missed)
+
+
 def test_a_rescue_or_a_late_stop_only_brings_up_until_the_node_is_back() -> None:
     down = _with(_state(), phase=NodePhase.STOPPED)
     down = _after(down, WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={}))

@@ -324,6 +324,28 @@ def test_a_node_that_a_lost_stop_took_down_is_ours_wherever_it_should_be_up() ->
         assert _is_ours(phase, shown, Goal.BRING_UP), "a run that stands down starts it too"
 
 
+def test_a_node_that_readings_miss_is_ours_by_when_they_first_missed_it() -> None:
+    reach = policy().deadlines.stop
+    for first, ours in ((1.0, False), (5.0, True)):
+        asked = situation(node_in(PENDING, lost_at=now() - reach - 3.0), "silent", "absent")
+        absent = {ES2: Absence(since=now() - first, readings=3)}
+        asked = replace(asked, state=replace(asked.state, absent=absent))
+        assert is_ours(asked, asked.state.nodes[ES2]) is ours, first
+
+
+def test_the_word_of_its_host_is_enough_for_a_node_that_a_lost_stop_took_down() -> None:
+    """The stop of the last master but one leaves no member list that could say it."""
+    for service, ours in (
+        ("gone", True),
+        ("failed", True),
+        ("stops", False),
+        ("runs", False),
+        ("silent", False),
+    ):
+        asked = situation(node_in(PENDING, lost_at=now() - 60.0), service, "no master")
+        assert is_ours(asked, asked.state.nodes[ES2]) is ours, service
+
+
 WITHOUT_AN_EFFECT: Final[Mapping[Cell, str]] = {
     (STOPPED, Sight.DOUBT, Goal.RESTART): "AWAIT_DOUBT: the doubt ends at its own limit, with another sight",
 }

@@ -1,0 +1,95 @@
+"""A stop whose connection was lost, and that its host does long after: no node is left down by it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from orchestrator.engine.fold import RunState
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.phase import Outcome, Request
+from orchestrator.model.policy import Deadlines
+from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, NodeDies, Trip
+from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.world import World
+from tests.simulation.play import cluster, play, policy
+
+ES1, ES2, ES3 = (NodeName(f"es{number}") for number in range(1, 4))
+_SHORT = Deadlines(stop=120.0, start=120.0, rejoin=120.0, hold=240.0)
+_LONG_AFTER = 8000.0
+
+
+def _late(node: NodeName, late: float) -> Trip:
+    return Trip(verb="stop", how=How.LATE, target=node, late=late)
+
+
+def _away(world: World) -> list[NodeName]:
+    return [node.name for node in world.nodes.values() if not node.joined]
+
+
+@pytest.mark.parametrize("request_", [Request.PAUSE, Request.INTERRUPT])
+def test_a_run_does_not_end_while_its_lost_stop_may_still_be_done(request_: Request) -> None:
+    """Nobody would start the node: the program is gone, and its lease with it."""
+    world = cluster(3)
+    asked = Mishap(what=Asked(request=request_), verb="stop", after=50.0)
+    simulation = Simulation(world, plan=[asked], trips=[_late(ES2, 110.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    assert state.outcome is not Outcome.DONE, state.message
+    world.agenda.advance(_LONG_AFTER)
+    assert _away(world) == []
+    assert world.violations == []
+
+
+def test_a_run_that_is_done_does_not_end_while_its_lost_stop_may_still_be_done() -> None:
+    world = cluster(3)
+    simulation = Simulation(world, trips=[_late(ES3, 110.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    assert state.outcome is Outcome.DONE, state.message
+    world.agenda.advance(_LONG_AFTER)
+    assert _away(world) == []
+
+
+def test_a_late_stop_that_takes_the_master_down_is_made_good_without_a_master() -> None:
+    """One of three voters has died: with the second there is no majority, and so no list of members."""
+    world = cluster(3)
+    master = NodeName(str(world.master))
+    other = next(name for name in (ES3, ES2, ES1) if name != master)
+    dies = Mishap(what=NodeDies(node=other, back_after=600.0), verb="stop", target=master, after=15.0)
+    simulation = Simulation(world, plan=[dies], trips=[_late(master, 70.0)])
+    play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    world.agenda.advance(_LONG_AFTER)
+    assert _away(world) == []
+
+
+def _killed_with_a_lost_stop(world: World) -> Simulation:
+    """The program took a lost stop as not done and was killed; then the host does it."""
+    simulation = Simulation(world, trips=[_late(ES2, 70.0)])
+    state = simulation.begin(policy(deadlines=_SHORT, settle_consecutive=9))
+    point = next(
+        place for place, what in enumerate(_passed(world)) if what.startswith("after restore_allocation")
+    )
+    simulation.seams.crash_at = point + 1
+    with contextlib.suppress(Crash):
+        play(simulation, state)
+    simulation.seams.crash_at = None
+    world.agenda.advance(_LONG_AFTER)
+    assert _away(world) == [ES2]
+    return simulation
+
+
+def _passed(world: World) -> list[str]:
+    """The points that such a run passes."""
+    simulation = Simulation(cluster(len(world.nodes)), trips=[_late(ES2, 70.0)])
+    play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    return simulation.seams.passed
+
+
+@pytest.mark.parametrize("by", ["restore", "resume"])
+def test_what_a_lost_stop_took_down_after_a_kill_is_brought_up_by_whoever_takes_over(by: str) -> None:
+    world = cluster(3)
+    simulation = _killed_with_a_lost_stop(world)
+    begun: RunState = getattr(simulation, by)()
+    state = play(simulation, begun)
+    assert state.outcome is (Outcome.RESTORED if by == "restore" else Outcome.DONE), state.message
+    assert _away(world) == []
