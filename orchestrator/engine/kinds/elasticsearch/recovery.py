@@ -119,11 +119,14 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
 
 
 def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Copies without a place that had one since the run began."""
-    beyond = missing_beyond_baseline(state, view)
-    return tuple(
-        copy for copy in beyond if copy.state is CopyState.UNASSIGNED and copy.unassigned_reason not in FRESH
-    )
+    """Copies without a place that had one since the run began.
+
+    What a wave took down is lost whatever its reason says: a replica that auto-expand took away and gave back
+    counts as new for the cluster.
+    """
+    beyond = (copy for copy in missing_beyond_baseline(state, view) if copy.unassigned_reason not in FRESH)
+    lost = dict.fromkeys((*beyond, *missing_of_waves(state, view)))
+    return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
 
 
 def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
