@@ -33,6 +33,8 @@ _MOST_TURNS = 2500
 _PATIENT_TURNS = 30_000
 """The same for one whose limits outlast an ordinary night."""
 _LONGEST_SECONDS = 48 * 3600.0
+NOBODY_STARTS = (ServiceState.FAILED, ServiceState.STOPPED)
+"""A node that died, or was taken down by a stop so late that it is nobody's: people start it."""
 _JUST_NOW = 300.0
 """What has kept a node from being started until so long ago excuses that it is down."""
 
@@ -261,7 +263,7 @@ class AnyLife:
             for node in self.world.nodes.values()
         }
         self.simulation, state = runs[-1]
-        self._judge_end(state, [])
+        self._judge_end(state, [record.event for record in self.simulation.journal.records])
         self.simulation.let_go(state)
         return state, True
 

@@ -17,7 +17,7 @@ from orchestrator.model.event import (
     RunStarted,
     WaveStarted,
 )
-from orchestrator.model.observation import Level, ServiceState
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
@@ -25,7 +25,7 @@ from orchestrator.simulation.parts import SimIndex
 from tests.simulation import merged, tuned
 from tests.simulation.chance import Chance, chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
-from tests.simulation.lived import AnyLife, BrokenError, Told
+from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Told
 from tests.simulation.play import plan_of
 from tests.simulation.wide_riak import RiakLife
 
@@ -91,7 +91,7 @@ class Life(AnyLife):
             fate.befall(SettingsRefused(reason=""))
         failed = [n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED] if state else []
         for node in world.nodes.values():
-            theirs = node.service is ServiceState.FAILED and not node.stopped_by_us
+            theirs = node.service in NOBODY_STARTS and not node.stopped_by_us
             if theirs or (ended and (node.name in failed or state is None)):
                 node.starts_that_fail = 0
                 machines.start(world, node)

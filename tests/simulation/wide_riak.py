@@ -12,12 +12,12 @@ from orchestrator.engine.kinds.riak.settings import holder, limit_key
 from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import OwedAgain, PhaseEntered, RestoreBegun, RunResumed, SettingRestored
-from orchestrator.model.observation import Level, ServiceState
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import Seams, SettingsRefused
 from tests.simulation.chance_riak import RiakChance, world_of
-from tests.simulation.lived import AnyLife, BrokenError, Noting
+from tests.simulation.lived import NOBODY_STARTS, AnyLife, BrokenError, Noting
 from tests.simulation.play import plan_of
 
 _BY_THE_MAKING: Final = frozenset(
@@ -96,7 +96,7 @@ class RiakLife(AnyLife):
         failed = [n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED] if state else []
         for node in world.nodes.values():
             vnodes = world.vnodes[node.name]
-            theirs = node.service is ServiceState.FAILED and not node.stopped_by_us
+            theirs = node.service in NOBODY_STARTS and not node.stopped_by_us
             if theirs or (ended and (node.name in failed or state is None)):
                 node.starts_that_fail = 0
                 if not node.process:
