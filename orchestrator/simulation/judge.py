@@ -207,4 +207,5 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
         placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
         return index.changed_at < at and placed < min(count, index.replicas + 1)
     lost = sum(c.state is CopyState.UNASSIGNED and c.reason not in _NEVER_ANYWHERE for c in shard.copies)
-    return lost > world.unassigned_before[shard.id]
+    places = sum(node.holds_data for node in world.nodes.values())
+    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places)
