@@ -155,11 +155,16 @@ class Situation:
 
     @property
     def absent_members(self) -> tuple[NodeName, ...]:
-        """Members that the cluster cannot spare and that are missing, besides what the wave took down."""
+        """Members that the cluster cannot spare and that are missing, besides what the wave took down.
+
+        Those that a lost stop took down after all are among them, also while this run starts them.
+        """
         spared = set(self.state.baseline.bystanders) if self.state.baseline else set[NodeName]()
         over = (NodePhase.FAILED, NodePhase.SKIPPED)
-        given_up = {n.name for n in self.state.nodes.values() if n.phase in over}
-        return tuple(sorted(self.state.absent.keys() - spared - given_up))
+        nodes = self.state.nodes.values()
+        given_up = {n.name for n in nodes if n.phase in over}
+        late = {n.name for n in nodes if n.phase is NodePhase.STARTING and n.goal is Goal.BRING_UP}
+        return tuple(sorted((self.state.absent.keys() | late) - spared - given_up))
 
 
 def act(*actions: Action, events: Iterable[Event] = ()) -> Decision:

@@ -51,7 +51,8 @@ def stop(world: World, node: SimNode) -> None:
         world.violated(f"{name} is stopped while other people's work runs on it")
     if world.stale_read:
         world.violated(f"{name} is stopped on a reading that says it may be old")
-    others = [n for n in world.nodes.values() if n.stopped_by_us and n.name != name]
+    asked = [n for n in world.nodes.values() if n.stopped_by_us and n.name != name]
+    others = [n for n in asked if not _asked_in_vain(world, n)]
     down = [n.name for n in others]
     elsewhere = [n for n in others if n.machine != node.machine]
     if len(down) >= world.allowed_down or (world.one_machine and elsewhere):
@@ -75,6 +76,13 @@ def stop(world: World, node: SimNode) -> None:
     if isinstance(world, RiakWorld):
         world.judge_stop(node)
     node.stopped_by_us = True
+
+
+def _asked_in_vain(world: World, node: SimNode) -> bool:
+    """Whether a node runs on as if it had not been asked to stop: after half a minute that stop is lost."""
+    at = next((fact.at for fact in reversed(node.facts) if fact.what == "stopped"), 0.0)
+    runs_on = node.service is ServiceState.RUNNING and node.process and node.began < at
+    return runs_on and world.agenda.now - at >= _IN_DOUBT
 
 
 def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None:
@@ -202,4 +210,5 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
         placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
         return index.changed_at < at and placed < min(count, index.replicas + 1)
     lost = sum(c.state is CopyState.UNASSIGNED and c.reason not in _NEVER_ANYWHERE for c in shard.copies)
-    return lost > world.unassigned_before[shard.id]
+    places = sum(node.holds_data for node in world.nodes.values())
+    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places)

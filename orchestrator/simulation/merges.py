@@ -32,6 +32,9 @@ def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> Si
         for copy in shard.started
         if copy.node is not None and world.nodes[copy.node].process
     ]
+    for shard in index.shards:
+        for place, kept in shard.segments.items():
+            kept.away = not world.nodes[place].joined
     world.forced.running.append(merge)
     who = "" if ours else " by somebody else"
     world.story.append((world.agenda.now, f"{index.name} is being merged{who}"))
@@ -135,7 +138,10 @@ def fill(world: World, place: NodeName, share: float) -> None:
 
 
 def unmerged(world: World, uuid: str, max_segments: int) -> list[str]:
-    """Copies of an index that have more segments than that, by what a search goes through."""
+    """Copies of an index that have more segments than that, by what a search goes through.
+
+    Not those that a node brought back which was away when the index was merged: nobody could merge them.
+    """
     index = world.indices.get(uuid)
     if index is None:
         return []
@@ -143,6 +149,6 @@ def unmerged(world: World, uuid: str, max_segments: int) -> list[str]:
         (shard, copy.node, segments.searched(world, index, shard, copy.node))
         for shard in index.shards
         for copy in shard.started
-        if copy.node is not None
+        if copy.node is not None and not segments.was_away(shard, copy.node)
     ]
     return [f"{shard.id} on {place}: {count}" for shard, place, count in found if count > max_segments]

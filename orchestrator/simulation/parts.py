@@ -231,11 +231,13 @@ class SimSegments:
     Attributes:
         count: those that a search goes through, as of `since`.
         merged: those that they were merged to, which no search sees before a refresh; None without.
+        away: its node was no member when the index was last merged; it may bring them back as they were.
     """
 
     count: int
     since: Instant = 0.0
     merged: int | None = None
+    away: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

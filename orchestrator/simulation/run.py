@@ -121,9 +121,9 @@ class Simulation:
     def elsewhere(self, run: str) -> Simulation:
         """Another machine's program on the same world: it knows of this one what stands in the cluster."""
         other = Simulation(self.world, run=run, fate=self.fate)
-        other.lease.record = self.lease.record
+        other.lease.record = self.lease.in_cluster
         other.fate.request, other.fate.lease_holder = Request.NONE, None
-        other.fate.disk_full_until = 0.0  # its journal is on a disk of its own
+        other.fate.disk_full_until, other.fate.torn = 0.0, False  # its journal is on a disk of its own
         return other
 
     def let_go(self, state: RunState) -> None:

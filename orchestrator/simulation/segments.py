@@ -63,6 +63,11 @@ def left(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int
     return kept.merged + _grown(world, index, kept)
 
 
+def was_away(shard: SimShard, place: NodeName) -> bool:
+    """Whether that copy was on a node that was no member when its index was last merged."""
+    return place in shard.segments and shard.segments[place].away
+
+
 def _grown(world: Place, index: SimIndex, kept: SimSegments) -> int:
     if not index.written:
         return 0
@@ -98,7 +103,8 @@ def recovered(
     now = world.agenda.now
     if copied and source is not None and source in shard.segments:
         there = shard.segments[source]
-        shard.segments[place] = SimSegments(count=there.merged or there.count, since=now)
+        count = there.merged or there.count
+        shard.segments[place] = SimSegments(count=count, since=now, away=there.away)
     elif place in shard.segments:
         _seen(shard.segments[place])
         shard.segments[place].count += min(2, operations)

@@ -192,13 +192,13 @@ class World:
     def create_index(self, name: str, *, on: NodeName | None = None, replicas: int = 1) -> None:
         """An index made during the run, whose primary lands on that node: no check closes that race.
 
-        None leaves it to allocation where it lands.
+        None leaves it to allocation where it lands, and so does a node without data.
         """
         index = self.make_index(name, replicas=replicas, reason="INDEX_CREATED")
         shard = index.shards[0]
         primary = shard.primary
         primary.allocation_id = self.next_id()
-        if on is not None and self.nodes[on].process:
+        if on is not None and self.nodes[on].process and self.nodes[on].holds_data:
             primary.node, primary.state, primary.reason = on, CopyState.STARTED, None
             shard.in_sync |= {str(primary.allocation_id)}
             shard.on_disk[on] = str(primary.allocation_id)

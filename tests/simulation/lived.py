@@ -11,7 +11,7 @@ from orchestrator.engine.fold import RunState, replay
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionSent, Event, PhaseEntered, StoodDown, WaveStarted
+from orchestrator.model.event import ActionConfirmed, ActionSent, Event, PhaseEntered, StoodDown, WaveStarted
 from orchestrator.model.gate_event import GateClosed
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.overlap import Overlapping
@@ -248,6 +248,12 @@ class AnyLife:
                 case failure:
                     raise BrokenError("defect", f"the process that took over: {failure!r}") from failure
 
+    def _stops_of_others(self, name: NodeName) -> int:
+        """Stops by machines that took over between two attempts and came to their end."""
+        runs = [run for _, ended in self._successors for run, _ in ended]
+        stopped = ActionConfirmed(action=StopNode(node=name))
+        return sum(record.event == stopped for run in runs for record in run.journal.records)
+
     def _succeeded(self, state: RunState, *, ended: bool) -> tuple[RunState, bool]:
         """The run was taken over: what is left is judged when the successor has ended too."""
         self._outlive_successors()
@@ -263,7 +269,7 @@ class AnyLife:
             for node in self.world.nodes.values()
         }
         self.simulation, state = runs[-1]
-        self._judge_end(state, [])
+        self._judge_end(state, [record.event for record in self.simulation.journal.records])
         self.simulation.let_go(state)
         return state, True
 

@@ -132,6 +132,16 @@ def test_a_stop_with_a_part_in_a_recovery_is_noticed_and_one_without_is_not() ->
         assert bool(said) is bool(simulation.world.violations) is noticed, simulation.world.violations
 
 
+def test_a_stop_that_is_not_done_for_half_a_minute_is_taken_as_lost() -> None:
+    for seconds, noticed in ((20.0, True), (31.0, False)):
+        simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=400.0))
+        simulation.hosts.perform(StopNode(node=ES2))
+        simulation.world.agenda.advance(seconds)
+        simulation.hosts.perform(StopNode(node=ES3))
+        found = [said for said in simulation.world.violations if "es3 is stopped while es2 is down" in said]
+        assert bool(found) is noticed, seconds
+
+
 def test_a_late_stop_that_takes_a_second_node_of_ours_down_is_noticed() -> None:
     """It was sent when all was well; the node came up by itself, and only then is the stop done."""
     simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=20.0))

@@ -447,6 +447,19 @@ def test_the_end_is_judged_by_every_copy() -> None:
     assert "on es2" in found[0]
 
 
+def test_a_copy_that_was_away_while_its_index_was_merged_is_nobodys() -> None:
+    simulation = begun(loaded())
+    world = simulation.world
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=20.0))
+    world.agenda.advance(5.0)
+    simulation.cluster.perform(force())
+    world.agenda.advance(3 * COPY_SECONDS + 60.0)
+    index = world.indices["posts-1-uuid"]
+    kept = [shard.segments[ES2].count for shard in index.shards if ES2 in shard.segments]
+    assert max(kept) > 5, "it came back with what it had"
+    assert merges.unmerged(world, index.uuid, 5) == []
+
+
 def test_targets_are_what_has_too_many_segments_or_is_being_merged() -> None:
     world = loaded()
     simulation = begun(world)

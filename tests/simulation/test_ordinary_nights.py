@@ -145,6 +145,14 @@ def test_a_copy_without_a_place_is_not_waited_for(what: What, after: float) -> N
     assert rescues(simulation) == 0
 
 
+def test_a_copy_without_a_place_holds_no_wave_when_a_node_with_another_one_flaps() -> None:
+    """Which of the two copies is assigned when it is back is chance: the other one may have had a node."""
+    crowded = at_stop(IndexMade(name="crowded", on=ES1, replicas=6))
+    flap = at_stop(NodeFlaps(node=ES5, seconds=2.0), after=18.0)
+    simulation, state = lived(crowded, flap)
+    ends_well(simulation, state)
+
+
 @pytest.mark.parametrize(
     "what",
     [

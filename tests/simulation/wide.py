@@ -192,7 +192,7 @@ class Life(AnyLife):
             lacks = turns.lacking(node, state.policy, self.simulation.began, self.attempt_began)
             if lacks:
                 raise BrokenError("completeness", "; ".join(lacks))
-            stops = node.restarts_by_us - self.stops_before.get(name, 0)
+            stops = node.restarts_by_us - self.stops_before.get(name, 0) - self._stops_of_others(name)
             spared = not (node.holds_data or Role.MASTER in node.roles) and not node.stopped_by_us
             if not node.joined and not spared and (name not in gone or node.stopped_by_us):
                 raise BrokenError("completeness", f"{name} is away at the end")

@@ -15,6 +15,7 @@ from orchestrator.engine.node import TABLE, Move, Sight, is_ours, move_of, sight
 from orchestrator.engine.situation import Situation
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, RunHook, StartNode
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import PhaseEntered, Record, RunResumed
 from orchestrator.model.observation import HostView
 from orchestrator.model.phase import NodePhase, Outcome, Request
@@ -481,6 +482,15 @@ def test_no_work_is_begun_while_another_member_is_missing() -> None:
     bare = replace(node, owed=frozenset({RESTART}))
     state = replace(state, nodes={**state.nodes, ES2: bare})
     assert effect(turned(replace(asked, state=state))) == ">starting start", "nothing to do: it is started"
+
+
+def test_no_work_is_begun_while_a_node_is_started_that_a_lost_stop_took_down() -> None:
+    asked = cell(STOPPED, Sight.AWAY, Goal.RESTART)
+    other = NodeName("es5")
+    for goal, wanted in ((Goal.BRING_UP, ""), (Goal.RESTART, "hook_while_stopped")):
+        late = replace(node_in(STARTING, goal=goal), name=other)
+        state = replace(asked.state, nodes={**asked.state.nodes, other: late})
+        assert effect(turned(replace(asked, state=state))) == wanted, goal
 
 
 def test_what_is_owed_is_done_in_order_hook_then_reboot_then_start() -> None:

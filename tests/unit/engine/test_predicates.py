@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.fold import ShardTaken
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, holds
@@ -336,6 +337,15 @@ def test_copies_of_new_indices_and_new_replicas_without_a_place_are_no_loss() ->
     for reason, holds_it in lost.items():
         asked = _yellow_elsewhere(question(), reason=reason)
         assert holding(asked) == (["no_worse_than_baseline"] if holds_it else []), reason
+
+
+def test_what_a_wave_took_down_is_a_loss_even_where_its_copy_counts_as_new() -> None:
+    """Auto-expand takes the replica away with the node and adds a new one when it is back."""
+    asked = _yellow_elsewhere(question(), reason="REPLICA_ADDED")
+    gone = next(copy.shard for copy in _copies(asked) if copy.state is CopyState.UNASSIGNED)
+    for started, holds_it in ((2, True), (1, False)):
+        taken = {(gone.index_uuid, gone.number): ShardTaken(started=started, filters="")}
+        assert holding(knowing(asked, taken=taken)) == (["no_worse_than_baseline"] if holds_it else [])
 
 
 def test_what_was_not_waited_for_does_not_hold_the_next_wave() -> None:

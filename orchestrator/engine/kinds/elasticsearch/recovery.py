@@ -119,11 +119,22 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
 
 
 def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Copies without a place that had one since the run began."""
-    beyond = missing_beyond_baseline(state, view)
-    return tuple(
-        copy for copy in beyond if copy.state is CopyState.UNASSIGNED and copy.unassigned_reason not in FRESH
-    )
+    """Copies without a place that had one since the run began.
+
+    What a wave took down is lost whatever its reason says: a replica that auto-expand took away and gave back
+    counts as new for the cluster. A copy too many for the cluster is none, though it may have had a node that
+    then went to another copy of its shard.
+    """
+    beyond = (copy for copy in missing_beyond_baseline(state, view) if copy.unassigned_reason not in FRESH)
+    placeable = (copy for copy in beyond if not _is_on_every_data_node(view, copy.shard))
+    lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
+    return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
+
+
+def _is_on_every_data_node(view: ClusterView, shard: ShardId) -> bool:
+    """Whether no further copy has a place. A data node that is away is for `expected_nodes_present`."""
+    holders = {copy.node for copy in view.shards[shard]}
+    return all(node.name in holders for node in view.nodes if node.holds_data)
 
 
 def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
