@@ -287,10 +287,10 @@ class Bastion:
                 process.kill()
                 process.communicate()
 
-    def end(self, process: subprocess.Popen[str]) -> int:
+    def end(self, process: subprocess.Popen[str], seconds: float = RUN_SECONDS) -> int:
         """Wait for the end; the exit code. What was said is kept in `said`."""
         try:
-            out, _ = process.communicate(timeout=RUN_SECONDS)
+            out, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             out, _ = process.communicate()
@@ -326,7 +326,7 @@ class Bastion:
         return "\n--- next process ---\n".join(self.said) + f"\n--- seams of the last one ---\n{seams}\n"
 
     def await_seam(
-        self, process: subprocess.Popen[str], wanted: Callable[[str, list[str]], bool], seconds: float = 120.0
+        self, process: subprocess.Popen[str], wanted: Callable[[str, list[str]], bool], seconds: float = 300.0
     ) -> None:
         """Return as soon as the process has passed such a seam; fail when it ends or takes too long.
 

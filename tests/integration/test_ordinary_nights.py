@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,7 +29,7 @@ import pytest
 import urllib3
 
 from orchestrator.lab.errors import LabError
-from orchestrator.lab.layout import LabNode
+from orchestrator.lab.layout import REPOSITORY, LabNode
 from orchestrator.lab.seed import SeedIndex, seed
 from tests.integration.killing import (
     KILLED,
@@ -41,15 +41,15 @@ from tests.integration.killing import (
     prepare,
     truth,
 )
-from tests.integration.ordinary import CLOSED, Night, only
-from tests.integration.zoning import SIX_IN_THREE, Vigil, events, story, waves, zones_of
+from tests.integration.ordinary import CLOSED, REPOSITORY_NAME, SWUNG, Night, only
+from tests.integration.zoning import SIX_IN_THREE, Vigil, events, rescued, story, waves, zones_of
 
 if TYPE_CHECKING:
     from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.exhaustive, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
 
 SEED = os.environ.get("ORCHESTRATE_SEED") or str(random.SystemRandom().randrange(10**6))
 FLAPPING = "co1"
@@ -88,6 +88,9 @@ class Lab:
         return document
 
 
+_ALL_RAN = r".*before_stop (.*)while_stopped (.*)after_recovery"
+
+
 @dataclass(slots=True, kw_only=True)
 class HookRecords:
     """A file to which every hook writes its moment, its node, and whether the node's process is there.
@@ -123,19 +126,23 @@ class HookRecords:
             found.setdefault(node, []).append(moment)
         return found
 
-    def assert_once_each(self) -> None:
-        """Before the stop, while stopped, and after, once each; a called-off wave may come before."""
-        self._match(r"(before_stop after_recovery )*before_stop while_stopped after_recovery")
+    def assert_once_each(self, but: Collection[str]) -> None:
+        """Before the stop, while stopped, and after, once each; a called-off wave may come before.
+
+        The nodes of `but` had more than one turn.
+        """
+        once = r"(before_stop after_recovery )*before_stop while_stopped after_recovery"
+        self._match(lambda node: _ALL_RAN if node in but else once)
 
     def assert_all_ran(self) -> None:
         """The same after kills and interruptions: a hook whose outcome is not recorded runs again."""
-        self._match(r".*before_stop (.*)while_stopped (.*)after_recovery")
+        self._match(lambda _: _ALL_RAN)
 
-    def _match(self, pattern: str) -> None:
+    def _match(self, pattern: Callable[[str], str]) -> None:
         ran = self.ran()
         assert set(ran) == set(SIX), ran
         for node, moments in ran.items():
-            assert re.fullmatch(pattern, " ".join(moments)), f"{node}: {moments}"
+            assert re.fullmatch(pattern(node), " ".join(moments)), f"{node}: {moments}"
 
 
 def _profile(folder: Path) -> Path:
@@ -155,17 +162,20 @@ def _profile(folder: Path) -> Path:
 PLAYBOOK: Mapping[str, Any] = {
     "kind": "elasticsearch",
     "settle": {"consecutive": 2},
-    "deadlines": {"stop": "1m", "start": "3m", "rejoin": "3m", "recover": "4m", "hold": "3m"},
+    "deadlines": {"stop": "3m", "start": "5m", "rejoin": "5m", "recover": "10m", "hold": "10m"},
 }
+"""As shipped, but for limits that make a test that hangs end, far beyond what a loaded machine needs."""
+NIGHT_SECONDS = 1500.0
+"""A night that takes longer hangs."""
 
 
-def _assert_six_restarted(lab: LabCluster, before: Truth, where: str, *, once: bool) -> None:
+def _assert_six_restarted(lab: LabCluster, before: Truth, where: str, *, once: Collection[str]) -> None:
     """Each of the six lives another life, settings and leases are as before, all copies are there."""
     lab.wait_ready(status="green", seconds=120)
     after = truth(lab)
     for name in SIX:
         assert after.lives[name] != before.lives[name], f"{where}: {name}"
-        assert not once or after.starts[name] - before.starts[name] == 1, f"{where}: {name}"
+        assert name not in once or after.starts[name] - before.starts[name] == 1, f"{where}: {name}"
     assert after.settings == before.settings, where
     assert after.leases == (), where
 
@@ -197,8 +207,8 @@ def _night(lab: LabCluster, folder: Path) -> Iterator[tuple[Night, Vigil]]:
         yield night, vigil
 
 
-def _until_the_night_had_all(night: Night, seconds: float = 90.0) -> None:
-    """A run may be over before everything has happened: what it was is told, not asserted by the clock."""
+def _until_the_night_had_all(night: Night, seconds: float = 300.0) -> None:
+    """A run may be over before everything has happened: the rest comes after it, however slow the machine."""
     limit = time.monotonic() + seconds
     while night.missed() and time.monotonic() < limit:
         time.sleep(0.5)
@@ -219,16 +229,17 @@ def test_a_run_ends_well_on_an_ordinary_night(
     bastion = bastion_of(Lab(real=lab), playbook=playbook, hooks=records.hooks(), strategy=strategy)
     before = prepare(lab)
     with _night(lab, tmp_path) as (night, vigil):
-        code = bastion.restart("--output", "json", *ONLY_THE_SIX)
+        run = bastion.begin_restart("--output", "json", *ONLY_THE_SIX)
+        code = bastion.end(run, NIGHT_SECONDS)
         _until_the_night_had_all(night)
     with capsys.disabled():
         sys.stdout.write(
             f"\n{QUICKEST} {strategy}\n  {story(bastion.said[-1])}\n  {_figures(night, vigil)}\n"
         )
     assert code == DONE, f"{bastion.story()}\n{night.told()}"
-    assert events(bastion.said[-1], "rescued") == [], bastion.story()
-    records.assert_once_each()
-    _assert_six_restarted(lab, before, bastion.story(), once=True)
+    again = rescued(bastion.said, vigil.watcher.seen)
+    records.assert_once_each(but=again)
+    _assert_six_restarted(lab, before, bastion.story(), once=set(SIX) - again)
     _assert_nothing_was_lost(vigil, zones_of(SIX_IN_THREE))
 
 
@@ -259,16 +270,18 @@ def test_a_run_that_is_killed_and_interrupted_on_an_ordinary_night_ends_well(
     with _night(lab, tmp_path) as (night, vigil):
         run = bastion.begin_restart("--output", "json", *ONLY_THE_SIX)
         for number in itertools.count():
-            code = _disturbed(bastion, run, chance, told) if number < kills else bastion.end(run)
+            code = (
+                _disturbed(bastion, run, chance, told) if number < kills else bastion.end(run, NIGHT_SECONDS)
+            )
             if code == DONE:
                 break
             assert code in (KILLED, INTERRUPTED), f"{' '.join(told)}\n{bastion.story()}\n{night.told()}"
             run = bastion.begin("resume", "--yes", "--output", "json")
     with capsys.disabled():
         sys.stdout.write(f"\n{' '.join(told)}\n  {_figures(night, vigil)}\n")
-    assert [each for said in bastion.said for each in events(said, "rescued")] == [], bastion.story()
+    rescued(bastion.said, vigil.watcher.seen)
     records.assert_all_ran()
-    _assert_six_restarted(lab, before, f"{' '.join(told)}\n{bastion.story()}", once=False)
+    _assert_six_restarted(lab, before, f"{' '.join(told)}\n{bastion.story()}", once=())
     _assert_nothing_was_lost(vigil, zones_of(SIX_IN_THREE))
 
 
@@ -315,17 +328,29 @@ def test_an_interrupted_turn_is_done_again_with_its_hooks(
     assert after.lives["es1"] != before.lives["es1"]
 
 
-def test_indices_that_are_made_closed_and_opened_while_a_node_is_down_are_not_waited_for(
+def test_what_happens_to_indices_while_a_node_is_down_is_not_waited_for(
     process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
 ) -> None:
-    """While es1 is down an index is made with a replica too many; while es2 is, one is closed and opened."""
+    """While es1 is down an index is made with a replica too many; while es2 is, one is closed and opened.
+
+    While es3 is, another one gets a replica too many, and a restore begins that outlasts the run: as long as
+    it goes on its primary is missing.
+    """
     lab = process_cluster(QUICKEST, nodes=SEVEN)
     gate = tmp_path / "go"
     gate.mkdir()
     hooks, let_go = _go_on(gate)
+    three = ("es1", "es2", "es3")
     bastion, before = bastion_of(Lab(real=lab), playbook=PLAYBOOK, hooks=hooks), prepare(lab)
-    seed(lab.client, [SeedIndex(name=CLOSED, shards=2, replicas=5, documents=50)])
-    run = bastion.begin_restart("--output", "json", "--only", "es1", "--only", "es2")
+    seed(
+        lab.client,
+        [
+            SeedIndex(name=CLOSED, shards=2, replicas=5, documents=50),
+            SeedIndex(name=SWUNG, shards=1, documents=50),
+        ],
+    )
+    restore = _slow_restore(lab)
+    run = bastion.begin_restart("--output", "json", *itertools.chain(*(("--only", name) for name in three)))
     bastion.await_seam(run, entered("stopped", node="es1"))
     settings = {"number_of_shards": 1, "number_of_replicas": len(SIX)}
     lab.client.ask("PUT", "/one-too-many?timeout=1s&wait_for_active_shards=1", {"settings": settings})
@@ -334,12 +359,39 @@ def test_indices_that_are_made_closed_and_opened_while_a_node_is_down_are_not_wa
     lab.client.ask("POST", f"/{CLOSED}/_close")
     lab.client.ask("POST", f"/{CLOSED}/_open")
     let_go("es2")
+    bastion.await_seam(run, entered("stopped", node="es3"))
+    lab.client.ask("PUT", f"/{SWUNG}/_settings?timeout=1s", {"index.number_of_replicas": len(SIX)})
+    restore()
+    let_go("es3")
     assert bastion.end(run) == DONE, bastion.story()
+    still = _active_primaries(lab, "restored")
     said = bastion.said[-1]
     assert events(said, "rescued") == [], bastion.story()
-    assert "one-too-many" in str(events(said, "not_waited_for")), bastion.story()
-    lab.client.ask("DELETE", "/one-too-many")
-    assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2"])
+    told = str(events(said, "not_waited_for"))
+    assert "one-too-many" in told, bastion.story()
+    assert SWUNG in told, bastion.story()
+    assert still == 0, "the restore was over too early to show anything"
+    lab.client.ask("DELETE", f"/one-too-many,{SWUNG},restored")
+    assert_restarted_once(lab, before, bastion.story(), nodes=three)
+
+
+def _slow_restore(lab: LabCluster) -> Callable[[], None]:
+    """Save an index; what is given restores it as `restored`, at a rate at which that takes many minutes."""
+    repository, name = f"/_snapshot/{REPOSITORY_NAME}", "kept"
+    settings = {"location": str(lab.directory / REPOSITORY), "max_restore_bytes_per_sec": "10kb"}
+    lab.client.ask("PUT", repository, {"type": "fs", "settings": settings})
+    lab.client.ask("PUT", f"/{name}", {"settings": {"number_of_shards": 1}})
+    lab.client.ask("POST", f"/{name}/_bulk?refresh=true", _documents(6000))
+    saved = {"indices": name, "include_global_state": False}
+    lab.client.ask("PUT", f"{repository}/kept?wait_for_completion=true", saved, seconds=60.0)
+    lab.wait_ready(status="green")
+    renamed = {**saved, "rename_pattern": name, "rename_replacement": "restored"}
+    return lambda: lab.client.ask("POST", f"{repository}/kept/_restore", renamed)
+
+
+def _active_primaries(lab: LabCluster, index: str) -> int:
+    health = lab.client.ask("GET", f"/_cluster/health/{index}", accept=(408,))
+    return int(health["active_primary_shards"])
 
 
 def test_a_run_that_cannot_finish_does_not_begin_unless_it_is_told_to(
@@ -369,10 +421,13 @@ def test_a_run_that_cannot_finish_does_not_begin_unless_it_is_told_to(
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1", "es2", "es3"])
 
 
-def test_one_refused_update_and_one_refused_stop_end_no_run(
+def test_one_refused_update_one_refused_stop_and_one_lease_write_in_doubt_end_no_run(
     process_cluster: ProcessCluster, bastion_of: BastionOf, tmp_path: Path
 ) -> None:
-    """The first update that disables allocation is refused with 429, and the first stop by its command."""
+    """The first update that disables allocation is refused with 429, and the first stop by its command.
+
+    The first time that the lease is to name the node that goes down, that is written and no answer comes.
+    """
     lab = process_cluster(QUICKEST, nodes=SEVEN)
     before = prepare(lab)
     once = shlex.quote(str(tmp_path / "refused"))
@@ -384,9 +439,11 @@ def test_one_refused_update_and_one_refused_stop_end_no_run(
         code = bastion.restart("--output", "json", "--only", "es1")
     assert code == DONE, bastion.story()
     assert refusing.refused == REQUEST_ATTEMPTS
-    failed = [line["action"]["verb"] for line in events(bastion.said[-1], "action_failed")]
-    assert len(failed) == 2, failed
-    assert "stop" in failed, failed
+    assert refusing.cut_off == 1
+    failed = [(line["action"]["verb"], line["reason"]) for line in events(bastion.said[-1], "action_failed")]
+    assert any(verb == "stop" and "no right" in reason for verb, reason in failed), failed
+    assert any("429" in reason for _, reason in failed), failed
+    assert any("lease" in reason for _, reason in failed), failed
     assert_restarted_once(lab, before, bastion.story(), nodes=["es1"])
 
 
@@ -448,6 +505,7 @@ def _documents(count: int) -> str:
 class Refusing:
     """A small proxy before the cluster that refuses to disable allocation, as a busy cluster does (429).
 
+    It passes the first record of the lease that names a node in hand on, and cuts the answer off.
     Use as a context manager.
 
     Args:
@@ -457,10 +515,11 @@ class Refusing:
     Attributes:
         url: where it listens.
         refused: how many updates it refused.
+        cut_off: how many lease writes it passed on without an answer.
     """
 
     def __init__(self, lab: LabCluster, *, times: int) -> None:
-        self.refused = 0
+        self.refused = self.cut_off = 0
         self._times = times
         self._pool = urllib3.PoolManager(retries=False)
         self._endpoints = lab.endpoints
@@ -513,9 +572,18 @@ class Refusing:
             except urllib3.exceptions.HTTPError:
                 continue
             kept = {k: v for k, v in response.headers.items() if k.lower().startswith(("content-type", "x-"))}
+            if self._is_to_be_cut_off(asked, body):
+                self.cut_off += 1
+                asked.close_connection = True
+                return
             self._send(asked, response.status, kept, response.data)
             return
         self._send(asked, 502, {}, b"no node answers")
+
+    def _is_to_be_cut_off(self, asked: BaseHTTPRequestHandler, body: bytes) -> bool:
+        if self.cut_off or asked.command != "PUT" or "/orchestrate-lease-" not in asked.path:
+            return False
+        return bool(json.loads(body)["_meta"]["orchestrate"]["in_hand"])
 
     @staticmethod
     def _send(asked: BaseHTTPRequestHandler, status: int, headers: Mapping[str, str], body: bytes) -> None:

@@ -51,6 +51,7 @@ class Sightings:
         lost: shards that were read with two started copies and later with none.
         away: each set of nodes that was read as away together.
         fewest: the smallest number of started copies that was read of a shard which had had two.
+        first_started: when each shard was first read with a started copy, by the wall clock.
     """
 
     def __init__(self, names: Collection[str]) -> None:
@@ -58,17 +59,20 @@ class Sightings:
         self.lost: list[Lost] = []
         self.away: set[frozenset[str]] = set()
         self.fewest: int | None = None
+        self.first_started: dict[str, float] = {}
         self._names = frozenset(names)
         self._had_two: set[str] = set()
 
-    def add(self, state: Mapping[str, Any]) -> None:
-        """Take one reading in."""
+    def add(self, state: Mapping[str, Any], at: float = 0.0) -> None:
+        """Take in one reading, whose answer came at that time."""
         self.readings += 1
         present = {node["name"] for node in state.get("nodes", {}).values()}
         away = self._names - present
         if away:
             self.away.add(away)
         for shard, started in _started_copies(state).items():
+            if started:
+                self.first_started.setdefault(shard, at)
             if started >= 2:
                 self._had_two.add(shard)
             if shard not in self._had_two:
@@ -150,7 +154,7 @@ class Watcher:
             if state is None:
                 self.unanswered += 1
             else:
-                self.seen.add(state)
+                self.seen.add(state, time.time())
                 now = time.monotonic()
                 self.longest_gap_seconds, last = max(self.longest_gap_seconds, now - last), now
             self._over.wait(max(0.0, began + 1.0 / READINGS_PER_SECOND - time.monotonic()))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 
 from orchestrator.lab.client import Access, LabClient
 from orchestrator.lab.layout import LabNode
 from orchestrator.lab.load import Load, Verification
-from tests.integration.watching import Watcher
+from tests.integration.watching import Sightings, Watcher
 
 Wave = tuple[str, ...]
 
@@ -87,6 +90,42 @@ def story(output: str) -> str:
     ]
     said += [f"exit {line['exit_code']}: {line.get('message')}" for line in events(output, "summary")]
     return "\n  ".join(said)
+
+
+def rescued(outputs: Iterable[str], seen: Sightings) -> set[str]:
+    """Nodes that were rescued for an index which nobody could know of at the last reading before the stop.
+
+    A rollover may make an index on a node in the moment between that reading and the stop: then it is right
+    to start the node at once, and to give it another turn. Each rescue must be of that kind: its shards had
+    no started copy yet, by the watcher's own readings, when the program asked for its last one.
+
+    Args:
+        outputs: of the processes of one run, in their order.
+        seen: what the watcher read meanwhile.
+    """
+    nodes: set[str] = set()
+    wave, asked, told = list[str](), 0.0, 0.0
+    for line in _whole_lines(outputs):
+        if line["event"] == "wave_started":
+            wave = line["wave"]["nodes"]
+        elif line["event"] == "taken_down":
+            asked = told
+        elif line["event"] == "rescued":
+            for shard in line["shards"]:
+                started = seen.first_started.get(shard)
+                early = started is not None and started <= asked
+                assert not early, f"{shard} was there before the last reading"
+            nodes |= set(wave)
+        if "sequence" in line:
+            told = datetime.fromisoformat(line["ts"]).timestamp()
+    return nodes
+
+
+def _whole_lines(outputs: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Every JSON line, but for one that a killed process could not finish."""
+    for line in chain.from_iterable(said.splitlines() for said in outputs):
+        with suppress(json.JSONDecodeError):
+            yield json.loads(line)
 
 
 class Vigil:
