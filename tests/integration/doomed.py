@@ -204,6 +204,7 @@ def _put(module: ModuleType, **parts: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as from a terminal, also when the tests run under nohup
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # or in the background
     if sys.argv[1:] == ["--serve"]:
         serve()
     else:

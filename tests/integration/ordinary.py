@@ -31,6 +31,11 @@ ROLLOVER_SECONDS = 20.0
 UNPLACEABLE_EVERY = 3
 """One rollover in so many makes an index with as many replicas as there are data nodes: one copy too many."""
 
+KEPT = 4
+"""How many restored indices, and how many that were rolled over, are kept: the oldest are deleted."""
+PATIENCE = 5.0
+"""A pause is at least so many times as long as the request before it: a slow machine has a slower night."""
+
 REPOSITORY_NAME = "nightly"
 CLOSED, SWUNG, MERGED, SAVED = "closed-and-opened", "swung", "merged", "saved"
 INDICES = (
@@ -43,6 +48,7 @@ KINDS = (
     "rollover",
     "snapshot",
     "restore",
+    "delete",
     "close",
     "open",
     "replicas",
@@ -81,6 +87,7 @@ class Night:
         self._client = LabClient(only(lab.access, self._data, lab))
         self._over = threading.Event()
         self._lock = threading.Lock()
+        self._took = threading.local()
         self._broken: list[BaseException] = []
         work: list[Callable[[], None]] = [self._rolls, self._saves, self._closes, self._swings, self._merges]
         if flapping is not None:
@@ -152,14 +159,19 @@ class Night:
             outcome, well = f"not answered: {str(error)[:200]}", False
         else:
             outcome, well = "done", True
+        self._took.seconds = time.time() - began
         with self._lock:
             (self.done if well else self.refused)[kind] += 1
             if not well:
                 self.last_refusals[kind] = outcome
             stamp = datetime.fromtimestamp(began, tz=UTC).isoformat(timespec="milliseconds")
             with self._log.open("a", encoding="utf-8") as log:
-                log.write(f"{stamp} {kind}: {outcome} ({time.time() - began:.2f} s)\n")
+                log.write(f"{stamp} {kind}: {outcome} ({self._took.seconds:.2f} s)\n")
         return well
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait so long, or longer where this thread's last request took long; whether the night is over."""
+        return self._over.wait(max(seconds, PATIENCE * getattr(self._took, "seconds", 0.0)))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -171,17 +183,18 @@ class Night:
 
     def _rolls(self) -> None:
         number = 0
-        while not self._over.wait(ROLLOVER_SECONDS if number else 2.0):
+        while not self._pause(ROLLOVER_SECONDS if number else 2.0):
             too_many = number % UNPLACEABLE_EVERY == 0
             replicas = len(self._data) if too_many else 1
             settings = {"index.number_of_shards": 1, "index.number_of_replicas": replicas}
             body = {"settings": settings}
             if self._did("rollover", lambda body=body: self._ask("POST", "/rolled/_rollover", body)):
                 number += 1
+                self._deletes(f"rolled-{number + 1 - KEPT:06d}", kept=number < KEPT)
 
     def _saves(self) -> None:
         for number in range(1, 10_000):
-            if self._over.wait(2.0 if number == 1 else 12.0):
+            if self._pause(2.0 if number == 1 else 12.0):
                 return
             name = f"/_snapshot/{REPOSITORY_NAME}/saved-{number}"
             wanted = {"indices": SAVED, "include_global_state": False}
@@ -193,6 +206,12 @@ class Night:
                 "rename_replacement": f"restored-{number}",
             }
             self._did("restore", lambda n=name, r=renamed: self._ask("POST", f"{n}/_restore", r))
+            self._deletes(f"restored-{number - KEPT}", kept=number <= KEPT)
+
+    def _deletes(self, index: str, *, kept: bool) -> None:
+        """As those do who keep only the latest; one that never came about is no loss."""
+        if not kept:
+            self._did("delete", lambda: self._ask("DELETE", f"/{index}?ignore_unavailable=true"))
 
     def _saved(self, name: str, wanted: Any) -> None:
         said = self._ask("PUT", f"{name}?wait_for_completion=true", wanted, seconds=60.0)
@@ -200,21 +219,21 @@ class Night:
             raise LabError(f"the snapshot is {said['snapshot']['state']}")
 
     def _closes(self) -> None:
-        while not self._over.wait(6.0):
+        while not self._pause(6.0):
             if self._did("close", lambda: self._ask("POST", f"/{CLOSED}/_close")):
                 self._over.wait(2.0)
                 self._did("open", lambda: self._ask("POST", f"/{CLOSED}/_open"))
 
     def _swings(self) -> None:
         replicas = 1
-        while not self._over.wait(7.0):
+        while not self._pause(7.0):
             replicas = 3 - replicas
             body = {"index.number_of_replicas": replicas}
             self._did("replicas", lambda body=body: self._ask("PUT", f"/{SWUNG}/_settings", body))
 
     def _merges(self) -> None:
         number = 0
-        while not self._over.wait(3.0):
+        while not self._pause(3.0):
             number += 1
             document = {"number": number, "text": f"text {number}"}
             self._did("write", lambda d=document: self._ask("POST", f"/{MERGED}/_doc?refresh=true", d))
