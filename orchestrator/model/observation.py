@@ -220,11 +220,13 @@ class Activity:
         snapshots: `repository/name` of those running.
         merges: nodes on which a force-merge runs.
         reindexes: nodes on which a reindex, update-by-query or delete-by-query runs.
+        unread: members that did not tell what runs on them.
     """
 
     snapshots: tuple[str, ...] = ()
     merges: frozenset[NodeName] = frozenset()
     reindexes: frozenset[NodeName] = frozenset()
+    unread: frozenset[NodeName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

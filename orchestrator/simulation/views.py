@@ -65,11 +65,24 @@ def _activity(world: World) -> Activity:
         snapshots=world.snapshots,
         merges=frozenset(world.merges.union(merges.at_work(world))),
         reindexes=frozenset(world.reindexes),
+        unread=frozenset(_silent(world)),
     )
 
 
 def _disks(world: World) -> dict[NodeName, Disk]:
-    return {name: _disk(merges.used(world, name), merges.room(world, name)) for name in world.nodes}
+    told = world.nodes.keys() - _silent(world)
+    return {
+        name: _disk(merges.used(world, name), merges.room(world, name))
+        for name in world.nodes
+        if name in told
+    }
+
+
+def _silent(world: World) -> set[NodeName]:
+    """Members that stand still: they answer nothing, whoever asks."""
+    return {
+        name for name, node in world.nodes.items() if node.joined and world.agenda.now < node.paused_until
+    }
 
 
 def _disk(used: float, room: int) -> Disk:

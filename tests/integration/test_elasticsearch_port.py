@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +40,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.merging import BulkView
-from orchestrator.model.observation import ClusterView, HealthView, Level, Look, SettingsView
+from orchestrator.model.observation import Activity, ClusterView, HealthView, Level, Look, SettingsView
 from orchestrator.model.reading import Unknown
 from orchestrator.model.resolution import Resolution, ResolvedIndex
 from orchestrator.model.watch import CopiesActive, MasterElected, NodesJoined
@@ -297,6 +300,31 @@ def test_replicas_of_that_index_and_of_no_other(lab: LabCluster, port: Elasticse
     assert isinstance(other, Done)
     assert "another one" in other.output
     assert next(index.replicas for index in view(port).indices if index.name == "lonely") == 1
+
+
+def test_a_member_that_stands_still_hides_nothing_of_the_others(lab: LabCluster) -> None:
+    """As in a long garbage collection: it neither tells its tasks nor its disks, and is a member still."""
+    names = [node.name for node in lab.nodes]
+    with closing(open_client(lab)) as asked:
+        master = view(ElasticsearchCluster(asked)).master
+    still = next(name for name in names if name != master)
+    others = [name for name in names if name != still]
+    pid = lab.pids()[still]
+    with closing(open_client(lab, endpoints=tuple(lab.endpoint(name) for name in others))) as client:
+        port = ElasticsearchCluster(client)
+        port.observe([Look.CLUSTER])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            read = port.observe([Look.CLUSTER, Look.ACTIVITY, Look.DISKS])
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert isinstance(read.cluster, ClusterView), read
+    if read.cluster.node(NodeName(still)) is None:
+        pytest.skip("the cluster put it out before anybody could ask")
+    assert isinstance(read.activity, Activity), read
+    assert read.activity.unread == {still}
+    assert not isinstance(read.disks, Unknown), read
+    assert set(read.disks) == set(others)
 
 
 @pytest.mark.parametrize("action", [Flush(), RetryFailed(), ClearVotingExclusions()], ids=str)

@@ -17,7 +17,7 @@ from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import PhaseEntered, Rescued, RunResumed
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection
 from orchestrator.simulation import turns
 from orchestrator.simulation.index_mishaps import (
     IndexMounted,
@@ -197,6 +197,25 @@ def test_a_node_that_pauses_while_joined_ends_no_run(host: bool) -> None:  # noq
         pause = at_stop(NodePauses(node=ES5, seconds=30.0, host=host), ES2, after=after)
         simulation, state = lived(pause)
         ends_well(simulation, state, within=_QUIET_SECONDS + 90.0)
+
+
+@pytest.mark.parametrize("node", [_COORDINATING, ES1], ids=["coordinating", "candidate"])
+def test_a_node_that_stands_still_at_the_start_lets_the_others_go_first(node: NodeName) -> None:
+    """It tells neither its tasks nor its disks; that is no news about any other node."""
+    paused = Mishap(what=NodePauses(node=node, seconds=25.0), after=0.0)
+    simulation, state = lived(
+        paused, world=six(coordinating=True), selection=Selection(only=("es*",)), tune=None, hooks=Hooks()
+    )
+    assert state.outcome is Outcome.DONE, state.message
+    assert simulation.world.violations == []
+    stops = {
+        name: fact.at - simulation.began
+        for name, each in simulation.world.nodes.items()
+        for fact in each.facts
+        if fact.what == "stopped"
+    }
+    assert min(stops.values()) < 25.0, "another one goes at once"
+    assert stops.get(node, 25.0) >= 25.0
 
 
 def test_a_host_that_is_out_of_reach_for_seconds_ends_no_run() -> None:

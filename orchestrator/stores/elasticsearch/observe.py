@@ -102,10 +102,10 @@ class Observer:
         if Look.ACTIVITY in look:
             if Look.CLUSTER not in look:
                 snapshots = self._snapshots(dialect)
-            found = replace(found, activity=self._activity(snapshots))
+            found = replace(found, activity=self._activity(snapshots, found.cluster))
         if Look.DISKS in look:
             settings = found.settings if Look.SETTINGS in look else self._settings(dialect)
-            found = replace(found, disks=self._disks(settings, found.cluster))
+            found = replace(found, disks=self._disks(settings))
         return found
 
     def _body(self, request: Request) -> tuple[Any] | Unknown:
@@ -215,19 +215,21 @@ class Observer:
         read = self._body(calls.snapshots(dialect, self._client.limits))
         return read if isinstance(read, Unknown) else parse_snapshots(read[0])
 
-    def _activity(self, snapshots: Reading[tuple[str, ...]]) -> Reading[Activity]:
+    def _activity(
+        self, snapshots: Reading[tuple[str, ...]], cluster: Reading[ClusterView]
+    ) -> Reading[Activity]:
         if isinstance(snapshots, Unknown):
             return snapshots
         read = self._body(calls.tasks())
-        return read if isinstance(read, Unknown) else parse_tasks(read[0], snapshots=snapshots)
+        if isinstance(read, Unknown):
+            return read
+        members = {} if isinstance(cluster, Unknown) else {node.node_id: node.name for node in cluster.nodes}
+        return parse_tasks(read[0], snapshots=snapshots, members=members)
 
-    def _disks(
-        self, settings: Reading[SettingsView], cluster: Reading[ClusterView]
-    ) -> Reading[Mapping[NodeName, Disk]]:
+    def _disks(self, settings: Reading[SettingsView]) -> Reading[Mapping[NodeName, Disk]]:
         if isinstance(settings, Unknown):
             return settings
         read = self._body(calls.disks())
         if isinstance(read, Unknown):
             return read
-        members = () if isinstance(cluster, Unknown) else [node.name for node in cluster.nodes]
-        return parse_disks(read[0], settings, members=members)
+        return parse_disks(read[0], settings)

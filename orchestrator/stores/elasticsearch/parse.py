@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from orchestrator.model.cluster import Health, NodeName, ShardId
@@ -177,12 +178,28 @@ def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
     return reading("snapshots", parse)
 
 
-def parse_tasks(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activity]:
-    """`_tasks`, with the snapshots that were read beside it. A node that did not answer makes it unknown."""
+def parse_tasks(
+    body: Any, *, snapshots: tuple[str, ...], members: Mapping[str, NodeName] = MappingProxyType({})
+) -> Reading[Activity]:
+    """`_tasks`, with the snapshots that were read beside it.
+
+    A member that did not answer is told as unread: one that stands still, as in a long garbage collection,
+    says nothing about the others. Any other failure makes all of it unknown.
+
+    Args:
+        body: the answer.
+        snapshots: that run.
+        members: names by node id.
+    """
 
     def parse() -> Activity:
+        unread: set[NodeName] = set()
         for part in ("node_failures", "task_failures"):
-            if failures := items(given(within(body, part), []), part):
+            failures = items(given(within(body, part), []), part)
+            ids = [within(failure, "node_id") for failure in failures]
+            if part == "node_failures" and all(each in members for each in ids):
+                unread = {members[each] for each in ids}
+            elif failures:
                 raise Malformed(f"{len(failures)} {part.replace('_', ' ')}: {str(failures[0])[:200]}")
         merges: set[NodeName] = set()
         reindexes: set[NodeName] = set()
@@ -191,6 +208,11 @@ def parse_tasks(body: Any, *, snapshots: tuple[str, ...]) -> Reading[Activity]:
             for task_id, task in mapping(within(node, "tasks"), f"nodes.{node_id}.tasks").items():
                 action = text(within(task, "action"), f"{task_id}.action")
                 (merges if action.startswith(_MERGE) else reindexes).add(name)
-        return Activity(snapshots=snapshots, merges=frozenset(merges), reindexes=frozenset(reindexes))
+        return Activity(
+            snapshots=snapshots,
+            merges=frozenset(merges),
+            reindexes=frozenset(reindexes),
+            unread=frozenset(unread),
+        )
 
     return reading("tasks", parse)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -90,17 +90,16 @@ def _share(value: str, where: str) -> float:
         raise Malformed(f"{where} is {value!r}") from error
 
 
-def parse_disks(
-    body: Any, settings: SettingsView, *, members: Collection[NodeName]
-) -> Reading[Mapping[NodeName, Disk]]:
-    """`_nodes/stats/fs` measured by the watermarks in the settings.
+def parse_disks(body: Any, settings: SettingsView) -> Reading[Mapping[NodeName, Disk]]:
+    """`_nodes/stats/fs` measured by the watermarks in the settings; a node that did not answer is left out.
+
+    One that stands still says nothing about the disks of the others. Whoever needs its own misses it.
 
     Args:
         body: the answer.
         settings: the cluster's, with the defaults under `cluster.routing.allocation.disk.`.
-        members: nodes that must be in it; empty when they are not known.
     """
-    return reading("disks", lambda: _disks(body, settings, members))
+    return reading("disks", lambda: _disks(body, settings))
 
 
 def parse_data_paths(body: Any) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
@@ -121,9 +120,9 @@ def _data_paths(body: Any) -> dict[NodeName, tuple[str, ...]]:
     return found
 
 
-def _disks(body: Any, settings: SettingsView, members: Collection[NodeName]) -> dict[NodeName, Disk]:
-    if failed := number(within(body, "_nodes", "failed"), "_nodes.failed"):
-        raise Malformed(f"{failed} nodes did not tell about their disks")
+def _disks(body: Any, settings: SettingsView) -> dict[NodeName, Disk]:
+    if not number(within(body, "_nodes", "successful"), "_nodes.successful"):
+        raise Malformed("no node told about its disks")
     low, high = (
         parse_watermark(
             settings.effective(f"{_PREFIX}watermark.{name}"),
@@ -133,14 +132,11 @@ def _disks(body: Any, settings: SettingsView, members: Collection[NodeName]) -> 
         for name in ("low", "high")
     )
     enabled = settings.effective(f"{_PREFIX}threshold_enabled") != "false"
-    found = {
+    return {
         name: disk
         for node_id, value in mapping(within(body, "nodes"), "nodes").items()
         for name, disk in [_disk(value, f"nodes.{node_id}", low=low, high=high, enabled=enabled)]
     }
-    if missing := sorted(set(members) - set(found)):
-        raise Malformed(f"nothing about the disks of {', '.join(missing)}")
-    return found
 
 
 def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: bool) -> tuple[NodeName, Disk]:

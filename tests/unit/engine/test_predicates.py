@@ -230,6 +230,15 @@ def test_a_host_or_a_disk_that_nobody_read_is_no_good_host_or_disk() -> None:
     assert "observation_is_fresh" in holding(viewing(asked, master=None))
 
 
+def test_a_candidate_that_did_not_tell_what_runs_there_is_refused_and_no_other_one() -> None:
+    asked = question()
+    name, rule = asked.wave.nodes[0], "no_force_merge_or_reindex_on_candidates"
+    here = replace(activity_of(asked), unread=frozenset({name}))
+    assert holding(seeing(asked, activity=here)) == [rule]
+    elsewhere = replace(activity_of(asked), unread=frozenset({NodeName("co1")}))
+    assert holding(seeing(asked, activity=elsewhere)) == []
+
+
 def test_health_that_may_be_old_is_not_fresh() -> None:
     asked = question()
     assert holding(seeing(asked, health=replace(health_of(asked), settled=False))) == ["observation_is_fresh"]
