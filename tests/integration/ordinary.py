@@ -33,7 +33,7 @@ UNPLACEABLE_EVERY = 3
 
 KEPT = 4
 """How many restored indices, and how many that were rolled over, are kept: the oldest are deleted."""
-PATIENCE = 5.0
+PATIENCE = 8.0
 """A pause is at least so many times as long as the request before it: a slow machine has a slower night."""
 
 REPOSITORY_NAME = "nightly"
