@@ -50,7 +50,9 @@ class SmallCluster(ScriptedServer):
         self.on("/_cluster/health", reply(health))
         self.on("/_tasks", reply({"nodes": {}}))
         self.on("/_recovery", reply({}))
-        self.on("/_nodes/stats/fs", reply({"_nodes": {"successful": len(names), "failed": 0}, "nodes": disks}))
+        self.on(
+            "/_nodes/stats/fs", reply({"_nodes": {"successful": len(names), "failed": 0}, "nodes": disks})
+        )
         self.on("/_index_template/orchestrate-lease-*", self._leases)
         for epoch in range(1, 4):
             self.on(f"/_index_template/orchestrate-lease-{epoch}", self._leases)
