@@ -7,7 +7,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Final, cast
 
-from sqlalchemy import Connection, Engine, delete, desc, func, insert, select, update
+from sqlalchemy import Connection, Engine, Update, bindparam, delete, desc, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.errors import DeposedError, JournalError
@@ -34,6 +34,21 @@ _LOOKS: Final = 3
 """Attempts at one step. A second finds out about a commit in doubt; a third about one that came in late."""
 _BEGINNINGS: Final = (RunStarted, RunResumed, RestoreBegun)
 """With one of these a process takes a run: the run's line carries its identity from there on."""
+
+# The statements of every step, built once: to build one takes longer than to run it.
+_INSERT: Final = insert(tables.events)
+_LINE: Final = select(tables.runs.c.process, tables.runs.c.outcome).where(tables.runs.c.id == bindparam("of"))
+_SINCE: Final = (
+    select(tables.events.c.run, tables.events.c.sequence, tables.events.c.at, tables.events.c.event)
+    .where(tables.events.c.run == bindparam("of"), tables.events.c.sequence > bindparam("last"))
+    .order_by(tables.events.c.sequence)
+)
+_ASKED: Final = (
+    select(tables.requests.c.kind, tables.requests.c.by)
+    .where(tables.requests.c.run == bindparam("of"))
+    .order_by(desc(tables.requests.c.kind), tables.requests.c.number)
+    .limit(1)
+)
 
 
 class SqlJournal:
@@ -116,7 +131,7 @@ class SqlJournal:
                 with committing(self._engine) as connection:
                     there = self._ours_among(connection, rows)
                     if there < len(rows):
-                        connection.execute(insert(tables.events), list(rows[there:]))
+                        connection.execute(_INSERT, list(rows[there:]))
                     for record in records[there:]:
                         self._summarise(connection, record)
             except IntegrityError as error:
@@ -144,24 +159,20 @@ class SqlJournal:
         return records
 
     def _ours_among(self, connection: Connection, rows: tuple[dict[str, object], ...]) -> int:
-        """How many of these rows are in the journal already.
+        """How many of these rows are in the journal already, after a commit in doubt.
+
+        Without a doubt, rows of another process show when ours are inserted: they have the same key.
 
         Raises:
             DeposedError: rows of another process are, or another one took the run up.
         """
-        columns = tables.events.c
-        found = connection.execute(
-            select(columns.run, columns.sequence, columns.at, columns.event)
-            .where(columns.run == self._run, columns.sequence > self._last)
-            .order_by(columns.sequence)
-        ).mappings()
-        there = tuple(dict(row) for row in found)
+        there: tuple[dict[str, object], ...] = ()
+        if self._doubted:
+            found = connection.execute(_SINCE, {"of": self._run, "last": self._last}).mappings()
+            there = tuple(dict(row) for row in found)
         if there and not there == self._doubted[: len(there)] == rows[: len(there)]:
             raise self._taken_up(connection, [str(row["event"]) for row in there])
-        entry = tables.runs.c
-        line = connection.execute(
-            select(entry.process, entry.outcome).where(entry.id == self._run)
-        ).one_or_none()
+        line = connection.execute(_LINE, {"of": self._run}).one_or_none()
         # After our first event the line is ours, and open until our last (which may be among the doubted).
         closed = line is not None and line.outcome is not None and not there
         if self._begun and line is not None and (closed or line.process != self._process):
@@ -220,15 +231,9 @@ class SqlJournal:
         While the database cannot be read, the last answer stands: a request never goes away by itself, and a
         database that stays unreadable bars the next stop at the next append anyhow.
         """
-        query = (
-            select(tables.requests.c.kind, tables.requests.c.by)
-            .where(tables.requests.c.run == self._run)
-            .order_by(desc(tables.requests.c.kind), tables.requests.c.number)
-            .limit(1)
-        )
         try:
             with telling(self._where, "reading requests"), self._engine.connect() as connection:
-                found = connection.execute(query).one_or_none()
+                found = connection.execute(_ASKED, {"of": self._run}).one_or_none()
         except JournalError:
             return self._asked
         self._asked = (Request(found.kind), found.by) if found else (Request.NONE, "")
@@ -238,12 +243,15 @@ class SqlJournal:
         query = select(func.max(tables.events.c.sequence)).where(tables.events.c.run == self._run)
         return connection.execute(query).scalar() or 0
 
+    @property
+    def _line(self) -> Update:
+        return update(tables.runs).where(tables.runs.c.id == self._run)
+
     def _summarise(self, connection: Connection, record: Record) -> None:
-        row = update(tables.runs).where(tables.runs.c.id == self._run)
         match record.event:
             case RunStarted(cluster=cluster, cluster_uuid=uuid, operator=operator, host=host):
                 connection.execute(
-                    row.values(
+                    self._line.values(
                         cluster=cluster,
                         cluster_uuid=uuid,
                         operator=operator,
@@ -253,7 +261,7 @@ class SqlJournal:
                 )
             case RunResumed(operator=operator, host=host) | RestoreBegun(operator=operator, host=host):
                 connection.execute(
-                    row.values(
+                    self._line.values(
                         operator=operator,
                         host=host,
                         process=self._process,
@@ -264,7 +272,7 @@ class SqlJournal:
                 )
                 connection.execute(delete(tables.requests).where(tables.requests.c.run == self._run))
             case RunFinished(outcome=outcome, exit_code=code):
-                connection.execute(row.values(outcome=outcome.value, exit_code=code, ended=record.at))
+                connection.execute(self._line.values(outcome=outcome.value, exit_code=code, ended=record.at))
             case ActionSent(action=TuneHost() as action):
                 self._note_tuning(connection, action, record.at)
             case _:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
-from sqlalchemy import Connection, Engine, delete, desc, func, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, delete, desc, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.errors import JournalError
@@ -13,6 +14,23 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import StateUnwritable, place_of, telling, writing
+
+_LEASE: Final = tables.leases.c
+# The statements of every heartbeat, built once: to build one takes longer than to run it.
+_RECORD: Final = (
+    select(_LEASE.record).where(_LEASE.cluster == bindparam("of")).order_by(desc(_LEASE.epoch)).limit(1)
+)
+_HIGHEST: Final = select(func.max(_LEASE.epoch)).where(_LEASE.cluster == bindparam("of"))
+_REFRESH: Final = (
+    update(tables.leases)
+    .where(
+        _LEASE.cluster == bindparam("of"),
+        _LEASE.epoch == bindparam("its_epoch"),
+        _LEASE.run == bindparam("its_run"),
+        _LEASE.process == bindparam("its_process"),
+    )
+    .values({name: bindparam(name) for name in ("owner", "heartbeat", "at", "record")})
+)
 
 
 class SqlLease:
@@ -29,15 +47,9 @@ class SqlLease:
 
     def read(self) -> Reading[LeaseRecord | None]:
         """The record with the highest epoch; None when there is none."""
-        query = (
-            select(tables.leases.c.record)
-            .where(tables.leases.c.cluster == self._cluster)
-            .order_by(desc(tables.leases.c.epoch))
-            .limit(1)
-        )
         try:
             with telling(self._where, "reading the lease"), self._engine.connect() as connection:
-                text = connection.execute(query).scalar()
+                text = connection.execute(_RECORD, {"of": self._cluster}).scalar()
             return codec.decode_lease(codec.from_text(text)) if text is not None else None
         except JournalError as error:
             return Unknown(reason=str(error))
@@ -66,22 +78,20 @@ class SqlLease:
 
     def write(self, record: LeaseRecord) -> ActionResult:
         """Replace the record of our own epoch; `Refused` when it is ours no more (a higher epoch stands)."""
-        row = tables.leases.c
+        row = self._row(record)
+        where = {
+            "of": self._cluster,
+            "its_epoch": record.epoch,
+            "its_run": record.run,
+            "its_process": record.process,
+        }
+        values = {name: row[name] for name in ("owner", "heartbeat", "at", "record")}
         try:
             with telling(self._where, "refreshing the lease"), writing(self._engine) as connection:
                 highest = self._highest(connection)
                 if highest > record.epoch:
                     return Refused(reason=f"epoch {highest} of the lease stands: it was taken over")
-                written = connection.execute(
-                    update(tables.leases)
-                    .where(
-                        row.cluster == self._cluster,
-                        row.epoch == record.epoch,
-                        row.run == record.run,
-                        row.process == record.process,
-                    )
-                    .values(self._row(record))
-                )
+                written = connection.execute(_REFRESH, where | values)
                 if written.rowcount != 1:
                     return Refused(reason=f"epoch {record.epoch} of the lease is not ours, or is gone")
         except JournalError as error:
@@ -90,21 +100,16 @@ class SqlLease:
 
     def remove(self, epoch: int) -> ActionResult:
         """Remove every record up to this epoch; what is gone already is done."""
-        row = tables.leases.c
         try:
             with telling(self._where, "releasing the lease"), writing(self._engine) as connection:
-                connection.execute(
-                    delete(tables.leases).where(row.cluster == self._cluster, row.epoch <= epoch)
-                )
+                chosen = (_LEASE.cluster == self._cluster, _LEASE.epoch <= epoch)
+                connection.execute(delete(tables.leases).where(*chosen))
         except JournalError as error:
             return InDoubt(reason=str(error))
         return Done()
 
     def _highest(self, connection: Connection) -> int:
-        row = tables.leases.c
-        return (
-            connection.execute(select(func.max(row.epoch)).where(row.cluster == self._cluster)).scalar() or 0
-        )
+        return connection.execute(_HIGHEST, {"of": self._cluster}).scalar() or 0
 
     def _row(self, record: LeaseRecord) -> dict[str, object]:
         return {
