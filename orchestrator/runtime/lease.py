@@ -5,7 +5,8 @@ held in each. A lost lease is never taken again during the run. There are three 
 
 - Another process's record was read where ours was: that process is our *successor*, for good. It has our
   pending changes, so this process is deposed: it stops nothing and writes no setting any more.
-- The record is gone, for good, and no other is there (someone removed it). It bars the next stop alone.
+- The record is gone, for good, and no other is there (someone removed it). It bars the next stop alone, until
+  another process's record is read there.
 - No refresh succeeded for 60 s, until one does. It bars the next stop alone: before 90 s nobody may take the
   lease over. But a process that was suspended or cut off may have been deposed without having read so.
   Therefore it reads the lease before it writes anything (`confirm`).
@@ -246,8 +247,8 @@ class _Hold:
         return f"the lease in {self.place.name} could not be removed ({result.reason}); it runs out by itself"
 
     def check(self) -> str | None:
-        """Read whether it is still ours; why that could not be read, None when it was."""
-        if self.lost is not None:
+        """Read whether it is still ours, or whose it is since it was lost; why that could not be read."""
+        if self.successor is not None:
             return None
         trouble = self._look()
         if trouble is None or trouble == self.lost:

@@ -477,6 +477,20 @@ def test_a_refresh_that_fails_and_a_record_that_is_gone_are_no_successors() -> N
     assert (gone.held, gone.successor) == (False, None)
 
 
+def test_a_process_whose_record_is_gone_sees_who_takes_the_lease_later() -> None:
+    bench = Bench(FakeLeasePort())
+    bench.lease.acquire(bench.watcher)
+    bench.port.records.clear()
+    assert not bench.lease.beat()
+    assert bench.lease.view().successor is None
+    bench.port.records[1] = THEIRS
+    bench.clock.time += 61
+    seen = bench.lease.confirm()
+    assert isinstance(seen, LeaseView)
+    assert seen.successor is not None
+    assert seen.successor.run == THEIRS.run
+
+
 def test_the_last_place_decides_whether_a_lease_is_confirmed() -> None:
     """Every process takes all its places: a state that cannot be read must not bar restores for ever."""
     second = FakeLeasePort()
