@@ -25,9 +25,9 @@ class Step:
         return event.action if isinstance(event, ActionSent) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Invariant:
-    """One thing that must hold.
+    """One thing that must hold. It equals itself alone, so that a catalogue of them is a key at no cost.
 
     Attributes:
         name: by which a failure is reported.

@@ -34,6 +34,8 @@ from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, i
 class Sight(Enum):
     """What a reading shows of a node. The first one that fits, in this order, is the sight."""
 
+    __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
+
     STOPPING = "the host says that its service is stopping"
     AWAY = "the host says that its process is gone, and no reboot is awaited"
     DOUBT = "a stop or a reboot was sent that may still take effect"
@@ -46,6 +48,8 @@ class Sight(Enum):
 
 class Move(Enum):
     """What follows. Moves named after a phase enter it, and the table is asked again in the same decision."""
+
+    __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
 
     REST = "nothing: limits of the run count"
     STOP = "a candidate: stopped when the run admits its wave"

@@ -7,7 +7,7 @@ A `Situation` is the state, the policy, the reading and the time: all that any r
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.engine.fold import Absence, NodeProgress, RunState, evolve
@@ -79,7 +79,7 @@ class Situation:
         state = self.state
         for event in events:
             state = evolve(state, Record(run=state.run, sequence=0, at=self.now, event=event))
-        return replace(self, state=state)
+        return Situation(state=state, policy=self.policy, kind=self.kind, seen=self.seen, now=self.now)
 
     @property
     def view(self) -> ClusterView | None:

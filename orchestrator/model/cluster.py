@@ -17,6 +17,8 @@ Zone = NewType("Zone", str)
 class Role(Enum):
     """What a node does. `COORDINATING` stands for a node with no role of its own."""
 
+    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+
     MASTER = "master"
     VOTING_ONLY = "voting_only"
     DATA = "data"
@@ -107,6 +109,8 @@ class Node:
 
 class CopyState(Enum):
     """States of a shard copy in the routing table."""
+
+    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
 
     STARTED = "STARTED"
     INITIALIZING = "INITIALIZING"

@@ -21,6 +21,8 @@ SettingValue = str | tuple[str, ...]
 class Level(Enum):
     """Where a cluster setting stands. The effective value is transient over persistent over the files'."""
 
+    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+
     PERSISTENT = "persistent"
     TRANSIENT = "transient"
 
@@ -318,6 +320,8 @@ class Look(Enum):
     DOWN is what matters while a node is down; RECOVERY is what tells how recovery goes;
     HOSTS_FULL asks each selected host for its rights too. BULK reads the indices that a run merges.
     """
+
+    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
 
     CLUSTER = auto()
     SETTINGS = auto()

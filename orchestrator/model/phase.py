@@ -11,6 +11,8 @@ class Phase(Enum):
     A run after a bulk load merges its indices before its first wave, and lets their copies settle (MERGED).
     """
 
+    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+
     PREPARING = "preparing"
     MERGING = "merging"
     MERGED = "merged"
@@ -27,6 +29,8 @@ class Phase(Enum):
 
 class NodePhase(Enum):
     """Where one node of the run is."""
+
+    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
 
     PENDING = "pending"
     STOPPING = "stopping"

@@ -11,6 +11,8 @@ from orchestrator.model.reading import Instant
 class Work(Enum):
     """Kinds of work that a turn can owe."""
 
+    __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
+
     RESTART = "restart"
     HOOK = "hook"
     TUNING = "tuning"

@@ -13,7 +13,7 @@ by the schema version, which the state database and each lease record carry.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum, IntEnum
 from functools import cache
@@ -56,6 +56,10 @@ _CHANGE: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[Change, Field(discrimin
 _EVENTS: Final[Mapping[str, type[Event]]] = {
     str(next(f.default for f in fields(cls) if f.name == "event")): cls for cls in get_args(Event)
 }
+
+_OF_JSON: Final = (str, int, bool)
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_EVENT_CLASSES: Final = frozenset(_EVENTS.values())
 
 
 def encode_event(event: Event) -> dict[str, object]:
@@ -200,7 +204,7 @@ def to_text(data: Mapping[str, object]) -> str:
         JournalError: a number is not finite; JSON has no word for it.
     """
     try:
-        return json.dumps(data, separators=(",", ":"), allow_nan=False)
+        return _JSON.encode(data)
     except ValueError as error:
         raise JournalError(f"this cannot be written as JSON: {error}") from error
 
@@ -227,49 +231,59 @@ def from_text(text: str) -> Mapping[str, object]:
 
 def _plain_fields(value: object) -> dict[str, object]:
     """A dataclass, field by field, ready for JSON; `event`, which has its own place, left to the caller."""
-    shown = {f.name.rstrip("_"): _plain(getattr(value, f.name)) for f in fields(cast("Any", value))}
-    if type(value) in _EVENTS.values():
-        shown.pop("event")
-    return shown
+    return {shown: _plain(getattr(value, name)) for name, shown in _shown(cast("Any", type(value)))}
+
+
+@cache
+def _shown(cls: type[Any]) -> tuple[tuple[str, str], ...]:
+    """Name and JSON name of each field."""
+    names = [f.name for f in fields(cls)]
+    return tuple((n, n.rstrip("_")) for n in names if not (cls in _EVENT_CLASSES and n == "event"))
 
 
 def _plain(value: object) -> object:
     """Any value of the model, ready for JSON."""
-    match value:
-        case IntEnum():
-            return value.name.lower()
-        case Enum():
-            return value.value
-        case str():
-            return _clean(value)
-        case Mapping():
-            return {_clean(str(key)): _plain(item) for key, item in value.items()}
-        case frozenset() | set():
-            return sorted((_plain(item) for item in value), key=str)
-        case Collection():
-            return [_plain(item) for item in value]
-        case _ if type(value) in _ACTIONS:
-            return encode_action(cast("Action", value))
-        case _ if type(value) in _EVENTS.values():
-            return encode_event(cast("Event", value))
-        case _ if is_dataclass(value):
-            return _plain_fields(value)
-        case _:
-            return value
+    return _encoder(cast("Any", type(value)))(value)
+
+
+@cache
+def _encoder(cls: type[Any]) -> Callable[[Any], object]:
+    """How values of a class are made ready for JSON."""
+    if issubclass(cls, IntEnum):
+        return lambda value: value.name.lower()
+    if issubclass(cls, Enum):
+        return lambda value: value.value
+    if issubclass(cls, str):
+        return _clean
+    if issubclass(cls, Mapping):
+        return lambda value: {_clean(str(key)): _plain(item) for key, item in value.items()}
+    if issubclass(cls, frozenset | set):
+        return lambda value: sorted((_plain(item) for item in value), key=str)
+    if issubclass(cls, Collection):
+        return lambda value: [_plain(item) for item in value]
+    if cls in _ACTIONS:
+        return encode_action
+    if cls in _EVENT_CLASSES:
+        return encode_event
+    if is_dataclass(cls):
+        return _plain_fields
+    return lambda value: value
 
 
 def _clean(text: str) -> str:
     """Text without lone surrogates (bytes of a command's output that were no UTF-8), which nobody reads."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _read(cls: type, data: Mapping[str, object], what: str, *, holder: str = "the journal") -> object:
     """One dataclass from JSON data, its fields read each by its own adapter."""
     read: dict[str, object] = {}
-    needed = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
-    for name, shown, adapter in _readers(cls):
+    for name, shown, needed, plain, adapter in _readers(cls):
+        if type(data.get(shown)) is plain:
+            read[name] = data[shown]
+            continue
         if shown not in data:
-            if name in needed:
+            if needed:
                 raise JournalError(f"{holder} is damaged: {what}, {shown}: is missing")
             continue
         try:
@@ -282,11 +296,24 @@ def _read(cls: type, data: Mapping[str, object], what: str, *, holder: str = "th
 
 
 @cache
-def _readers(cls: type) -> tuple[tuple[str, str, TypeAdapter[Any]], ...]:
-    """Name, JSON name and adapter of each field but `event`, which has chosen the class already."""
+def _readers(cls: type) -> tuple[tuple[str, str, bool, type | None, TypeAdapter[Any]], ...]:
+    """How each field is read, but `event`, which has chosen the class already.
+
+    Returns:
+        Name, JSON name, whether it must be there, its type if JSON has that very type, and its adapter.
+    """
     hints = get_type_hints(cls, include_extras=True)
-    names = [f.name for f in fields(cls) if not (cls in _EVENTS.values() and f.name == "event")]
-    return tuple((name, name.rstrip("_"), _adapter(hints[name])) for name in names)
+    return tuple(
+        (
+            f.name,
+            f.name.rstrip("_"),
+            f.default is f.default_factory is MISSING,
+            hints[f.name] if hints[f.name] in _OF_JSON else None,
+            _adapter(hints[f.name]),
+        )
+        for f in fields(cls)
+        if not (cls in _EVENT_CLASSES and f.name == "event")
+    )
 
 
 def _adapter(hint: Any) -> TypeAdapter[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Final, cast
@@ -38,6 +38,9 @@ _BEGINNINGS: Final = (RunStarted, RunResumed, RestoreBegun)
 # The statements of every step, built once: to build one takes longer than to run it.
 _INSERT: Final = insert(tables.events)
 _LINE: Final = select(tables.runs.c.process, tables.runs.c.outcome).where(tables.runs.c.id == bindparam("of"))
+_OPERATOR: Final = select(tables.runs.c.cluster, tables.runs.c.operator).where(
+    tables.runs.c.id == bindparam("of")
+)
 _SINCE: Final = (
     select(tables.events.c.run, tables.events.c.sequence, tables.events.c.at, tables.events.c.event)
     .where(tables.events.c.run == bindparam("of"), tables.events.c.sequence > bindparam("last"))
@@ -81,6 +84,7 @@ class SqlJournal:
         self._process = process or str(current_process())
         self._asked: tuple[Request, str] = (Request.NONE, "")
         self._begun = False
+        self._addresses: Mapping[NodeName, str] | None = None
         self._doubted: tuple[dict[str, object], ...] = ()
         if after is None:
             with telling(self._where, "reading it"), engine.connect() as connection:
@@ -125,6 +129,13 @@ class SqlJournal:
 
     def _appended(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
         records = self._records(events, at)
+        self._commit(records)
+        self._last += len(records)
+        self._doubted = ()
+        return records
+
+    def _commit(self, records: Sequence[Record]) -> None:
+        """Commit records that follow the last one."""
         rows = tuple(codec.row(record) for record in records)
         with telling(self._where, "writing the journal"):
             try:
@@ -139,12 +150,9 @@ class SqlJournal:
             except CommitInDoubt:
                 self._doubted = rows
                 raise
-        self._last += len(records)
-        for event in events:
-            if isinstance(event, (*_BEGINNINGS, RunFinished)):
-                self._begun = not isinstance(event, RunFinished)
-        self._doubted = ()
-        return records
+        for record in records:
+            if isinstance(record.event, (*_BEGINNINGS, RunFinished)):
+                self._begun = not isinstance(record.event, RunFinished)
 
     def _records(self, events: Sequence[Event], at: Instant) -> list[Record]:
         """The records of these events; the moment of one whose commit is in doubt stays what it was."""
@@ -176,7 +184,8 @@ class SqlJournal:
         # After our first event the line is ours, and open until our last (which may be among the doubted).
         closed = line is not None and line.outcome is not None and not there
         if self._begun and line is not None and (closed or line.process != self._process):
-            raise self._taken_up(connection, [])
+            theirs = connection.execute(_SINCE, {"of": self._run, "last": self._last}).mappings()
+            raise self._taken_up(connection, [str(row["event"]) for row in theirs])
         return len(there)
 
     def _taken_up(self, connection: Connection, theirs: Sequence[str]) -> DeposedError:
@@ -280,15 +289,16 @@ class SqlJournal:
 
     def _address(self, connection: Connection, node: NodeName) -> str:
         """Where the node's host was when the run began: a revert may come when the node is no member."""
-        query = select(tables.events.c.event).where(tables.events.c.run == self._run)
-        first = connection.execute(query.order_by(tables.events.c.sequence).limit(1)).scalar_one_or_none()
-        began = None if first is None else codec.decode_event(codec.from_text(first))
-        return began.addresses.get(node, "") if isinstance(began, RunStarted) else ""
+        if self._addresses is None:
+            query = select(tables.events.c.event).where(tables.events.c.run == self._run)
+            first = connection.execute(query.order_by(tables.events.c.sequence).limit(1)).scalar_one_or_none()
+            began = None if first is None else codec.decode_event(codec.from_text(first))
+            self._addresses = began.addresses if isinstance(began, RunStarted) else {}
+        return self._addresses.get(node, "")
 
     def _note_tuning(self, connection: Connection, action: TuneHost, at: Instant) -> None:
         """Into the ledger with the event: what is about to be changed on a host. `tune revert` reads it."""
-        query = select(tables.runs.c.cluster, tables.runs.c.operator).where(tables.runs.c.id == self._run)
-        run = connection.execute(query).one()
+        run = connection.execute(_OPERATOR, {"of": self._run}).one()
         tuning = Tuning(
             node=action.node,
             tunable=action.tunable,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from orchestrator.model.action import ActionResult, ClusterAction
 from orchestrator.model.cluster import NodeName
@@ -35,23 +35,28 @@ NOTHING_SEEN = Seen()
 class ListeningCluster:
     """A `ClusterPort` that passes everything on and keeps the latest recoveries and health.
 
-    Attributes:
-        seen: what was read last; replaced whole, so that another thread may read it.
+    What was read is replaced whole, so that another thread may look at `seen`.
     """
 
     def __init__(self, port: ClusterPort, now: Callable[[], Instant]) -> None:
         self._port = port
         self._now = now
-        self.seen = NOTHING_SEEN
+        self._recoveries: tuple[tuple[Recovery, ...] | None, Instant] = (None, 0.0)
+        self._health: tuple[HealthView | None, Instant] = (None, 0.0)
+
+    @property
+    def seen(self) -> Seen:
+        """What was read last."""
+        (recoveries, recoveries_at), (health, health_at) = self._recoveries, self._health
+        return Seen(recoveries=recoveries, recoveries_at=recoveries_at, health=health, health_at=health_at)
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read through, and keep what tells how recovery goes."""
         readings = self._port.observe(look)
-        at = self._now()
         if not isinstance(readings.recoveries, Unknown):
-            self.seen = replace(self.seen, recoveries=readings.recoveries, recoveries_at=at)
+            self._recoveries = (readings.recoveries, self._now())
         if not isinstance(readings.health, Unknown):
-            self.seen = replace(self.seen, health=readings.health, health_at=at)
+            self._health = (readings.health, self._now())
         return readings
 
     def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
