@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -27,6 +27,8 @@ class Attempt:
         state: as replayed; changed while the run goes on.
         past: records of earlier attempts.
         first: events to commit before anything else.
+        begun: their records, once they are committed.
+        then: called with the last state of the run.
     """
 
     connection: Connection
@@ -35,6 +37,8 @@ class Attempt:
     state: RunState
     past: Sequence[Record] = ()
     first: tuple[Event, ...] = ()
+    begun: Sequence[Record] | None = None
+    then: Callable[[RunState], None] = lambda _state: None
 
     @property
     def repairs(self) -> bool:
@@ -49,6 +53,22 @@ class Attempt:
         return policy.kind if policy else Kind.ELASTICSEARCH
 
 
+def begin(attempt: Attempt) -> Sequence[Record]:
+    """Commit the first events, unless that was done; their records.
+
+    Raises:
+        JournalError: they could not be written; nothing was changed, and the lease is given back.
+    """
+    if attempt.begun is None:
+        attempt.begun = _commit_first(attempt)
+    return attempt.begun
+
+
+def driven(ready: Attempt | RunState) -> RunState:
+    """Drive an attempt; or the end of the restore that came before it and failed."""
+    return ready if isinstance(ready, RunState) else drive(ready)
+
+
 def drive(attempt: Attempt) -> RunState:
     """Work on the run until it has ended; its last state.
 
@@ -61,7 +81,7 @@ def drive(attempt: Attempt) -> RunState:
         enter = stack.enter_context
         watched = Watched(kind=attempt.kind, past=attempt.past, seen=lambda: listening.seen)
         reporter = enter(process.reporter(watched))
-        reporter.events(_commit_first(attempt))
+        reporter.events(begin(attempt))
         state = attempt.state
         hosts = ports.hosts(state.addresses, state.data_paths)
         listener = enter(process.background.listen(listening, hosts))
@@ -85,11 +105,13 @@ def drive(attempt: Attempt) -> RunState:
         )
         enter(process.background.keep(attempt.lease))
         try:
-            return loop.run()
+            loop.run()
         finally:
             attempt.state = loop.state
             if attempt.state.phase is Phase.ENDED:
                 _let_go(attempt, process)
+    attempt.then(attempt.state)
+    return attempt.state
 
 
 def _commit_first(attempt: Attempt) -> Sequence[Record]:

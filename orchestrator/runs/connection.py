@@ -232,7 +232,7 @@ class Process:
         gone: whether the process of an identity is provably gone.
         alive: whether it provably runs on this machine.
         wake: ends a wait of the clock, from any thread.
-        randomness: for run ids.
+        randomness: for run ids, which `run_id` makes.
         terms: the times of the lease.
         order: in which cluster and hosts are read.
         workers: hosts worked on at once.
@@ -250,6 +250,7 @@ class Process:
     alive: Callable[[str], bool] = provably_alive
     wake: Callable[[], None] = lambda: None
     randomness: random.Random = field(default_factory=random.SystemRandom)
+    run_id: Callable[[Instant, random.Random], str] = new_run_id
     terms: Terms = field(default_factory=Terms)
     order: Order = Order.AT_ONCE
     workers: int = 16
@@ -260,7 +261,7 @@ class Process:
 
     def new_run(self) -> str:
         """The id of a new run."""
-        return new_run_id(self.clock.now(), self.randomness)
+        return self.run_id(self.clock.now(), self.randomness)
 
     @property
     def now(self) -> Instant:

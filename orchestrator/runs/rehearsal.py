@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
@@ -11,7 +10,7 @@ from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.plan import make_plan
 from orchestrator.engine.situation import Decision
-from orchestrator.errors import SafetyViolation
+from orchestrator.errors import JournalError, LeaseError, SafetyViolation
 from orchestrator.merging import decide
 from orchestrator.merging.invariants import broken
 from orchestrator.model.action import action_name
@@ -21,19 +20,19 @@ from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
-from orchestrator.runtime.lookout import Order
-from orchestrator.runtime.loop import Loop, Ports
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.aftermath import Aftermath, aftermath, settings
 from orchestrator.simulation.glance import glance
 from orchestrator.simulation.mirror import mirrored
 from orchestrator.simulation.mishaps import Crash
 from orchestrator.simulation.nights import night
-from orchestrator.simulation.run import Simulation
 
 MOST_TURNS: Final = 500_000
 """Decisions; a run of a hundred nodes takes some twenty thousand."""
 _TAKEN_UP_AFTER: Final[Seconds] = 60.0
 """From a kill to `orchestrate resume`: somebody has to see it first."""
+_RESUMED_TIMES: Final = 60
+"""How often that is tried: without a master, or on a full disk, no run begins."""
 
 
 class Rehearsal:
@@ -60,8 +59,6 @@ class Rehearsal:
             run=f"rehearsal-{seed}",
             operator=(started.operator, started.host),
         )
-        lease, owner = self._simulation.lease, f"{started.operator}@{started.host}"
-        lease.record = replace(lease.record, run=self._simulation.run, owner=owner)
         self._killed: list[tuple[Instant, str]] = []
         self._told = 0
         self._off = bool(started.policy.disabled_predicates)
@@ -130,7 +127,8 @@ class Rehearsal:
             seams = simulation.seams
             seams.crash_at = len(seams.passed) + kills.pop(0) if kills else None
             try:
-                state = self._attempt(state, follower)
+                follower.follow()
+                state = simulation.drive(state, follower)
                 break
             except Crash as kill:
                 seams.crash_at = None
@@ -139,7 +137,7 @@ class Rehearsal:
                     (self.now(), f"the program is killed {_where(kill)}; a minute later: resume")
                 )
                 self._world.agenda.advance(_TAKEN_UP_AFTER)
-                state = simulation.resume()
+                state = self._resumed()
         if self._world.violations and not self._off:
             raise _defect(self._world.violations)
         return state
@@ -154,38 +152,14 @@ class Rehearsal:
         """What the run has left."""
         return aftermath(self._world, self._before)
 
-    def _attempt(self, state: RunState, follower: Follower) -> RunState:
-        follower.follow()
-        return attempt(self._simulation, state, follower)
-
-
-def attempt(
-    simulation: Simulation, state: RunState, reporter: Reporter, *, reads: Order = Order.CLUSTER_FIRST
-) -> RunState:
-    """Drive the loop over a simulated cluster to the end of this attempt.
-
-    Args:
-        simulation: the cluster with its ports.
-        state: as begun or resumed.
-        reporter: who watches.
-        reads: in which order the world is read: a real run reads at once, and either may come first.
-
-    Raises:
-        Crash: the program is killed.
-    """
-    ports = Ports(
-        cluster=simulation.cluster,
-        hosts=simulation.hosts,
-        lease=simulation.lease,
-        journal=simulation.journal,
-        clock=simulation.clock,
-        listener=simulation.listener,
-        reporter=reporter,
-        gates=simulation.gates,
-    )
-    asked = lambda: (simulation.fate.request, "bob")  # noqa: E731
-    # One thread and one order: the same seed is the same night.
-    return Loop(state, ports, asked=asked, workers=1, reads=reads).run()
+    def _resumed(self) -> RunState:
+        """Resume; where that is not possible yet, a minute later, as an operator would."""
+        for _ in range(_RESUMED_TIMES):
+            try:
+                return self._simulation.resume()
+            except (LeaseError, JournalError):
+                self._world.agenda.advance(_TAKEN_UP_AFTER)
+        return self._simulation.resume()
 
 
 def _where(kill: Crash) -> str:

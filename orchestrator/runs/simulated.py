@@ -1,105 +1,208 @@
-"""Connections to a simulated cluster: the same runs, with the real lease and journal, in virtual time.
+"""A program on a simulated cluster: the same runs, with the real lease, journal and state, in virtual time.
 
-Nothing here decides anything. Mishaps come from the fate of the world, and a `Crash` at a seam ends a process
-as a kill does.
+It can be started many times, also after a kill. `connect` is a new process for the functions of this package.
+`begin`, `resume` and the like do the first half of what these do (the lease is held, the first events are
+committed), and `drive` does the rest, so that a test can look, and change the world, in between.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, cast
 
 from sqlalchemy import Engine
 
-from orchestrator.config.policy import Overrides
-from orchestrator.config.secrets import SecretReference
-from orchestrator.engine.fold import RunState
-from orchestrator.errors import JournalError
+from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RunStarted
-from orchestrator.model.gate import Gate
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Instant, Reading, Seconds
-from orchestrator.model.resolution import Resolution, ResolvedIndex
-from orchestrator.ports import ClusterPort, GatePort, HostPort, LeasePort, Listener, Reporter
-from orchestrator.runs.connection import (
-    Connection,
-    DataPaths,
-    NoReports,
-    PolicySource,
-    Process,
-    RunJournal,
-    Watched,
+from orchestrator.model.reading import Instant
+from orchestrator.ports import Reporter
+from orchestrator.runs import attempt as attempts
+from orchestrator.runs.attempt import Attempt
+from orchestrator.runs.connection import Connection, NoReports, Process, Watched
+from orchestrator.runs.simulated_ports import (
+    Events,
+    FatedRequests,
+    Heart,
+    OpenStore,
+    SeamJournal,
+    SimulatedPorts,
+    empty_state,
+    give_back,
 )
-from orchestrator.runtime import tables
-from orchestrator.runtime.database import Access, empty_engine
-from orchestrator.runtime.journal import SqlJournal
+from orchestrator.runs.takeover import claim, new_run, release, repair
+from orchestrator.runs.unfinished import PastRun, past_run_of, restoration, resumption
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
-from orchestrator.runtime.loop import Asked
-from orchestrator.runtime.store import StateStore
-from orchestrator.runtime.taking import Terms
+from orchestrator.runtime.store import RunEntry
+from orchestrator.simulation import bulk, turns, views
+from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
+from orchestrator.simulation.gates import SimulatedGates
+from orchestrator.simulation.hosts import SimulatedHosts
+from orchestrator.simulation.mishaps import Mishap, Seams, Trip
 from orchestrator.simulation.parts import SimGate
-from orchestrator.simulation.records import SimulatedLeasePort
-from orchestrator.simulation.run import Simulation
+from orchestrator.simulation.records import (
+    MemoryLeasePort,
+    SimulatedClock,
+    SimulatedLeasePort,
+    SimulatedListener,
+)
 from orchestrator.simulation.world import World
 
 
 @dataclass(slots=True, kw_only=True)
-class Program:
-    """A program on a simulated cluster: one account on one machine, with a state database of its own.
-
-    It can be started many times, also after a kill: `connect` is a new process.
+class Common:
+    """What the programs on one cluster share.
 
     Attributes:
-        simulation: the ports of its processes.
-        leases: the lease in the cluster, which all programs on it share.
-        policy: what its runs obey.
-        alive: identities of processes that live, on any machine.
-        suspended: its processes stand still, so that no lease is refreshed.
-        order: in which cluster and hosts are read.
+        records: the lease in the cluster, by epoch.
+        alive: identities of processes that live.
+        machines: so many there are.
     """
 
-    simulation: Simulation
-    leases: SimulatedLeasePort
-    policy: Policy
-    order: Order = Order.CLUSTER_FIRST
+    records: dict[int, LeaseRecord] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
-    suspended: bool = False
-    _engine: Engine = field(default_factory=empty_engine)
-    _processes: int = 0
+    machines: int = 1
 
-    def __post_init__(self) -> None:
-        tables.ready(self._engine, Access.WRITE)
 
-    def elsewhere(self, host: str = "bastion2", operator: str = "ben") -> Program:
-        """A program on another machine: it shares the cluster and nothing else."""
-        other = Simulation(self._world, fate=self.simulation.fate, operator=(operator, host))
-        return Program(simulation=other, leases=self.leases, policy=self.policy, alive=self.alive)
+_T = TypeVar("_T")
+
+
+def _there(found: _T | None, otherwise: str) -> _T:
+    if found is None:
+        raise LookupError(otherwise)
+    return found
+
+
+class Simulation:
+    """A program on a simulated cluster: one account on one machine, with a state of its own.
+
+    Args:
+        world: the cluster.
+        plan: what happens to it.
+        trips: verbs that go wrong.
+        run: the id of its first run.
+        fate: what goes on to happen to a world that had a run before; instead of `plan` and `trips`.
+        operator: who runs it, and on which host.
+        policy: what runs obey that are not given one.
+        order: in which cluster and hosts are read.
+        common: what it shares with other programs on this cluster.
+        state: its state database; None is one in memory.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        plan: Sequence[Mishap] = (),
+        trips: Sequence[Trip] = (),
+        run: str = "run-1",
+        fate: Fate | None = None,
+        operator: tuple[str, str] = ("ann", "bastion"),
+        policy: Policy | None = None,
+        order: Order = Order.CLUSTER_FIRST,
+        common: Common | None = None,
+        state: Engine | None = None,
+    ) -> None:
+        self.world = world
+        self.seams = Seams()
+        self.fate = fate or Fate(world, plan=plan, trips=trips)
+        self.clock = SimulatedClock(world=world, fate=self.fate, ahead=self.fate.clock_ahead)
+        self.cluster = SimulatedCluster(world=world, fate=self.fate, seams=self.seams)
+        self.hosts = SimulatedHosts(world=world, fate=self.fate, seams=self.seams)
+        self.gates = SimulatedGates(world=world)
+        self.listener = SimulatedListener(
+            world=world, fate=self.fate, clock=self.clock, cluster=self.cluster, hosts=self.hosts
+        )
+        self.common = common or Common()
+        self.leases = SimulatedLeasePort(world=world, fate=self.fate, records=self.common.records)
+        self.own_lease = MemoryLeasePort()
+        self.cluster.process = self.hosts.process = self.process
+        self.run, (self.operator, self.host) = run, operator
+        self.began: Instant = world.agenda.now
+        self.order = order
+        self.requests_left = 0
+        self._policy, self._state, self._shared_state = policy, state, state is not None
+        self._given_back: weakref.finalize[[Engine], Simulation] | None = None
+        self._name, self._runs, self._processes = run, 0, 0
+        self.journals: list[SeamJournal] = []
+        self.entries: dict[str, RunEntry] = {}
+        self._written: dict[str, list[Record]] = {}
+        self._identity: str | None = None
+        self._attempt: Attempt | None = None
+        self._heart: Heart | None = None
 
     @property
-    def _world(self) -> World:
-        return self.simulation.world
+    def policy(self) -> Policy:
+        """What its runs obey."""
+        return _there(self._policy, "no policy was given, and no run has begun")
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that was begun last."""
+        return _there(self._attempt, "no run has begun")
+
+    @property
+    def lease(self) -> Lease:
+        """The hold on the lease of the process that was begun last."""
+        return self.attempt.lease
+
+    @property
+    def journal(self) -> SeamJournal:
+        """The journal of the current run."""
+        return cast("SeamJournal", self.attempt.journal)
+
+    @property
+    def record(self) -> LeaseRecord:
+        """What another machine would read in the cluster."""
+        return _there(self.leases.stands, "there is no lease in the cluster")
+
+    @property
+    def deposed(self) -> bool:
+        """Whether another program owns the cluster now."""
+        return 0 < self.leases.claim < self.world.owner.epoch
+
+    def process(self) -> turns.Process:
+        """This process of the program, for the judge."""
+        return turns.Process(run=self.run, epoch=self.leases.claim)
+
+    def written(self, run: str) -> list[Record]:
+        """What processes of this program have committed to the journal of a run."""
+        return self._written.setdefault(run, [])
 
     def records(self, run: str) -> tuple[Record, ...]:
-        """The journal of a run."""
+        """The journal of a run, as its state has it."""
         return self._store().replay(run)
 
     def runs(self) -> tuple[str, ...]:
         """Ids of its runs, the latest first."""
         return tuple(entry.run for entry in self._store().runs())
 
-    def _store(self) -> StateStore:
-        def journal(engine: Engine, run: str, after: int | None, process: str | None) -> SqlJournal:
-            return _SeamJournal(engine, run, after=after, process=process, simulation=self.simulation)
+    def _store(self) -> OpenStore:
+        if self._state is None:
+            self._state = empty_state()
+            self._given_back = weakref.finalize(self, give_back, self._state)
+            self._given_back.atexit = False
+        self.flush()
+        return OpenStore(self._state, self)
 
-        return _OpenStore(self._engine, where="the simulated state", journals=journal)
+    def close(self) -> None:
+        """Give the state back, where it is in memory; what was committed can still be read from `written`."""
+        self._over()
+        if self._given_back is not None:
+            self._given_back()
+            self._given_back = self._state = None
+
+    # Processes ------------------------------------------------------------------------------------------
 
     @contextmanager
     def connect(
@@ -108,222 +211,221 @@ class Program:
         tell: Callable[[str], None] = lambda _line: None,
     ) -> Iterator[Connection]:
         """A new process of this program. It lives until the block is left, by a `Crash` too."""
-        fate, world = self.simulation.fate, self._world
+        connection = self._started(reporter, tell)
+        try:
+            yield connection
+        finally:
+            self._over()
+
+    def _started(
+        self,
+        reporter: Callable[[Watched], AbstractContextManager[Reporter]] | None = None,
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> Connection:
+        """A new process. One that still lives ends, as by a kill."""
+        self._over()
+        fate, world = self.fate, self.world
         fate.request, fate.lease_holder = Request.NONE, None
-        self.simulation.clock.ahead, world.program_since = fate.clock_ahead, world.agenda.now
+        self.clock.ahead, world.program_since = fate.clock_ahead, world.agenda.now
         self._processes += 1
-        identity = f"{self.simulation.host}/1/{self._processes}/1"
-        self.alive.add(identity)
+        self._identity = f"{self.host}/1/{self._processes}/1"
+        self.common.alive.add(self._identity)
         process = Process(
-            clock=self.simulation.clock,
-            operator=self.simulation.operator,
-            host=self.simulation.host,
-            background=_Events(self),
-            requests=_Fated(fate),
+            clock=self.clock,
+            operator=self.operator,
+            host=self.host,
+            background=Events(self),
+            requests=FatedRequests(fate),
             reporter=reporter or (lambda _watched: nullcontext(NoReports())),
             tell=tell,
-            identity=identity,
+            identity=self._identity,
             gone=self._gone,
             alive=self._lives,
-            randomness=random.Random(self._processes),  # noqa: S311  (a run's id, and the same each time)
+            randomness=random.Random(self._processes),  # noqa: S311  (nothing is secret here)
+            run_id=lambda _now, _dice: self._new_run(),
             order=self.order,
             workers=1,
         )
-        try:
-            ports = _SimulatedPorts(self.simulation, self.leases, self.policy)
-            yield Connection(ports=ports, process=process, open_state=lambda _access: self._store())
-        finally:
-            self.alive.discard(identity)
+        return Connection(
+            ports=SimulatedPorts(self), process=process, open_state=lambda _access: self._store()
+        )
+
+    def _over(self) -> None:
+        """The process ends, however it does."""
+        if self._heart is not None:
+            self._heart.stopped = True
+        if self._identity is not None:
+            self.common.alive.discard(self._identity)
+        if self._shared_state:
+            self.flush()
+
+    def _new_run(self) -> str:
+        self._runs += 1
+        self.run = self._name if self._runs == 1 else f"{self._name}-{self._runs}"
+        return self.run
 
     def _here(self, identity: str) -> bool:
-        return identity.startswith(f"{self.simulation.host}/")
+        return identity.startswith(f"{self.host}/")
 
     def _gone(self, identity: str) -> bool:
         """Only the same machine can prove it."""
-        return self._here(identity) and identity not in self.alive
+        return self._here(identity) and identity not in self.common.alive
 
     def _lives(self, identity: str) -> bool:
-        return self._here(identity) and identity in self.alive
+        return self._here(identity) and identity in self.common.alive
 
+    def flush(self) -> None:
+        """Write what was committed into the state."""
+        for journal in self.journals:
+            journal.flush()
 
-def program(simulation: Simulation, policy: Policy, *, order: Order = Order.CLUSTER_FIRST) -> Program:
-    """The first program on a simulated cluster."""
-    leases = SimulatedLeasePort(world=simulation.world, fate=simulation.fate)
-    return Program(simulation=simulation, leases=leases, policy=policy, order=order)
+    def heart_of(self, lease: Lease) -> Heart:
+        """What refreshes this lease."""
+        if self._heart is None or self._heart.lease is not lease or self._heart.stopped:
+            self._heart = Heart(world=self.world, fate=self.fate, lease=lease)
+            self._heart.begin()
+        return self._heart
 
+    # Attempts -------------------------------------------------------------------------------------------
 
-class _OpenStore(StateStore):
-    """The state of a program stays in memory between its processes."""
+    def begin(self, policy: Policy, *, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunState:
+        """Begin a run over the nodes that the policy selects, in planned waves if any."""
+        return self.begin_as(self.start_of(policy, planned))
 
-    def close(self) -> None:
-        """Keep it."""
-
-
-class _SeamJournal(SqlJournal):
-    """A journal whose process may be killed before or after a commit, and whose disk may be full."""
-
-    def __init__(
-        self, engine: Engine, run: str, *, after: int | None, process: str | None, simulation: Simulation
-    ) -> None:
-        super().__init__(engine, run, after=after, process=process)
-        self._simulation = simulation
-
-    def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
-        """Commit them all, or none.
+    def begin_as(self, started: RunStarted) -> RunState:
+        """Begin this very run, as it would begin on the cluster that this one is like.
 
         Raises:
-            JournalError: the simulated disk is full, or another process took the run up.
-            Crash: the program is killed before or after the commit.
+            LeaseError: another program holds the cluster, or the lease cannot be read.
+            JournalError: the first events cannot be written.
         """
-        names = ", ".join(event.event for event in events)
-        seams, world = self._simulation.seams, self._simulation.world
-        seams.point(f"before the commit of {names}")
-        if world.agenda.now < self._simulation.fate.disk_full_until:
-            raise JournalError("no space left on device")
-        records = super().append(events, at)
-        for event in events:
-            if isinstance(event, RunStarted):
-                self._simulation.note_what_is(event.policy)
-        seams.point(f"after the commit of {names}")
-        return records
+        self._policy = started.policy
+        connection = self._started()
+        return self._begun(new_run(connection, self._store(), started, again=lambda: started))
 
+    def take_over(self, policy: Policy) -> RunState | None:
+        """Begin a run that only restores what the record in the cluster lists; None where it lists nothing.
 
-@dataclass(frozen=True, slots=True)
-class _SimulatedPorts:
-    """`ClusterPorts` of a simulated cluster."""
+        Raises:
+            LeaseError: the program that left it lives, or the lease cannot be read.
+            JournalError: the first events cannot be written.
+        """
+        self._policy = policy
+        connection, started = self._started(), self.start_of(policy)
+        claimed = claim(connection, self._store(), started)
+        if claimed.left is None:
+            release(claimed.attempt.lease, connection.process)
+            self._over()
+            return None
+        return self._begun(repair(self._store(), claimed, started))
 
-    simulation: Simulation
-    lease_port: SimulatedLeasePort
-    given: Policy
-    source: str = "the simulation"
-    cluster_file: str = ""
+    def resume(self, *, retry_failed: bool = False, skip: Sequence[NodeName] = ()) -> RunState:
+        """A new process continues the run."""
+        connection, past = self._started(), self._past()
+        ready = resumption(connection, self._store(), past, retry_failed=retry_failed, skip=skip)
+        return self._begun(ready)
 
-    @property
-    def _world(self) -> World:
-        return self.simulation.world
+    def restore(self) -> RunState:
+        """A new process only restores what the run changed."""
+        connection, past = self._started(), self._past()
+        return self._begun(restoration(connection, self._store(), past))
 
-    @property
-    def name(self) -> str:
-        """The name of the world."""
-        return self._world.name
+    def _past(self) -> PastRun:
+        return past_run_of(self._store(), self.entries[self.run])
 
-    @property
-    def cluster(self) -> ClusterPort:
-        """The simulated API."""
-        return self.simulation.cluster
+    def _begun(self, ready: Attempt | RunState) -> RunState:
+        if isinstance(ready, RunState):
+            self._over()
+            return ready
+        self._attempt, self.run = ready, ready.journal.run
+        attempts.begin(ready)
+        self.heart_of(ready.lease)
+        return ready.state
 
-    @property
-    def lease(self) -> LeasePort:
-        """The lease in the simulated cluster."""
-        return self.lease_port
+    def drive(self, state: RunState, reporter: Reporter, *, order: Order = Order.CLUSTER_FIRST) -> RunState:
+        """Drive the attempt that was begun to its end.
 
-    def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
-        """The indices of the world that match."""
-        indices = sorted(self._world.indices.values(), key=lambda index: index.name)
-        found = [each for each in indices if any(fnmatchcase(each.name, one) for one in patterns)]
+        Args:
+            state: as begun, or as a test wants it.
+            reporter: who watches.
+            order: in which the world is read: a real run reads at once, and either may come first.
 
-        def of(*, closed: bool) -> tuple[ResolvedIndex, ...]:
-            return tuple(
-                ResolvedIndex(name=each.name, uuid=each.uuid) for each in found if each.closed is closed
-            )
-
-        unmatched = [one for one in patterns if not any(fnmatchcase(each.name, one) for each in found)]
-        return Resolution(open=of(closed=False), closed=of(closed=True), unmatched=tuple(unmatched))
-
-    def members(self, view: ClusterView) -> Mapping[NodeName, str]:
-        """The members that were read."""
-        return {node.name: node.address for node in view.nodes}
-
-    def data_paths(self, nodes: Collection[NodeName]) -> Reading[DataPaths]:
-        """The simulated hosts have none."""
-        del nodes
-        return {}
-
-    def hosts(self, addresses: Mapping[NodeName, str], data_paths: DataPaths | None = None) -> HostPort:
-        """The simulated hosts."""
-        del addresses, data_paths
-        return self.simulation.hosts
-
-    def gates(self, gates: Sequence[Gate]) -> GatePort:
-        """The gates of the world, which has one of each name."""
-        for gate in gates:
-            self._world.gates.setdefault(gate.name, SimGate())
-        return self.simulation.gates
-
-    def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
-        """The program's policy, whatever is asked for."""
-        del playbook, overrides
-        return PolicySource(build=lambda _nodes: self.given)
-
-    def require_secrets(self, references: Iterable[SecretReference]) -> None:
-        """There are none."""
-
-    def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
-        """There is no file that could name others."""
-        del nodes
-        return ()
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Fated:
-    """Requests as the fate of the world has them."""
-
-    fate: Fate
-
-    @contextmanager
-    def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
-        """At any time."""
-        del state
-        yield lambda: (self.fate.request, "bob" if self.fate.request is not Request.NONE else "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Events:
-    """`Background` in virtual time."""
-
-    program: Program
-
-    @contextmanager
-    def keep(self, lease: Lease) -> Iterator[None]:
-        """Refresh the lease by events of the agenda, until the block is left."""
-        beating = _Heart(self.program, lease)
-        beating.begin()
+        Raises:
+            Crash: the program is killed.
+        """
+        attempt = self.attempt
+        process = replace(
+            attempt.connection.process, reporter=lambda _watched: nullcontext(reporter), order=order
+        )
+        attempt.state, attempt.connection = state, replace(attempt.connection, process=process)
         try:
-            yield
+            return attempts.drive(attempt)
         finally:
-            beating.stopped = True
+            if attempt is self._attempt:
+                self._over()
 
-    @contextmanager
-    def left_requests(self, journal: RunJournal) -> Iterator[Asked]:
-        """Read from the state at every look."""
-        yield journal.asked
+    def journalled(self, *events: Event) -> RunState:
+        """Commit these events as the process would; the state that they lead to."""
+        attempt = self.attempt
+        for record in attempt.journal.append(events, self.clock.now()):
+            attempt.state = evolve(attempt.state, record)
+        return attempt.state
 
-    @contextmanager
-    def listen(self, cluster: ClusterPort, hosts: HostPort) -> Iterator[Listener]:
-        """The simulated listener."""
-        del cluster, hosts
-        yield self.program.simulation.listener
+    # Other programs -------------------------------------------------------------------------------------
 
+    def elsewhere(self, run: str, *, policy: Policy | None = None) -> Simulation:
+        """A program on another machine, after this one: it shares the cluster, its fate and nothing else."""
+        self._over()
+        other = self._other(run, self.fate, policy)
+        other.fate.request, other.fate.lease_holder = Request.NONE, None
+        other.fate.disk_full_until, other.fate.torn = 0.0, False  # its journal is on a disk of its own
+        return other
 
-@dataclass(slots=True)
-class _Heart:
-    """Beats of a lease."""
+    def successor(self, run: str) -> Simulation:
+        """A program on another machine beside this one, which lives on.
 
-    program: Program
-    lease: Lease
-    terms: Terms = field(default_factory=Terms)
-    stopped: bool = False
+        Each has reads, requests and a disk of its own. `take_over` and `begin` make the cluster its own.
+        """
+        return self._other(run, None, None)
 
-    def begin(self) -> None:
-        self._after(self.terms.heartbeat)
+    def _other(self, run: str, fate: Fate | None, policy: Policy | None) -> Simulation:
+        self.common.machines += 1
+        return Simulation(
+            self.world,
+            run=run,
+            fate=fate,
+            operator=("ben", f"bastion{self.common.machines}"),
+            policy=policy or self._policy,
+            order=self.order,
+            common=self.common,
+        )
 
-    def _after(self, seconds: Seconds) -> None:
-        self.program.simulation.world.agenda.after(seconds, self._beat)
+    # The world ------------------------------------------------------------------------------------------
 
-    def _beat(self) -> None:
-        if not self.stopped:
-            refreshed = not self.program.suspended and self.lease.beat()
-            self._after(self.terms.heartbeat if refreshed else self.terms.retry)
+    def note_what_is(self, policy: Policy) -> None:
+        """What a run finds is no fault of it."""
+        self.world.unassigned_before, self.world.had = self.world.unassigned(), {}
+        self.world.away_before = {node.name for node in self.world.nodes.values() if not node.joined}
+        for gate in policy.gates:
+            self.world.gates.setdefault(gate.name, SimGate())
+        self.world.forced.policy = policy.merge
+        self.world.hooks = policy.hooks
+        self.began = self.world.agenda.now
+
+    def start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunStarted:
+        """How a run would begin over the nodes that the policy selects; no time passes."""
+        view = views.cluster(self.world)
+        nodes = selected(view, policy.selection, policy.zone_attribute)
+        return RunStarted(
+            cluster=self.world.name,
+            cluster_uuid=self.world.uuid,
+            version=view.version,
+            distribution=view.distribution,
+            policy=policy,
+            nodes=tuple(node.name for node in nodes),
+            operator=self.operator,
+            host=self.host,
+            addresses={node.name: node.address for node in nodes},
+            planned=planned,
+            indices=bulk.targets(self.world, policy.merge) if policy.merge else (),
+        )

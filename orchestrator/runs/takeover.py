@@ -14,7 +14,7 @@ from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Seconds
 from orchestrator.ports import LeasePort
-from orchestrator.runs.attempt import Attempt, drive, exit_code
+from orchestrator.runs.attempt import Attempt, drive, driven, exit_code
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
@@ -45,6 +45,20 @@ def run_from_start(
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written; nothing was changed.
     """
+    return driven(new_run(connection, store, started, again=again))
+
+
+def new_run(
+    connection: Connection,
+    store: StateStore,
+    started: RunStarted,
+    *,
+    again: Callable[[], RunStarted],
+) -> Attempt | RunState:
+    """A new run that holds its lease, once what a dead run left is restored; or how that restore failed.
+
+    The arguments and what is raised are those of `run_from_start`.
+    """
     claimed = claim(connection, store, started)
     while claimed.left is not None:
         _announce(claimed.left, connection.process)
@@ -53,7 +67,7 @@ def run_from_start(
             return restored
         started = again()
         claimed = claim(connection, store, started)
-    return drive(claimed.attempt)
+    return claimed.attempt
 
 
 def _announce(left: LeaseRecord, process: Process) -> None:
@@ -174,15 +188,23 @@ def take_up(
 
 def restore_left(store: StateStore, claimed: Claimed, started: RunStarted) -> RunState:
     """Drive a run that only restores what another run left, and close that run."""
+    return drive(repair(store, claimed, started))
+
+
+def repair(store: StateStore, claimed: Claimed, started: RunStarted) -> Attempt:
+    """A run that only restores what another run left, and closes that run."""
     attempt, left = claimed.attempt, claimed.left
-    if left is not None:
-        events = from_record(left, started)
-        attempt.first = (events[0], attempt.first[1], *events[1:])
-    state = drive(attempt)
-    restored = state.outcome is Outcome.RESTORED and isinstance(attempt.journal, SqlJournal)
-    if left is not None and restored:
-        store.close_run(left.debtor, Outcome.RESTORED, attempt.connection.process.now)
-    return state
+    if left is None:
+        return attempt
+    events = from_record(left, started)
+    attempt.first = (events[0], attempt.first[1], *events[1:])
+
+    def close(state: RunState) -> None:
+        if state.outcome is Outcome.RESTORED and isinstance(attempt.journal, SqlJournal):
+            store.close_run(left.debtor, Outcome.RESTORED, attempt.connection.process.now)
+
+    attempt.then = close
+    return attempt
 
 
 def restore_others(

@@ -16,7 +16,7 @@ from orchestrator.model.observation import Look
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Kind, LeasePlace
 from orchestrator.model.reading import Unknown
-from orchestrator.runs.attempt import Attempt, drive
+from orchestrator.runs.attempt import Attempt, driven
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.find_run import Wanted, candidates, find_run
 from orchestrator.runs.planning import prepare_restore
@@ -111,6 +111,21 @@ def resume_run(
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written.
     """
+    return driven(resumption(connection, store, past, retry_failed=retry_failed, skip=skip))
+
+
+def resumption(
+    connection: Connection,
+    store: StateStore,
+    past: PastRun,
+    *,
+    retry_failed: bool = False,
+    skip: Sequence[NodeName] = (),
+) -> Attempt | RunState:
+    """The attempt that continues a run and holds its lease; or how a restore before it failed.
+
+    The arguments and what is raised are those of `resume_run`.
+    """
     process = connection.process
     try:
         connection.ports.require_secrets(secrets_of(past.started.policy))
@@ -122,7 +137,7 @@ def resume_run(
     held = take_up(past.entry.run, connection, store, past.started)
     if isinstance(held, RunState):
         return held
-    return drive(_attempt(connection, store, past, held, event))
+    return _attempt(connection, store, past, held, event)
 
 
 def restore_meant(
@@ -211,11 +226,18 @@ def restore_run(
         past: the run.
         written: False where the state can be read and not written.
     """
+    return driven(restoration(connection, store, past, written=written))
+
+
+def restoration(
+    connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
+) -> Attempt | RunState:
+    """The attempt that restores what a run changed and holds its lease; or how a restore before it failed."""
     held = _lease_for_restore(connection, store, past, written=written)
     if isinstance(held, RunState):
         return held
     event = RestoreBegun(operator=connection.process.operator, host=connection.process.host)
-    return drive(_attempt(connection, store, past, held, event, written=written))
+    return _attempt(connection, store, past, held, event, written=written)
 
 
 def _attempt(

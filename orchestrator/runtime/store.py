@@ -14,6 +14,7 @@ from orchestrator.merging.due import PastMerges
 from orchestrator.model.event import Record
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.reading import Instant
+from orchestrator.ports import LeasePort
 from orchestrator.runtime import codec, tables
 from orchestrator.runtime.database import (
     FILE,
@@ -192,7 +193,7 @@ class StateStore:
             row = update(tables.runs).where(tables.runs.c.id == run)
             connection.execute(row.values(outcome=outcome.value, ended=at))
 
-    def lease(self, cluster: str) -> SqlLease:
+    def lease(self, cluster: str) -> LeasePort:
         """The lease on a cluster in this database. `cluster` is its uuid, or its name where it has none."""
         return SqlLease(self._engine, cluster)
 

@@ -51,6 +51,8 @@ from orchestrator.simulation.world import World
 
 _READ_SECONDS: Final = 0.05
 _WRITE_SECONDS: Final = 0.1
+_NOTICED_SECONDS: Final[Seconds] = 65.0
+"""Within so long a process notices that its lease is gone, at the latest when no heartbeat arrives."""
 _TIMEOUT_SECONDS: Final = 10.0
 _PATIENCE_SECONDS: Final = 5.0
 """As the real adapter listens to a merge that is no task."""
@@ -241,7 +243,7 @@ class SimulatedCluster:
         world, index = self.world, self._named(action)
         if index is None or index.closed:
             return
-        taken = self.fate.lease_holder is not None and self.fate.lease_taken_at < look
+        taken = self.fate.lease_holder is not None and self.fate.lease_taken_at + _NOTICED_SECONDS < look
         merge_judge.asked(world, index, holder=self.fate.lease_holder if taken else None, sent=sent)
         if index.uuid != action.index_uuid and index.made_at < look:
             world.violated(f"{index.name} is merged, which is another index than the one of the run")

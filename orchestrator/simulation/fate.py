@@ -39,7 +39,7 @@ class Fate:
 
     Attributes:
         request: the strongest request that somebody has made of the program.
-        lease_holder: who took our lease, at `lease_taken_at`; None while it is ours.
+        lease_holder: who removed our lease by hand, at `lease_taken_at`; None while it is ours.
         unrefreshed: from when to when no write of our lease arrives.
         unreadable_until: reads of the cluster fail before this moment; `bulk_unreadable_until`, those of the
             indices that are merged.
@@ -50,6 +50,7 @@ class Fate:
             `torn`, nor be read ever again.
         successor: begins the run of the machine that takes ours over; None = nobody does more than that.
         read_at: when the program's last reading began, which `read_stale` says of itself that it may be old.
+        asleep_until: the program's machine is suspended until this moment.
         standing_still: for so long the program does nothing at its next reading; `stood` is the sum of what
             it has done so already.
         clock_ahead: of the program's clock before the world's, from its next process on.
@@ -81,6 +82,7 @@ class Fate:
         self.successor: Callable[[program_mishaps.TakenOver], None] | None = None
         self.read_at: Instant = 0.0
         self.read_stale = False
+        self.asleep_until: Instant = 0.0
         self.standing_still: Seconds = 0.0
         self.stood: Seconds = 0.0
         self.clock_ahead: Seconds = 0.0
@@ -110,11 +112,11 @@ class Fate:
         return met
 
     def stood_still(self) -> Seconds:
-        """For how long the program stands still at this reading; no heartbeat is sent meanwhile."""
+        """For how long the program stands still at this reading; it sends no heartbeat meanwhile."""
         seconds, self.standing_still = self.standing_still, 0.0
         self.stood += seconds
         if seconds:
-            self.unrefreshed = (self._world.agenda.now, self._world.agenda.now + seconds)
+            self.asleep_until = self._world.agenda.now + seconds
         return seconds
 
     def is_judged_by_its_own_reading(self) -> None:

@@ -166,7 +166,7 @@ class ClockSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTaken:
-    """Somebody takes our lease over."""
+    """Somebody removes our lease by hand, and works on the cluster without one."""
 
     holder: str = "eve@elsewhere"
 

@@ -51,7 +51,7 @@ class SimOwner:
 
     Attributes:
         epoch: of its lease; 0 = nobody has taken anything over.
-        since: when it took the cluster over.
+        since: when it took the cluster over; never, once it has given it back.
         in_hand: the nodes in its record now.
     """
 

@@ -24,10 +24,10 @@ from orchestrator.model.event import WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Deadlines, Policy, RecoveryLimits, Wave
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, mishaps
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import GateState, SimGate, SimShard
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.gated import QUEUE
 from tests.simulation.overlapping import overlapped, slowed, threefold

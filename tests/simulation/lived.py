@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from orchestrator.engine.fold import RunState, replay
-from orchestrator.errors import SafetyViolation
+from orchestrator.errors import JournalError, LeaseError, SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionConfirmed, ActionSent, Event, PhaseEntered, StoodDown, WaveStarted
@@ -16,18 +17,22 @@ from orchestrator.model.gate_event import GateClosed
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Crash, Seams, Trip
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.program_mishaps import TakenOver
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
 from tests.simulation.play import StuckError, plan_of, play
 
 _WORLD_HEALS_SECONDS = 8000.0
-_LEASE_RUNS_OUT_SECONDS = 95.0
+_BEGINS_AGAIN_SECONDS = 600.0
+_BEGINNINGS = 20
+"""So often somebody tries to begin, resume or restore a run, so far apart, before it must be possible."""
+_NEXT_LOOK_SECONDS = 2.0
+"""Between two attempts of a machine to take over a run that may have stood still in the meantime."""
 _MOST_TURNS = 2500
 """Several times what the longest run needs, with the short limits of its policy."""
 _PATIENT_TURNS = 30_000
@@ -104,6 +109,7 @@ class AnyLife:
     def __init__(self, drawn: Drawn, world: World) -> None:
         self.means, self.world = drawn, world
         self.simulation = Simulation(world, plan=drawn.plan, trips=drawn.trips)
+        self._all = [self.simulation]
         self.past: list[Simulation] = []
         self.patient = False
         self.stops_before: dict[NodeName, int] = {}
@@ -117,6 +123,8 @@ class AnyLife:
             return self._live()
         finally:
             self.world.agenda.dismiss()
+            for simulation in self._all:
+                simulation.close()
 
     def _live(self) -> Told:
         plan = plan_of(self.world, self.means.wanted) if self.means.planned else None
@@ -177,7 +185,7 @@ class AnyLife:
         except AssertionError as wrong:
             raise BrokenError("replay" if "replay" in str(wrong) else "invariant", str(wrong)) from wrong
         simulation.seams.crash_at = None
-        if simulation.lease.deposed:
+        if simulation.deposed:
             return self._succeeded(state, ended=ended)
         self._outlive_successors()
         if self.world.violations:
@@ -185,7 +193,6 @@ class AnyLife:
         self._judge_waves()
         if ended:
             self._judge_end(state, told)
-            simulation.let_go(state)
         return state, ended
 
     def _over(self, state: RunState) -> bool:
@@ -200,7 +207,7 @@ class AnyLife:
     # Two processes at a time ---------------------------------------------------------------------------
 
     def _succeed(self, what: TakenOver) -> None:
-        """Another machine takes over as soon as the lease of this process has run out."""
+        """Another machine takes over, once the lease of this process has run out."""
         ended: list[tuple[Simulation, RunState]] = []
         guest = self.world.agenda.invite(lambda: self._live_beside(self.simulation, what, ended))
         self._successors.append((guest, ended))
@@ -210,24 +217,41 @@ class AnyLife:
     ) -> None:
         """The life of the successor; `ended` is filled with each of its runs and how it ended."""
         world, wanted = self.world, replace(self.means.wanted, timeout=None, pause_after=None)
-        world.agenda.advance(_LEASE_RUNS_OUT_SECONDS)
-        if not world.agenda.until(lambda: world.master is not None, _WORLD_HEALS_SECONDS):
-            return
-        if first is not self.simulation or first.lease.deposed:
-            return  # the run was taken over by other people meanwhile
         other = first.successor(f"{first.run}-taken")
+        self._all.append(other)
+        gives_up = world.agenda.now + what.seconds + _WORLD_HEALS_SECONDS
+        while True:
+            if first is not self.simulation or first.deposed:
+                return  # the run was taken over by other people meanwhile
+            if first.fate.lease_holder is not None:
+                return  # no other machine can know of the run: somebody has removed its record
+            try:
+                state = other.take_over(wanted)
+                break
+            except LeaseError:  # the first one is alive still, or there is no master
+                if world.agenda.now > gives_up:
+                    return
+                world.agenda.advance(_NEXT_LOOK_SECONDS)
         first.fate.happened["two processes at a time"] += 1
-        state = other.take_over(wanted)
-        if state is None:
-            other.claim()
-        else:
+        if state is not None:
             state = play(other, state, most_turns=_PATIENT_TURNS, reads=self.means.reads)
             ended.append((other, state))
         if what.restarts and (state is None or state.outcome is Outcome.RESTORED):
             again = other.successor(f"{first.run}-again")
-            again.claim()
-            state = play(again, again.begin(wanted), most_turns=_PATIENT_TURNS, reads=self.means.reads)
+            self._all.append(again)
+            state = self._surely(lambda: again.begin(wanted))
+            state = play(again, state, most_turns=_PATIENT_TURNS, reads=self.means.reads)
             ended.append((again, state))
+
+    def _surely(self, begins: Callable[[], RunState]) -> RunState:
+        """Begin, resume or restore; again a while later where the lease or the journal does not allow it."""
+        for _ in range(_BEGINNINGS):
+            try:
+                return begins()
+            except (LeaseError, JournalError) as error:
+                said = str(error)
+                self.world.agenda.advance(_BEGINS_AGAIN_SECONDS)
+        raise BrokenError("liveness", f"no run can be begun: {said}")
 
     def _outlive_successors(self) -> None:
         """Let the other processes come to their end.
@@ -270,7 +294,6 @@ class AnyLife:
         }
         self.simulation, state = runs[-1]
         self._judge_end(state, [record.event for record in self.simulation.journal.records])
-        self.simulation.let_go(state)
         return state, True
 
     # Between two attempts -----------------------------------------------------------------------------
@@ -282,6 +305,8 @@ class AnyLife:
         who = self.means.afterwards[attempt]
         if self.simulation.fate.torn:
             who = Afterwards.ELSEWHERE  # nobody can read the journal again
+        elif who is Afterwards.ELSEWHERE and self.simulation.fate.lease_holder is not None:
+            who = Afterwards.RESUME  # no other machine can know of the run: somebody has removed its record
         if ended or who is Afterwards.ELSEWHERE:
             self._repair(state, ended=ended)
         while not self.simulation.fate.torn and world.agenda.now < self.simulation.fate.disk_full_until:
@@ -289,27 +314,30 @@ class AnyLife:
             world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
         if state.repairs is not None and not self.simulation.fate.torn:
             # Another machine's run that puts back: once it has, a run of its own follows.
-            return self._begin_elsewhere() if state.outcome is Outcome.RESTORED else self.simulation.restore()
+            if state.outcome is Outcome.RESTORED:
+                return self._begin_elsewhere()
+            return self._surely(self.simulation.restore)
         if who is Afterwards.ELSEWHERE:
             return self._begin_elsewhere()
         if who is Afterwards.RESTORE and not state.restoring:
-            return self.simulation.restore()
-        return self.simulation.resume(retry_failed=True)
+            return self._surely(self.simulation.restore)
+        return self._surely(lambda: self.simulation.resume(retry_failed=True))
 
     def _begin_elsewhere(self) -> RunState:
         """Another bastion: once the lease has run out it puts back what is owed, then begins a run anew."""
-        self.world.agenda.advance(_LEASE_RUNS_OUT_SECONDS)
         if self.world.master is None:
             self.world.agenda.advance(_WORLD_HEALS_SECONDS)
             self._repair(None, ended=True)
         self.past.append(self.simulation)
         self.simulation = self.simulation.elsewhere(f"run-{len(self.past) + 1}")
+        self._all.append(self.simulation)
         self.simulation.fate.happened["another machine takes over"] += 1
         self.stops_before = {node.name: node.restarts_by_us for node in self.world.nodes.values()}
         # Begun anew again and again, a run of many nodes never ends within a `--timeout` that spans a few:
         # whoever begins after the first sets none.
         wanted = replace(self.means.wanted, timeout=None)
-        return self.simulation.take_over(wanted) or self.simulation.begin(wanted)
+        simulation = self.simulation
+        return self._surely(lambda: simulation.take_over(wanted) or simulation.begin(wanted))
 
     # What must hold --------------------------------------------------------------------------------------
 

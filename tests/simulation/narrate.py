@@ -25,7 +25,7 @@ from orchestrator.model.event import (
     WaveStarted,
 )
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
-from orchestrator.simulation.run import Simulation
+from orchestrator.runs.simulated import Simulation
 
 _START = 1_000_000.0
 

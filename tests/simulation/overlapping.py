@@ -6,8 +6,8 @@ from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName, ShardId
 from orchestrator.model.event import ActionSent, WaveStarted
 from orchestrator.model.policy import Policy
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import policy
 from tests.simulation.zones import zoned

@@ -47,8 +47,8 @@ from orchestrator.model.observation import ClusterView, Level, Observation, Sett
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.model.turn import Work
+from orchestrator.runs import takeover
 from orchestrator.runtime.loop import Loop
-from orchestrator.simulation import run as simulated
 from orchestrator.simulation.mishaps import How, Mishap, NodeDies, Trip
 from tests.simulation import deletion, planted_merging, planted_nights, planted_riak, play
 from tests.simulation.overlapping import overlapped, slow, under_way
@@ -593,19 +593,19 @@ DEFECTS: Final[tuple[Defect, ...]] = (
         name="takes over without the settings",
         says="a takeover leaves the dead run's settings",
         seed=3,
-        swaps=(Swap(owner=simulated, name="from_record", by=_taking_over_less(SettingChanged)),),
+        swaps=(Swap(owner=takeover, name="from_record", by=_taking_over_less(SettingChanged)),),
     ),
     Defect(
         name="takes over without the replicas",
         says="a takeover leaves the dead run's replicas",
         seed=102,
-        swaps=(Swap(owner=simulated, name="from_record", by=_taking_over_less(ReplicasAdded)),),
+        swaps=(Swap(owner=takeover, name="from_record", by=_taking_over_less(ReplicasAdded)),),
     ),
     Defect(
         name="takes over without the nodes",
         says="a takeover leaves down what the dead run stopped",
         seed=15,
-        swaps=(Swap(owner=simulated, name="from_record", by=_taking_over_no_nodes),),
+        swaps=(Swap(owner=takeover, name="from_record", by=_taking_over_no_nodes),),
     ),
     Defect(
         name="resumes without its debts",

@@ -17,8 +17,9 @@ from orchestrator.model.event import SettingChanged, SettingRestored, node_phase
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.riak import Transfers
+from orchestrator.runs import takeover
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines
-from orchestrator.simulation import run as simulated
 from tests.simulation import play
 from tests.simulation.chance_riak import FIRST
 from tests.simulation.planting import Defect, Swap, always
@@ -60,10 +61,10 @@ def fallbacks_that_wait_at_the_start() -> str | None:
 def a_node_that_starts_when_the_run_is_killed() -> str | None:
     """Two of them away at once, when the next process knows nothing of the first."""
 
-    def begun() -> tuple[simulated.Simulation, RunState]:
+    def begun() -> tuple[Simulation, RunState]:
         world = ringed()
         world.nodes[TWO].start_seconds = 40.0
-        simulation = simulated.Simulation(world)
+        simulation = Simulation(world)
         return simulation, simulation.begin(riak_policy())
 
     simulation, state = begun()
@@ -226,7 +227,7 @@ RIAK: Final[tuple[Defect, ...]] = (
         name="takes over without what was restarted",
         says="limits that nodes forgot by the dead run are taken for somebody's",
         seed=FIRST + 64,
-        swaps=(Swap(owner=simulated, name="from_record", by=_forgetting_restarts),),
+        swaps=(Swap(owner=takeover, name="from_record", by=_forgetting_restarts),),
     ),
     _on_rings(
         name="takes over a ring without its limits",
@@ -234,7 +235,7 @@ RIAK: Final[tuple[Defect, ...]] = (
         seed=FIRST + 10,
         swaps=(
             Swap(
-                owner=simulated,
+                owner=takeover,
                 name="from_record",
                 by=lambda of: lambda record, started: of(replace(record, debts=()), started),
             ),

@@ -23,9 +23,9 @@ from orchestrator.model.event import ActionSent, PhaseEntered
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks
 from orchestrator.model.turn import Goal
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, node_mishaps
 from orchestrator.simulation.mishaps import Crash, How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import StuckError, cluster, killed, lives, play, policy
 from tests.simulation.sharing import rebooting, sharing
 from tests.simulation.zones import by_zone, zoned

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.engine.changes import from_record
 from orchestrator.model.action import Moment, RebootHost, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
-    LeaseTaken,
     NodeRecovered,
     PhaseEntered,
-    RunStarted,
     SettingRestored,
     VotingExcluded,
     VotingRestored,
@@ -21,10 +18,10 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, ZeroReplicas
 from orchestrator.model.turn import REBOOT
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, killed, lives, play, policy, run
 
@@ -131,19 +128,12 @@ def test_what_a_dead_run_had_in_hand_is_started_whatever_the_new_run_is_for(*, r
         debts=(debt,),
         in_hand=(NodeInHand(node=ES2, incarnation=before, address="es2"),),
     )
-    simulation, began = Simulation(world), world.agenda.now
-    started = RunStarted(
-        cluster=world.name,
-        cluster_uuid=world.uuid,
-        version="9.1.0",
-        policy=policy(reboot=reboot),
-        nodes=tuple(world.nodes),
-        operator="ben",
-        host="bastion2",
-    )
-    first, *others = from_record(record, started)
-    taken = LeaseTaken(epoch=2, holder="ben@bastion2", takeover=True)
-    state = play(simulation, simulation.journalled(first, taken, *others))
+    simulation = Simulation(world, operator=("ben", "bastion2"))
+    simulation.leases.records[1] = record
+    state = simulation.take_over(policy(reboot=reboot))
+    assert state is not None
+    began = world.agenda.now
+    state = play(simulation, state)
     assert state.outcome is Outcome.RESTORED, state.message
     assert world.settings() == cluster(3).settings()
     assert all_up(world)
@@ -296,7 +286,10 @@ def test_a_node_with_a_searchable_snapshot_is_restarted_like_any_other() -> None
 
 
 def test_no_reboot_is_begun_once_the_lease_is_lost() -> None:
+    """That it is lost shows at the next heartbeat, while the node stops."""
     world = cluster(3)
+    for node in world.nodes.values():
+        node.stop_seconds = 20.0
     taken = Mishap(what=mishaps.LeaseTaken(), verb="stop", after=1.0)
     simulation, state = run(world, plan=[taken], wanted=policy(reboot=True, deadlines=Deadlines(hold=60.0)))
     assert state.outcome is Outcome.HELD, state.message

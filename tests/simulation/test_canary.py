@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.model.phase import NodePhase, Outcome
-from orchestrator.simulation.run import Simulation
+from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, killed, lives, play, policy
 
 

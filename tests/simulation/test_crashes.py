@@ -15,9 +15,9 @@ from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Policy
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.merges import unmerged
 from orchestrator.simulation.mishaps import How, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.loaded import RIGHT, left_behind, loaded, merged_policy, merging
 from tests.simulation.overlapping import overlapped, slow

@@ -14,11 +14,11 @@ from orchestrator.model.action import HostAction, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import Hook, Hooks, Policy
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime import loop as loop_module
 from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
-from orchestrator.simulation.run import Simulation
 from tests.simulation.gated import QUEUE
 from tests.simulation.loaded import loaded as loaded_cluster
 from tests.simulation.loaded import merged_policy, merging
@@ -57,6 +57,7 @@ class Faulty:
 def _loop(
     simulation: Simulation, hosts: Any, *, cluster_port: Any = None, wanted: Policy | None = None
 ) -> Loop:
+    state = simulation.begin(wanted or policy())
     watcher = Watcher(simulation, simulation.world.agenda.now + 48 * 3600.0, compare=False)
     ports = Ports(
         cluster=cluster_port or simulation.cluster,
@@ -68,7 +69,7 @@ def _loop(
         reporter=watcher,
     )
     return Loop(
-        simulation.begin(wanted or policy()),
+        state,
         ports,
         asked=lambda: (Request.NONE, ""),
         workers=1,

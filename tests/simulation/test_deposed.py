@@ -19,6 +19,7 @@ from orchestrator.model.action import Action, StartNode
 from orchestrator.model.event import Deposed, Event, LeaseTaken, Record, RunResumed, RunStarted
 from orchestrator.model.observation import LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.lease import Lease
@@ -26,7 +27,6 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
 from orchestrator.runtime.store import RunEntry, StateStore, open_store
 from orchestrator.runtime.taking import Claim, Place, Watcher
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.fakes.lease import FakeLeasePort
 from tests.simulation.play import cluster, policy

@@ -10,8 +10,8 @@ from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, NodeDies, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, play, policy
 

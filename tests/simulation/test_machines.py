@@ -20,9 +20,9 @@ from orchestrator.model.policy import (
     Wave,
     ZeroReplicas,
 )
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import killed, lives, plan_of, play, policy, run
 from tests.simulation.sharing import always, rebooting, sharing

@@ -20,10 +20,10 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkIndex, BulkView
 from orchestrator.model.observation import EVERYTHING
 from orchestrator.model.reading import Unknown
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import merges, mishaps, segments
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import SimGate
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.gated import QUEUE
 from tests.simulation.loaded import SIZE, index_of, left_behind, loaded, merged_policy, merging
@@ -125,7 +125,7 @@ def test_one_that_is_done_late_is_judged_by_what_was_known_when_it_was_sent(
         simulation = begun(loaded(), Trip(verb="force_merge", how=How.LATE, late=29.0))
         if known:
             simulation.fate.befall(what)
-            look(simulation)
+            look(simulation, seconds=70.0)  # a lease that is gone shows within so long
         simulation.cluster.perform(force())
         if not known:
             simulation.fate.befall(what)
@@ -326,7 +326,7 @@ def _written(simulation: Simulation) -> None:
 
 def _without_the_lease(simulation: Simulation) -> None:
     simulation.fate.befall(mishaps.LeaseTaken())
-    look(simulation)
+    look(simulation, seconds=70.0)
     simulation.cluster.perform(force())
 
 

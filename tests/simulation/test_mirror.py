@@ -14,6 +14,7 @@ from orchestrator.model.observation import ClusterView, HostView, Level, Observa
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import RiakView
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import ring_changes, views
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.glance import glance
@@ -21,7 +22,6 @@ from orchestrator.simulation.mirror import mirrored
 from orchestrator.simulation.parts import GateState
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_mishaps import OwnershipMoves
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.chance import chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak

@@ -18,6 +18,7 @@ from orchestrator.model.event import PhaseEntered, Rescued, RunResumed
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import turns
 from orchestrator.simulation.index_mishaps import (
     IndexMounted,
@@ -45,7 +46,6 @@ from orchestrator.simulation.mishaps import (
 )
 from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, NodeFlaps, NodePauses
 from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFails, TakenOver, Unauthorized
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation import tuned
 from tests.simulation.chance import chance
@@ -320,7 +320,6 @@ def _taken_up(simulation: Simulation, state: RunState) -> RunState:
     for _ in range(5):
         if state.outcome is Outcome.DONE:
             break
-        simulation.let_go(state)
         simulation.world.agenda.advance(60.0)
         state = play(simulation, simulation.resume(retry_failed=True), invariants=False, compare=False)
     return state

@@ -18,10 +18,10 @@ from orchestrator.model.event import (
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, RecoveryLimits, Strategy
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Crash, Mishap
 from orchestrator.simulation.parts import SimRecovery
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.overlapping import (
     halves,

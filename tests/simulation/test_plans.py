@@ -7,7 +7,7 @@ import pytest
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy
-from orchestrator.simulation.run import Simulation
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, plan_of, play, policy
 from tests.simulation.zones import by_zone, lopsided, paired, zoned

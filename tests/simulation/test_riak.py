@@ -16,10 +16,10 @@ from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Deadlines, DisabledPredicate, Policy, Selection
 from orchestrator.model.riak import PartitionCount, Transfers
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines, views
 from orchestrator.simulation.mishaps import Asked, How, Mishap, NodeDies, Trip
 from orchestrator.simulation.riak import RiakWorld
-from orchestrator.simulation.run import Simulation
 from tests.fakes.riak_rings import claimed
 from tests.simulation.play import killed, lives, plan_of, play, run
 from tests.simulation.ringed import (

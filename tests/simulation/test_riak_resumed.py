@@ -11,10 +11,10 @@ from orchestrator.model.action import StartNode, StopNode
 from orchestrator.model.event import ActionSent, Event, PhaseEntered, RunResumed
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import DisabledPredicate
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines
 from orchestrator.simulation.mishaps import How, Trip
 from orchestrator.simulation.riak import RiakWorld
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import killed, lives, play, run
 from tests.simulation.ringed import ABOUT_ABSENCE, FOUR, TWO, riak_policy, ringed
 

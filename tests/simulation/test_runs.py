@@ -14,21 +14,20 @@ from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runs import Overrides, Run, Summary, rehearse, restart, restore, resume
 from orchestrator.runs.planning import prepare
-from orchestrator.runs.simulated import Program, program
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import NothingDriven, restore_meant
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, lives, policy
 
 
-def begun(nodes: int = 3, **wanted: object) -> Program:
-    return program(Simulation(cluster(nodes)), policy(**wanted))
+def begun(nodes: int = 3, **wanted: object) -> Simulation:
+    return Simulation(cluster(nodes), policy=policy(**wanted))
 
 
-def run_on(of: Program, *, seams: int | None = None) -> Outcome | None:
+def run_on(of: Simulation, *, seams: int | None = None) -> Outcome | None:
     """A new run of this program; killed after so many further seams."""
-    passed = of.simulation.seams
+    passed = of.seams
     passed.crash_at = None if seams is None else len(passed.passed) + seams
     try:
         with of.connect() as connection:
@@ -38,7 +37,7 @@ def run_on(of: Program, *, seams: int | None = None) -> Outcome | None:
         passed.crash_at = None
 
 
-def repair(of: Program) -> RunState | NothingDriven:
+def repair(of: Simulation) -> RunState | NothingDriven:
     """`restore --cluster` on this program's machine."""
     with of.connect() as connection:
         return restore_meant(connection.open_state, lambda _past: connection, cluster=connection.ports.name)
@@ -50,8 +49,8 @@ def summary_of(run: object) -> Summary:
     return last
 
 
-def as_found(of: Program, before: object) -> None:
-    world = of.simulation.world
+def as_found(of: Simulation, before: object) -> None:
+    world = of.world
     left = aftermath(world, before)  # type: ignore[arg-type]  # what settings() gave
     assert (left.not_as_found, left.down) == ((), ())
     assert of.leases.records == {}
@@ -60,34 +59,34 @@ def as_found(of: Program, before: object) -> None:
 
 def test_a_run_of_the_api_yields_its_journal_and_then_its_summary() -> None:
     of = begun()
-    before = settings(of.simulation.world)
+    before = settings(of.world)
     with of.connect() as connection, restart(connection) as run:
         *records, summary = run
     assert isinstance(summary, Summary)
     assert (summary.outcome, summary.exit_code) == (Outcome.DONE, ExitCode.DONE)
     assert tuple(records) == of.records(summary.run)
-    assert set(lives(of.simulation.world).values()) == {2}
+    assert set(lives(of.world).values()) == {2}
     as_found(of, before)
 
 
-def held_until_asked(of: Program, run: Run) -> None:
+def held_until_asked(of: Simulation, run: Run) -> None:
     """Let no time pass in the simulation, once the run is at work, before a request has come."""
 
     def wait() -> None:
         while run._asked._request is Request.NONE:
             time.sleep(0.001)
 
-    of.simulation.world.agenda.after(5.0, wait)
+    of.world.agenda.after(5.0, wait)
 
 
 def test_a_run_that_is_left_stands_down_before_the_block_ends() -> None:
     of = begun()
-    before = settings(of.simulation.world)
+    before = settings(of.world)
     with of.connect() as connection:
         with restart(connection) as run:
             held_until_asked(of, run)
             next(run)
-        assert aftermath(of.simulation.world, before).down == ()
+        assert aftermath(of.world, before).down == ()
         ended = summary_of(resume(connection))
     assert ended.resumed
     assert ended.outcome is Outcome.DONE
@@ -110,7 +109,7 @@ def test_a_refusal_is_raised_where_the_run_is_read() -> None:
     of.leases.records[1] = LeaseRecord(
         epoch=1, run="theirs", owner="ben", process="bastion/1/9/1", started=""
     )
-    of.alive.add("bastion/1/9/1")
+    of.common.alive.add("bastion/1/9/1")
     with of.connect() as connection:
         run = restart(connection)
         with pytest.raises(LeaseError, match="another run holds the lease"):
@@ -122,7 +121,7 @@ def _seams() -> list[str]:
     """Every point at which an undisturbed run could be killed."""
     of = begun()
     run_on(of)
-    return of.simulation.seams.passed
+    return of.seams.passed
 
 
 SEAMS = _seams()
@@ -135,16 +134,16 @@ def test_a_run_that_is_killed_anywhere_is_resumed_to_its_end() -> None:
     wrong = []
     for point in range(1, len(SEAMS) + 1):
         of = begun()
-        before = settings(of.simulation.world)
+        before = settings(of.world)
         with pytest.raises(Crash):
             run_on(of, seams=point)
-        passed = of.simulation.seams.passed[point - 1]
+        passed = of.seams.passed[point - 1]
         if "after the commit" in passed and "run_finished" in passed:
-            assert set(lives(of.simulation.world).values()) == {2}
+            assert set(lives(of.world).values()) == {2}
             continue  # all that is left is a lease without a pending change, which runs out
         with of.connect() as connection:
             ended = summary_of(resume(connection)) if of.runs() else summary_of(restart(connection))
-        if (ended.outcome, set(lives(of.simulation.world).values())) != (Outcome.DONE, {2}):
+        if (ended.outcome, set(lives(of.world).values())) != (Outcome.DONE, {2}):
             wrong.append((point, passed, ended.outcome))
         as_found(of, before)
     assert wrong == []
@@ -153,10 +152,10 @@ def test_a_run_that_is_killed_anywhere_is_resumed_to_its_end() -> None:
 def test_a_run_that_is_killed_anywhere_is_restored_by_another_machine_from_the_cluster() -> None:
     for point in range(1, len(SEAMS) + 1):
         of = begun()
-        before = settings(of.simulation.world)
+        before = settings(of.world)
         with pytest.raises(Crash):
             run_on(of, seams=point)
-        other = of.elsewhere()
+        other = of.elsewhere("run-2")
         end = repair(other)
         assert isinstance(end, NothingDriven) or end.outcome is Outcome.RESTORED, point
         as_found(other, before)
@@ -168,13 +167,13 @@ def test_nodes_that_a_killed_run_took_out_of_service_are_put_into_service_by_ano
     wrong = []
     undisturbed = begun(hooks=HOOKS)
     run_on(undisturbed)
-    for point, passed in enumerate(undisturbed.simulation.seams.passed, start=1):
+    for point, passed in enumerate(undisturbed.seams.passed, start=1):
         of = begun(hooks=HOOKS)
         with pytest.raises(Crash):
             run_on(of, seams=point)
-        out = {node.name for node in of.simulation.world.nodes.values() if node.to_undo}
-        repair(of.elsewhere())
-        still = [node.name for node in of.simulation.world.nodes.values() if node.to_undo]
+        out = {node.name for node in of.world.nodes.values() if node.to_undo}
+        repair(of.elsewhere("run-2"))
+        still = [node.name for node in of.world.nodes.values() if node.to_undo]
         if out:
             killed.add(passed)
         if still:
@@ -185,12 +184,12 @@ def test_nodes_that_a_killed_run_took_out_of_service_are_put_into_service_by_ano
 
 def test_a_new_run_elsewhere_first_restores_what_a_dead_one_left() -> None:
     of = begun()
-    before = settings(of.simulation.world)
+    before = settings(of.world)
     at = next(n for n, what in enumerate(SEAMS, start=1) if what.startswith("after stop of"))
     with pytest.raises(Crash):
         run_on(of, seams=at)
     (dead,) = of.runs()
-    other = of.elsewhere()
+    other = of.elsewhere("run-2")
     assert run_on(other) is Outcome.DONE
     new, repairing = other.runs()
     begins = [record.event for record in other.records(repairing) if isinstance(record.event, RunStarted)]
@@ -202,8 +201,8 @@ def test_a_new_run_elsewhere_first_restores_what_a_dead_one_left() -> None:
 
 def test_two_programs_that_live_are_never_at_work_together() -> None:
     of = begun()
-    other, refused = of.elsewhere(), list[LeaseError]()
-    world = of.simulation.world
+    other, refused = of.elsewhere("run-2"), list[LeaseError]()
+    world = of.world
 
     def comes() -> None:
         with other.connect() as connection:
@@ -231,8 +230,8 @@ def test_nothing_to_restore_is_done_and_drives_nothing() -> None:
 
 def test_a_rehearsal_of_the_api_touches_only_its_own_simulation() -> None:
     of = begun()
-    before = lives(of.simulation.world)
+    before = lives(of.world)
     with of.connect() as connection:
         ended = summary_of(rehearse(connection, seed=0))
     assert ended.outcome is Outcome.DONE
-    assert lives(of.simulation.world) == before
+    assert lives(of.world) == before

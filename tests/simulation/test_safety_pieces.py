@@ -17,9 +17,9 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection, ZeroReplicas
 from orchestrator.model.reading import Instant
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Seams, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.chance import ALLOCATION
 from tests.simulation.play import cluster, lives, play, policy, run
@@ -216,7 +216,7 @@ def test_no_stop_is_sent_that_the_record_in_the_cluster_does_not_tell_of() -> No
 
         def look(what: str, simulation: Simulation = simulation, after: float = after) -> None:
             if what.startswith("after stop of "):
-                told = {entry.node for entry in simulation.lease.record.in_hand}
+                told = {entry.node for entry in simulation.record.in_hand}
                 assert what.removeprefix("after stop of ") in told, f"{what}, master lost at {after} s"
 
         _playing(simulation, policy(deadlines=Deadlines(hold=120.0)), look)

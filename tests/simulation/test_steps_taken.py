@@ -8,7 +8,7 @@ from typing import Final
 from orchestrator.engine.phases import NODE_STEPS, RUN_STEPS
 from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase
-from orchestrator.simulation.run import Simulation
+from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, play, policy
 from tests.simulation.wide import life_of
 

@@ -6,11 +6,12 @@ import contextlib
 
 from orchestrator.model.action import ClearVotingExclusions, RetryFailed, SetReplicas, StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import LeaseLost
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, ZeroReplicas
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, lives, play, policy, run
 
 
@@ -183,7 +184,7 @@ def test_a_stop_in_doubt_that_is_done_late_is_ours_to_bring_up() -> None:
         assert state.outcome is Outcome.DONE, f"{late}: {state.message}"
         assert set(lives(world).values()) == {2}, late
         assert world.settings() == cluster(3).settings()
-        assert simulation.lease.view().held
+        assert not any(isinstance(record.event, LeaseLost) for record in simulation.journal.records)
 
 
 def test_a_rescue_of_a_node_whose_stop_never_happened_goes_on() -> None:

@@ -15,9 +15,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Policy
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.loaded import RIGHT, left_behind, loaded, merged_policy, merging
 from tests.simulation.narrate import narrate

@@ -13,9 +13,9 @@ from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.model.tuning import OnFailure, ValueChange
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.tuning import UNREADABLE
 from tests.simulation.play import cluster, lives, plan_of, play, policy, run
 from tests.simulation.tuned import WANTED, detune, profile

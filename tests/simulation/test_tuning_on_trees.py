@@ -6,11 +6,12 @@ The cluster is simulated; what reads and changes the host, and the ledger, are t
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from orchestrator.cli.commands.tune_revert import revert
 from orchestrator.cli.context import Context
@@ -19,21 +20,19 @@ from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.action import ActionResult, HostAction, TuneHost
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy, Selection
-from orchestrator.model.reading import Instant, Reading, Unknown
+from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.tuned_hosts import TunedHosts
+from orchestrator.runtime import tables
 from orchestrator.runtime.clock import SystemClock
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.journal import SqlJournal
+from orchestrator.runtime.database import Access, open_engine
 from orchestrator.runtime.ledger import Ledger
-from orchestrator.runtime.store import RunEntry, StateStore, open_store
+from orchestrator.runtime.store import StateStore
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.mishaps import Crash
-from orchestrator.simulation.records import MemoryJournal
-from orchestrator.simulation.run import Simulation
 from tests.fakes import host_kinds
 from tests.fakes.host_tree import HostTree
 from tests.simulation.play import cluster, play, policy
@@ -66,21 +65,6 @@ class HostsOfFiles(SimulatedHosts):
         return result
 
 
-@dataclass(slots=True, kw_only=True)
-class DurableJournal(MemoryJournal):
-    """What is committed is in the state database too, whenever the program is killed."""
-
-    sql: SqlJournal
-
-    def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
-        known = len(self.records)
-        try:
-            return MemoryJournal.append(self, events, at)
-        finally:
-            if len(self.records) > known:
-                self.sql.append([record.event for record in self.records[known:]], at)
-
-
 class Life:
     """A host, a run on its node, and an operator."""
 
@@ -97,27 +81,10 @@ class Life:
             err=io.StringIO(),
         )
         self.port = Hosts({ES2: self.tree.settings(node=ES2)})
-        self.store: StateStore = open_store(f"sqlite:///{folder}/state.db", {}, access=Access.WRITE)
-        self.simulation = Simulation(cluster(3))
-        entry = RunEntry(
-            run=RUN,
-            cluster="prod",
-            cluster_uuid="",
-            kind="elasticsearch",
-            started=1.0,
-            host="bastion",
-            operator="ann",
-            process="boot/1/2/3",
-        )
-        simulation = self.simulation
-        simulation.run = RUN
-        simulation.journal = DurableJournal(
-            run=RUN,
-            world=simulation.world,
-            fate=simulation.fate,
-            seams=simulation.seams,
-            sql=self.store.create_run(entry),
-        )
+        engine = open_engine(make_url(f"sqlite:///{folder}/state.db"), Access.WRITE, make_folder=True)
+        tables.ready(engine, Access.WRITE)
+        self.store = StateStore(engine)
+        self.simulation = simulation = Simulation(cluster(3), run=RUN, state=engine)
         simulation.hosts = HostsOfFiles(
             world=simulation.world, fate=simulation.fate, seams=simulation.seams, real=self.port
         )

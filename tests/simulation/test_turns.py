@@ -19,11 +19,11 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.model.policy import Hook, Hooks
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import index_mishaps, node_mishaps, turns
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation import nights, shrink, tuned
 from tests.simulation.chance import Chance, chance
@@ -138,7 +138,8 @@ def test_a_process_that_was_taken_over_may_only_start_what_is_not_in_its_success
     first.hosts.perform(StopNode(node=ES2))
     first.world.agenda.advance(5.0)
     other = first.successor("run-2")
-    other.claim()
+    first.fate.asleep_until = first.world.agenda.now + 100.0
+    other.begin(policy())
     first.hosts.perform(StartNode(node=ES2))
     assert first.world.violations == [], "it could not know yet"
     first.world.agenda.advance(1.0)
@@ -151,7 +152,7 @@ def test_a_process_that_was_taken_over_may_only_start_what_is_not_in_its_success
     told = [said.partition(": ")[2] for said in first.world.violations]
     assert told[0].startswith("run-1 was taken over, and sends set_allocation")
     assert told[1] == "run-1 was taken over, and sends stop of es3"
-    assert first.lease.deposed
+    assert first.deposed
     assert not first.lease.view().held
     assert other.lease.view().held
 

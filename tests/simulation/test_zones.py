@@ -6,23 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.changes import from_record
 from orchestrator.engine.fold import RunState
 from orchestrator.model.action import Moment, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionSent,
     Rescued,
-    RunStarted,
     SettingRestored,
     StandingDown,
     WaveStarted,
 )
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Crash, How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import lives, play, run
 from tests.simulation.zones import by_zone, lopsided, paired, zoned
@@ -409,11 +407,12 @@ def test_another_machine_brings_up_the_whole_wave_from_the_record() -> None:
     with pytest.raises(Crash):
         play(simulation, state)
     world.agenda.advance(60.0)
-    left = simulation.lease.record
+    left = simulation.record
     assert [node.node for node in left.in_hand] == ["es2", "es5"]
-    started = next(r.event for r in simulation.journal.records if isinstance(r.event, RunStarted))
-    other = Simulation(world, run="run-2")
-    restored = play(other, other.journalled(*from_record(left, started)), compare=False)
+    other = simulation.elsewhere("run-2")
+    taken = other.take_over(by_zone())
+    assert taken is not None
+    restored = play(other, taken)
     assert restored.outcome is Outcome.RESTORED, restored.message
     assert all(node.joined for node in world.nodes.values())
     assert world.settings() == ({}, {})

@@ -10,9 +10,9 @@ from orchestrator.model.action import RebootHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Deadlines
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import lives, play
 from tests.simulation.zones import by_zone, zoned
 

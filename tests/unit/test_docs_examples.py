@@ -21,8 +21,7 @@ from ruamel.yaml import YAML
 from orchestrator.airflow.command import Selection
 from orchestrator.cli.main import app
 from orchestrator.runs import Connection
-from orchestrator.runs.simulated import program
-from orchestrator.simulation.run import Simulation
+from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, lives, policy
 
 ROOT = Path(__file__).parents[2]
@@ -281,7 +280,7 @@ def test_the_program_in_python_restarts_a_cluster(
 ) -> None:
     """The example as it is shown, with a simulated cluster in the place of `prod`."""
     (example,) = [one for one in _of("python") if one.name == "restart_prod.py"]
-    simulated = program(Simulation(cluster(3)), policy())
+    simulated = Simulation(cluster(3), policy=policy())
     named: list[str] = []
 
     def connect(name: str) -> AbstractContextManager[Connection]:
@@ -296,4 +295,4 @@ def test_the_program_in_python_restarts_a_cluster(
     assert first == "3 waves"
     assert last == f"{run}: done, exit code 0"
     assert len(events) == len(simulated.records(run))
-    assert set(lives(simulated.simulation.world).values()) == {2}
+    assert set(lives(simulated.world).values()) == {2}

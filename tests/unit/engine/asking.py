@@ -21,8 +21,8 @@ from orchestrator.model.observation import (
 )
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Unknown
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
-from orchestrator.simulation.run import Simulation
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, policy
 

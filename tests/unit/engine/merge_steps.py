@@ -15,7 +15,7 @@ from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, Ru
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderSettings, MergePolicy, MergeTarget, Writes
 from orchestrator.model.phase import Outcome, Phase
-from orchestrator.simulation.run import Simulation
+from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, policy
 
 AT: Final = 1000.0

@@ -43,7 +43,7 @@ from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Owed, Verb, Work
-from orchestrator.simulation.run import Simulation
+from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, policy
 
 ES1, ES2 = NodeName("es1"), NodeName("es2")

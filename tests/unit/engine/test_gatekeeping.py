@@ -17,10 +17,10 @@ from orchestrator.model.observation import Look, Observation
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Deadlines, DisabledPredicate
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
 from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import GateState, SimGate
-from orchestrator.simulation.run import Simulation
 from tests.simulation.gated import QUEUE, SCRIPT
 from tests.simulation.play import cluster, play, policy, run
 

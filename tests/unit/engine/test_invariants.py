@@ -48,7 +48,7 @@ from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.tuning import ServiceChange, ServiceMode, TuningProfile, TuningSetting
 from orchestrator.model.tuning_event import TuningApplied
 from orchestrator.model.turn import REBOOT, Doubt, Goal, Owed, Verb, Work
-from orchestrator.simulation.run import Simulation
+from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, policy
 from tests.unit.engine.merge_steps import ALSO_BROKEN, MERGE_BREAKS, MERGE_HOLDS
 

@@ -21,8 +21,8 @@ from orchestrator.model.observation import HostView
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
 from orchestrator.model.turn import REBOOT, RESTART, Goal, Verb
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Asked, Mishap, NodeDies, RestartedByHand
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import StuckError, cluster, killed, lives, play, policy, run
 from tests.unit.engine.asking import ES2
 from tests.unit.engine.cells import (

@@ -18,8 +18,8 @@ from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.model.replacing import replace as changed
 from orchestrator.model.riak import OwnershipChange, PendingPartition, RiakView, RingStatus
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
-from orchestrator.simulation.run import Simulation
 from tests.simulation.gated import QUEUE
 from tests.simulation.ringed import FOUR, ONE, TWO, riak_policy, ringed
 

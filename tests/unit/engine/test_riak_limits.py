@@ -19,8 +19,8 @@ from orchestrator.model.observation import ClusterView, Level, Observation, Sett
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Kind
 from orchestrator.model.replacing import replace as changed
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines, views
-from orchestrator.simulation.run import Simulation
 from tests.simulation.ringed import ONE, THREE, TWO, riak_policy, ringed
 
 AT = 1_000_000.0

@@ -13,9 +13,9 @@ from orchestrator.model.observation import LeaseView, Level, Observation, Servic
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Selection
 from orchestrator.model.reading import Instant
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from orchestrator.simulation.mishaps import Crash
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, play, policy
 
 ALLOCATION = "cluster.routing.allocation.enable"

@@ -24,8 +24,8 @@ from orchestrator.model.event import Hold
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Awareness, Policy, Selection, Strategy, Wave
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster, policy
 
 D, M = Role.DATA, Role.MASTER

@@ -12,8 +12,8 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionConfirmed, ActionFailed
 from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Reading, Seconds
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.executor import Executor
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster
 
 NAMES = tuple(NodeName(f"es{number}") for number in range(1, 7))

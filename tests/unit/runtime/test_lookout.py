@@ -11,8 +11,8 @@ import pytest
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Lookout, Order
-from orchestrator.simulation.run import Simulation
 from tests.simulation.play import cluster
 
 LIMIT_SECONDS = 20.0
