@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts import exclusion
+from orchestrator.hosts import exclusion, port
 from orchestrator.hosts.check import Grade, HostCheck, Point, check_host
 from orchestrator.hosts.connections import Connections
 from orchestrator.hosts.port import Hosts
@@ -103,6 +103,8 @@ def test_a_command_that_runs_as_root_and_cannot_be_ended_keeps_the_lock(
             lambda: bare.run(f"cut -d ' ' -f 4 /proc/$(cat {pid})/stat") == "1", seconds=PATIENCE
         )
         assert "at work on it: its start" in seen(hosts).detail
+        # A busy host takes longer to refuse a stop than the port waits before it leaves the answer to a reading.
+        monkeypatch.setattr(port, "QUICK_SECONDS", PATIENCE)
 
         def named() -> bool:
             refused = hosts.perform(StopNode(node="n1"))

@@ -14,7 +14,7 @@ from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection, Strategy
 from orchestrator.runtime.lookout import Order
-from orchestrator.simulation import mishaps, riak_mishaps
+from orchestrator.simulation import mishaps, node_mishaps, program_mishaps, riak_mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
@@ -96,6 +96,7 @@ def chance_riak(seed: int) -> RiakChance:
         plan=(
             *(_mishap(dice, members) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),
             *gates.plan,
+            *_worse(seed, members),
         ),
         trips=tuple(_trip(dice) for _ in range(dice.choice((0, 0, 1, 2, 4)))),
         crashes=tuple(dice.randint(2, far) for _ in range(dice.choice((0, 1, 1, 2, 3)))),
@@ -155,9 +156,12 @@ def _trip(dice: Random) -> Trip:
 
 
 def _mishap(dice: Random, members: list[NodeName]) -> Mishap:
-    """At some moment, or right after a verb, often one for the very node that it befalls."""
     node = dice.choice(members)
-    what = _what(dice, node)
+    return _placed(dice, members, node, _what(dice, node))
+
+
+def _placed(dice: Random, members: list[NodeName], node: NodeName, what: What) -> Mishap:
+    """At some moment, or right after a verb, often one for the very node that it befalls."""
     if dice.random() < 0.35:
         return Mishap(what=what, after=dice.uniform(0.0, 120.0 * len(members)))
     after = dice.choice((0.0, 0.05, 1.0, 5.0, 9.0, 40.0, 80.0))
@@ -165,6 +169,29 @@ def _mishap(dice: Random, members: list[NodeName]) -> Mishap:
         target = node if dice.random() < 0.6 else dice.choice(members)
         return Mishap(what=what, verb=dice.choice(("stop", "stop", "start")), target=target, after=after)
     return Mishap(what=what, verb=dice.choice(_SEAMS), nth=dice.randint(1, 4), after=after)
+
+
+def _worse(seed: int, members: list[NodeName]) -> tuple[Mishap, ...]:
+    """In a third of the runs one of the mishaps of a node, its host or the program that are worst."""
+    dice = Random(f"riak worse {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    if dice.random() > 1 / 3:
+        return ()
+    node = dice.choice(members)
+    choices: tuple[What, ...] = (
+        node_mishaps.DiesAgain(
+            node=node,
+            times=dice.choice((1, 2, 4)),
+            after=dice.choice((1.0, 5.0, 30.0)),
+            back_after=dice.choice((None, None, 10.0)),
+        ),
+        node_mishaps.HostRefuses(node=node, seconds=dice.choice((60.0, 900.0)), key=dice.random() < 0.5),
+        node_mishaps.RebootHangs(node=node),
+        program_mishaps.JournalFails(reason="database is locked", seconds=dice.choice((3.0, 60.0))),
+        program_mishaps.JournalFails(reason="attempt to write a readonly database", seconds=300.0),
+        program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0))),
+        program_mishaps.TakenOver(seconds=dice.choice((110.0, 150.0, 400.0))),
+    )
+    return (_placed(dice, members, node, dice.choice(choices)),)
 
 
 def _what(dice: Random, node: NodeName) -> What:

@@ -34,7 +34,8 @@ from orchestrator.simulation.mishaps import (
     StaleReadings,
     What,
 )
-from orchestrator.simulation.program_mishaps import EndpointsDisagree, JournalFails, TakenOver, Unauthorized
+from orchestrator.simulation.node_mishaps import DiesAgain, HostRefuses, RebootHangs
+from orchestrator.simulation.program_mishaps import EndpointsDisagree, Unauthorized
 from orchestrator.simulation.riak_mishaps import OfRiak
 from tests.simulation.chance import Chance
 from tests.simulation.chance_riak import FIRST
@@ -58,16 +59,15 @@ _ON_INDICES_ALONE: Final = (
     SegmentsUnreadable,
     StaleReadings,
     EndpointsDisagree,
-    JournalFails,
-    TakenOver,
     Unauthorized,
 )
+_ON_RINGS_TOO: Final = (DiesAgain, HostRefuses, RebootHangs, SettingMeddled, SettingsRefused, GateShut)
 
 ON_RINGS: Final[frozenset[str]] = frozenset(
     {
         *(kind.__name__ for kind in (*get_args(OfMachine), *get_args(OfRiak))),
         *(kind.__name__ for kind in get_args(OfProgram) if kind not in _ON_INDICES_ALONE),
-        *(kind.__name__ for kind in (SettingMeddled, SettingsRefused, GateShut)),
+        *(kind.__name__ for kind in _ON_RINGS_TOO),
         *(f"verb {how.value}" for how in HOWS),
         "the program is killed",
         "another machine takes over",
