@@ -103,7 +103,7 @@ def test_a_command_that_runs_as_root_and_cannot_be_ended_keeps_the_lock(
             lambda: bare.run(f"cut -d ' ' -f 4 /proc/$(cat {pid})/stat") == "1", seconds=PATIENCE
         )
         assert "at work on it: its start" in seen(hosts).detail
-        # A busy host takes longer to refuse a stop than the port waits before it leaves the answer to a reading.
+        # A busy host may refuse a stop later than the port waits for it; a reading has the answer then.
         monkeypatch.setattr(port, "QUICK_SECONDS", PATIENCE)
 
         def named() -> bool:
