@@ -215,15 +215,28 @@ def _until_the_night_had_all(night: Night, seconds: float = 300.0) -> None:
     assert night.missed() == [], night.told()
 
 
-@pytest.mark.parametrize("strategy", [pytest.param("node", marks=pytest.mark.exhaustive), "zone"])
+@pytest.mark.parametrize(
+    ("strategy", "version"),
+    [
+        ("zone", QUICKEST),
+        pytest.param("node", QUICKEST, marks=pytest.mark.exhaustive),
+        *(
+            pytest.param(strategy, version, marks=pytest.mark.exhaustive)
+            for version in ("8.19.0", "9.1.0")
+            for strategy in ("node", "zone")
+        ),
+    ],
+)
 def test_a_run_ends_well_on_an_ordinary_night(
+    *,
     process_cluster: ProcessCluster,
     bastion_of: BastionOf,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     strategy: str,
+    version: str,
 ) -> None:
-    lab = process_cluster(QUICKEST, nodes=SEVEN)
+    lab = process_cluster(version, nodes=SEVEN)
     records = HookRecords(folder=tmp_path, lab=lab)
     playbook = {**PLAYBOOK, "tune": str(_profile(tmp_path))}
     bastion = bastion_of(Lab(real=lab), playbook=playbook, hooks=records.hooks(), strategy=strategy)
@@ -233,9 +246,7 @@ def test_a_run_ends_well_on_an_ordinary_night(
         code = bastion.end(run, NIGHT_SECONDS)
         _until_the_night_had_all(night)
     with capsys.disabled():
-        sys.stdout.write(
-            f"\n{QUICKEST} {strategy}\n  {story(bastion.said[-1])}\n  {_figures(night, vigil)}\n"
-        )
+        sys.stdout.write(f"\n{version} {strategy}\n  {story(bastion.said[-1])}\n  {_figures(night, vigil)}\n")
     assert code == DONE, f"{bastion.story()}\n{night.told()}"
     again = rescued(bastion.said, vigil.watcher.seen)
     records.assert_once_each(but=again)
