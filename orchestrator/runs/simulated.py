@@ -11,13 +11,12 @@ import random
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from sqlalchemy import Engine
 
-from orchestrator.engine.fold import RunState, evolve
-from orchestrator.engine.waves import selected
+from orchestrator.engine.fold import RunState, replay
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.lease import LeaseRecord
@@ -29,6 +28,7 @@ from orchestrator.runs import attempt as attempts
 from orchestrator.runs.attempt import Attempt
 from orchestrator.runs.connection import Connection, NoReports, Process, Watched
 from orchestrator.runs.simulated_ports import (
+    Common,
     Events,
     FatedRequests,
     Heart,
@@ -43,13 +43,13 @@ from orchestrator.runs.unfinished import PastRun, past_run_of, restoration, resu
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.store import RunEntry
-from orchestrator.simulation import bulk, turns, views
+from orchestrator.simulation import turns
+from orchestrator.simulation.beginning import note_what_is, start_of
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.gates import SimulatedGates
 from orchestrator.simulation.hosts import SimulatedHosts
 from orchestrator.simulation.mishaps import Mishap, Seams, Trip
-from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.records import (
     MemoryLeasePort,
     SimulatedClock,
@@ -57,22 +57,6 @@ from orchestrator.simulation.records import (
     SimulatedListener,
 )
 from orchestrator.simulation.world import World
-
-
-@dataclass(slots=True, kw_only=True)
-class Common:
-    """What the programs on one cluster share.
-
-    Attributes:
-        records: the lease in the cluster, by epoch.
-        alive: identities of processes that live.
-        machines: so many there are.
-    """
-
-    records: dict[int, LeaseRecord] = field(default_factory=dict)
-    alive: set[str] = field(default_factory=set)
-    machines: int = 1
-
 
 _T = TypeVar("_T")
 
@@ -290,7 +274,7 @@ class Simulation:
 
     def begin(self, policy: Policy, *, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunState:
         """Begin a run over the nodes that the policy selects, in planned waves if any."""
-        return self.begin_as(self.start_of(policy, planned))
+        return self.begin_as(self._start_of(policy, planned))
 
     def begin_as(self, started: RunStarted) -> RunState:
         """Begin this very run, as it would begin on the cluster that this one is like.
@@ -311,7 +295,7 @@ class Simulation:
             JournalError: the first events cannot be written.
         """
         self._policy = policy
-        connection, started = self._started(), self.start_of(policy)
+        connection, started = self._started(), self._start_of(policy)
         claimed = claim(connection, self._store(), started)
         if claimed.left is None:
             release(claimed.attempt.lease, connection.process)
@@ -329,6 +313,9 @@ class Simulation:
         """A new process only restores what the run changed."""
         connection, past = self._started(), self._past()
         return self._begun(restoration(connection, self._store(), past))
+
+    def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunStarted:
+        return start_of(self.world, policy, planned, operator=(self.operator, self.host))
 
     def _past(self) -> PastRun:
         return past_run_of(self._store(), self.entries[self.run])
@@ -366,10 +353,9 @@ class Simulation:
 
     def journalled(self, *events: Event) -> RunState:
         """Commit these events as the process would; the state that they lead to."""
-        attempt = self.attempt
-        for record in attempt.journal.append(events, self.clock.now()):
-            attempt.state = evolve(attempt.state, record)
-        return attempt.state
+        self.attempt.journal.append(events, self.clock.now())
+        self.attempt.state = replay(self.run, self.journal.records)
+        return self.attempt.state
 
     # Other programs -------------------------------------------------------------------------------------
 
@@ -400,32 +386,7 @@ class Simulation:
             common=self.common,
         )
 
-    # The world ------------------------------------------------------------------------------------------
-
     def note_what_is(self, policy: Policy) -> None:
-        """What a run finds is no fault of it."""
-        self.world.unassigned_before, self.world.had = self.world.unassigned(), {}
-        self.world.away_before = {node.name for node in self.world.nodes.values() if not node.joined}
-        for gate in policy.gates:
-            self.world.gates.setdefault(gate.name, SimGate())
-        self.world.forced.policy = policy.merge
-        self.world.hooks = policy.hooks
+        """A run begins: what it finds is no fault of it."""
+        note_what_is(self.world, policy)
         self.began = self.world.agenda.now
-
-    def start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunStarted:
-        """How a run would begin over the nodes that the policy selects; no time passes."""
-        view = views.cluster(self.world)
-        nodes = selected(view, policy.selection, policy.zone_attribute)
-        return RunStarted(
-            cluster=self.world.name,
-            cluster_uuid=self.world.uuid,
-            version=view.version,
-            distribution=view.distribution,
-            policy=policy,
-            nodes=tuple(node.name for node in nodes),
-            operator=self.operator,
-            host=self.host,
-            addresses={node.name: node.address for node in nodes},
-            planned=planned,
-            indices=bulk.targets(self.world, policy.merge) if policy.merge else (),
-        )

@@ -21,6 +21,7 @@ from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.gate import Gate
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import Request
 from orchestrator.model.policy import LeasePlace
@@ -72,6 +73,21 @@ def give_back(engine: Engine) -> None:
 
 
 _WIPED: Final = tuple(table for table in reversed(tables.METADATA.sorted_tables) if table is not tables.meta)
+
+
+@dataclass(slots=True, kw_only=True)
+class Common:
+    """What the programs on one cluster share.
+
+    Attributes:
+        records: the lease in the cluster, by epoch.
+        alive: identities of processes that live.
+        machines: so many there are.
+    """
+
+    records: dict[int, LeaseRecord] = field(default_factory=dict)
+    alive: set[str] = field(default_factory=set)
+    machines: int = 1
 
 
 class OpenStore(StateStore):

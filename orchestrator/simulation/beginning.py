@@ -1,0 +1,49 @@
+"""How a run begins on a simulated world."""
+
+from __future__ import annotations
+
+from orchestrator.engine.waves import selected
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import RunStarted
+from orchestrator.model.policy import Policy
+from orchestrator.simulation import bulk, views
+from orchestrator.simulation.parts import SimGate
+from orchestrator.simulation.world import World
+
+
+def note_what_is(world: World, policy: Policy) -> None:
+    """What a run finds is no fault of it."""
+    world.unassigned_before, world.had = world.unassigned(), {}
+    world.away_before = {node.name for node in world.nodes.values() if not node.joined}
+    for gate in policy.gates:
+        world.gates.setdefault(gate.name, SimGate())
+    world.forced.policy = policy.merge
+    world.hooks = policy.hooks
+
+
+def start_of(
+    world: World, policy: Policy, planned: tuple[tuple[NodeName, ...], ...], *, operator: tuple[str, str]
+) -> RunStarted:
+    """How a run begins over the nodes that the policy selects; no time passes.
+
+    Args:
+        world: the cluster.
+        policy: what the run obeys.
+        planned: its waves; empty without a plan.
+        operator: who runs it, and on which host.
+    """
+    view = views.cluster(world)
+    nodes = selected(view, policy.selection, policy.zone_attribute)
+    return RunStarted(
+        cluster=world.name,
+        cluster_uuid=world.uuid,
+        version=view.version,
+        distribution=view.distribution,
+        policy=policy,
+        nodes=tuple(node.name for node in nodes),
+        operator=operator[0],
+        host=operator[1],
+        addresses={node.name: node.address for node in nodes},
+        planned=planned,
+        indices=bulk.targets(world, policy.merge) if policy.merge else (),
+    )
