@@ -274,7 +274,7 @@ class Simulation:
 
     def begin(self, policy: Policy, *, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunState:
         """Begin a run over the nodes that the policy selects, in planned waves if any."""
-        return self.begin_as(self._start_of(policy, planned))
+        return self.begin_as(self.start_of(policy, planned))
 
     def begin_as(self, started: RunStarted) -> RunState:
         """Begin this very run, as it would begin on the cluster that this one is like.
@@ -295,7 +295,7 @@ class Simulation:
             JournalError: the first events cannot be written.
         """
         self._policy = policy
-        connection, started = self._started(), self._start_of(policy)
+        connection, started = self._started(), self.start_of(policy)
         claimed = claim(connection, self._store(), started)
         if claimed.left is None:
             release(claimed.attempt.lease, connection.process)
@@ -314,7 +314,8 @@ class Simulation:
         connection, past = self._started(), self._past()
         return self._begun(restoration(connection, self._store(), past))
 
-    def _start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunStarted:
+    def start_of(self, policy: Policy, planned: tuple[tuple[NodeName, ...], ...] = ()) -> RunStarted:
+        """How a run would begin over the nodes that the policy selects; no time passes."""
         return start_of(self.world, policy, planned, operator=(self.operator, self.host))
 
     def _past(self) -> PastRun:
