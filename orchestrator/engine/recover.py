@@ -20,7 +20,15 @@ from typing import Final
 from orchestrator.engine.admit import next_wave_of, refusals
 from orchestrator.engine.fold import NodeProgress, RecoveringWave, RunState
 from orchestrator.engine.node import RETURNS, Move, debt_in_words, is_next
-from orchestrator.engine.situation import Decision, Situation, act, note, stand_down
+from orchestrator.engine.situation import (
+    RETRY_SECONDS,
+    Decision,
+    Situation,
+    act,
+    note,
+    stand_down,
+    wait,
+)
 from orchestrator.model.action import Moment, RetryFailed, RunHook
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
 from orchestrator.model.event import (
@@ -73,27 +81,42 @@ def red(situation: Situation) -> tuple[tuple[str, ...], tuple[Event, ...]]:
 # Back with their copies ------------------------------------
 
 
-def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[RunHook, ...]:
-    """The next `after_recovery` hooks of these nodes, hosts in parallel; hooks of this machine one by one."""
-    first: dict[NodeName, RunHook] = {}
+def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> Decision | None:
+    """The next `after_recovery` hooks of these nodes, hosts in parallel; hooks of this machine one by one.
+
+    None when none is due. One whose host was not reached is sent again before those that come after it.
+    """
+    state = situation.state
+    due: dict[NodeName, RunHook] = {}
+    awaited: list[str] = []
     for node in nodes:
         for number in node.undo:
             hook = situation.policy.hooks.after_recovery[number]
             action = RunHook(node=node.name, moment=Moment.AFTER_RECOVERY, number=number, hook=hook)
-            if not situation.state.failure_of(action):
-                first.setdefault(node.name, action)
-    on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
-    return on_hosts or tuple(first.values())[:1]
+            failure = state.failure_of(action)
+            if failure is None or situation.is_sent_again(failure, since=state.phase_since):
+                if failure and situation.now - state.acted_at < RETRY_SECONDS:
+                    awaited.append(f"hook after_recovery on {node.name}: {failure.reason}")
+                else:
+                    due[node.name] = action
+                break
+    on_hosts = tuple(hook for hook in due.values() if not hook.hook.local)
+    if due:
+        return act(*(on_hosts or tuple(due.values())[:1]))
+    return wait(situation.now, awaited[0], seconds=RETRY_SECONDS) if awaited else None
 
 
-def failed_hook(state: RunState, nodes: Iterable[NodeProgress] | None = None) -> str | None:
-    """Why an `after_recovery` hook failed since the phase was entered; None when none did."""
+def failed_hook(situation: Situation, nodes: Iterable[NodeProgress] | None = None) -> str | None:
+    """Why an `after_recovery` hook failed for good since the phase was entered; None when none did."""
+    state = situation.state
     names = None if nodes is None else {node.name for node in nodes}
     for failed in state.failed:
         hook = failed.action
         if not isinstance(hook, RunHook) or hook.moment is not Moment.AFTER_RECOVERY:
             continue
-        if names is None or hook.node in names:
+        if (names is None or hook.node in names) and not situation.is_sent_again(
+            failed, since=state.phase_since
+        ):
             return f"hook after_recovery on {hook.node}: {failed.reason}"
     return None
 
@@ -221,11 +244,11 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
 
 def _finish_wave(situation: Situation, one: RecoveringWave, back: list[NodeProgress]) -> Decision:
     hooks = hooks_after(situation, back)
-    if hooks:
-        return act(*hooks)
+    if hooks is not None:
+        return hooks
     finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
     events = (*finish(situation, back), finished)
-    failure = failed_hook(situation.state, back)
+    failure = failed_hook(situation, back)
     if failure is not None:
         return stand_down(situation.state, failure, Outcome.FAILED, *events)
     return note(*events)

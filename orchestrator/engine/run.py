@@ -376,9 +376,9 @@ def gated(situation: Situation) -> Decision:
     refused = admit.refusals(situation, situation.kind.predicates, wave)
     blocked = bool(refused) or view is None or isinstance(situation.seen.settings, Unknown)
     undo = recover.hooks_after(situation, admit.candidates_to_undo(situation, wave, held=blocked))
-    if undo:
-        return act(*undo)
-    failure = recover.failed_hook(state)
+    if undo is not None:
+        return undo
+    failure = recover.failed_hook(situation)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED)
     if blocked or view is None:
@@ -419,10 +419,10 @@ def _finish_outside(situation: Situation) -> Decision | None:
     if not back:
         return None
     hooks = recover.hooks_after(situation, back)
-    if hooks:
-        return act(*hooks)
+    if hooks is not None:
+        return hooks
     events = recover.finish(situation, back)
-    failure = recover.failed_hook(state, back)
+    failure = recover.failed_hook(situation, back)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED, *events)
     return note(*events)
@@ -532,8 +532,12 @@ def _disable(situation: Situation, wave: Wave) -> Decision:
     due = _hooks_before(situation, wave)
     failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
     if failure:
-        reason = f"hook before_stop on {action_target(failure.action)}: {failure.reason}"
-        return stand_down(state, reason, Outcome.FAILED)
+        candidate = state.nodes[NodeName(action_target(failure.action))]
+        reason = f"hook before_stop on {candidate.name}: {failure.reason}"
+        if not situation.is_sent_again(failure, since=candidate.ready_since or situation.now):
+            return stand_down(state, reason, Outcome.FAILED)
+        if situation.now - state.acted_at < RETRY_SECONDS:
+            return wait(situation.now, reason, seconds=RETRY_SECONDS)
     if due:
         return act(*_at_once(due), events=events)
     return changes.disable_allocation(situation, *events)
@@ -793,13 +797,13 @@ def settled(situation: Situation) -> Decision:
     if away:
         return wait(now, f"{', '.join(away)} to be back", seconds=1.0)
     hooks = recover.hooks_after(situation, nodes)
-    if hooks:
-        return act(*hooks)
+    if hooks is not None:
+        return hooks
     events: list[Event] = [*recover.finish(situation, nodes)]
     if state.wave:
         seconds = now - (state.wave_since if state.wave_since is not None else now)
         events.append(WaveFinished(number=state.wave.number, seconds=seconds))
-    failure = recover.failed_hook(state, nodes)
+    failure = recover.failed_hook(situation, nodes)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED, *events)
     restless = recover.restless(situation.after(*events).state)
@@ -820,9 +824,9 @@ def finishing(situation: Situation) -> Decision:
     hooks = recover.hooks_after(
         situation, [n for n in state.nodes.values() if is_next(Move.UNDO, situation, n)]
     )
-    if hooks:
-        return act(*hooks)
-    failure = recover.failed_hook(state)
+    if hooks is not None:
+        return hooks
+    failure = recover.failed_hook(situation)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED)
     lost = _lost_stop_awaited(situation)
@@ -884,8 +888,8 @@ def _undo(situation: Situation, *, late: bool) -> Decision | None:
     owing = [node for node in situation.state.nodes.values() if node.undo and node.phase not in IN_HAND]
     seen = [node for node in owing if late or is_next(Move.UNDO, situation, node)]
     hooks = recover.hooks_after(situation, seen)
-    if hooks:
-        return act(*hooks)
+    if hooks is not None:
+        return hooks
     unseen = [node.name for node in owing if node not in seen]
     return wait(situation.now, f"{', '.join(unseen)} to be back", seconds=1.0) if unseen else None
 
@@ -970,7 +974,7 @@ def _end(situation: Situation) -> Decision:
     outcome = state.stand_down_outcome or Outcome.RESTORED
     if state.deposed is not None:
         outcome = Outcome.DEPOSED
-    hook = recover.failed_hook(state)
+    hook = recover.failed_hook(situation)
     if left:
         outcome = Outcome.NOT_RESTORED
     elif (failed or hook) and outcome is not Outcome.DEPOSED:

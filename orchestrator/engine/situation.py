@@ -14,7 +14,7 @@ from orchestrator.engine.fold import Absence, NodeProgress, RunState, evolve
 from orchestrator.engine.kinds.kind import KindOfCluster
 from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
-from orchestrator.model.event import ActionSent, Event, Hold, Record, StandingDown, run_phase
+from orchestrator.model.event import ActionFailed, ActionSent, Event, Hold, Record, StandingDown, run_phase
 from orchestrator.model.observation import ClusterView, HostView, Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Policy
@@ -125,6 +125,10 @@ class Situation:
         if not doubt.accepted:
             return DOUBT_SECONDS
         return self.policy.deadlines.stop if doubt.verb is Verb.STOP else self.policy.deadlines.reboot
+
+    def is_sent_again(self, failure: ActionFailed, *, since: Instant) -> bool:
+        """Whether a verb is sent again that found its host out of reach: not for ever."""
+        return failure.passes and self.now - since <= self.policy.deadlines.rejoin
 
     def in_reach(self, node: NodeProgress, *, at: Instant | None = None) -> bool:
         """Whether a node that is away since then, or since now, may be so by a lost verb of this run."""

@@ -66,6 +66,11 @@ class Unreachable:
     trouble: Trouble
     reason: str
 
+    @property
+    def passes(self) -> bool:
+        """Whether it may be reached a little later; keys, accounts and settings someone has to change."""
+        return self.trouble in (Trouble.RESOLVE, Trouble.REFUSED, Trouble.NO_ANSWER, Trouble.CLOSED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:

@@ -148,7 +148,7 @@ class Hosts:
     def _perform(self, action: HostAction) -> ActionResult:
         found = self._connection(action.node)
         if isinstance(found, Unreachable) and not (isinstance(action, RunHook) and action.hook.local):
-            return Refused(reason=self._redact(found.reason))
+            return Refused(reason=self._redact(found.reason), passes=found.passes)
         match action:
             case StopNode():
                 return self._ask(action.node, Verb.STOP)
@@ -281,7 +281,7 @@ class Hosts:
     def _ask(self, node: NodeName, verb: Verb) -> ActionResult:
         found = self._as_root(node)
         if isinstance(found, Unreachable):
-            return Refused(reason=self._redact(found.reason))
+            return Refused(reason=self._redact(found.reason), passes=found.passes)
         settings, connection = found
         settings = self._without_needless_password(settings, verb)
         line, stdin = services.command(settings, verb), sudo.stdin(settings)
@@ -319,7 +319,7 @@ class Hosts:
     def _reboot(self, node: NodeName) -> ActionResult:
         found = self._as_root(node)
         if isinstance(found, Unreachable):
-            return Refused(reason=self._redact(found.reason))
+            return Refused(reason=self._redact(found.reason), passes=found.passes)
         settings, connection = found
         if settings.connect is Connect.LOCAL:
             return Refused(reason=f"{node} is on this machine: it is not rebooted under the run itself")
@@ -343,12 +343,12 @@ class Hosts:
         else:
             found = self._connection(action.node)
             if isinstance(found, Unreachable):
-                return Refused(reason=self._redact(found.reason))
+                return Refused(reason=self._redact(found.reason), passes=found.passes)
             settings, connection = found
             sent, longest = exclusion.of_hook(settings, action.moment, line, hook.timeout)
         outcome = connection.run(script.shell(sent), timeout=longest + _HOOK_MARGIN_SECONDS)
         if isinstance(outcome, Unreachable):
-            return Refused(reason=self._redact(outcome.reason))
+            return Refused(reason=self._redact(outcome.reason), passes=outcome.passes)
         if isinstance(outcome, CommandResult) and exclusion.was_not_run(outcome.stdout):
             return Refused(reason=self._redact(_said(outcome)))
         if isinstance(outcome, CommandResult) and outcome.exit == script.TIMEOUT_EXIT:
@@ -363,8 +363,8 @@ class Hosts:
     def _result(self, settings: HostSettings, line: str, outcome: Outcome) -> ActionResult:
         """What came of a stop, a start or a reboot."""
         match outcome:
-            case Unreachable(reason=reason):
-                return Refused(reason=self._redact(reason))
+            case Unreachable(reason=reason, passes=passes):
+                return Refused(reason=self._redact(reason), passes=passes)
             case Lost(reason=reason, output=output):
                 said = f": {output.strip()[-500:]}" if output.strip() else ""
                 return InDoubt(reason=self._redact(f"{reason}{said}"))

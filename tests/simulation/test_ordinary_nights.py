@@ -14,7 +14,7 @@ import pytest
 from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.event import PhaseEntered, Rescued, RunResumed
+from orchestrator.model.event import ActionFailed, PhaseEntered, Rescued, RunResumed
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection
@@ -126,6 +126,32 @@ def at_stop(what: What, node: NodeName = ES3, *, after: float = 2.0) -> Mishap:
 
 
 # Indices ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("moment", "after"),
+    [("before_stop", 0.31), ("while_stopped", 0.31), ("after_recovery", 0.01)],  # the reading still finds it
+)
+def test_a_host_that_is_out_of_reach_at_its_hook_is_asked_again(moment: str, after: float) -> None:
+    """Of two hooks of a moment the second finds no host: it never ran, and runs when the host answers."""
+    two = tuple(Hook(run=f"{word} {{node}}") for word in ("first", "second"))
+    hooks = Hooks(**{moment: two})
+    cut = Mishap(what=HostCutOff(node=ES3, seconds=20.0), verb=f"hook_{moment}", target=ES3, after=after)
+    simulation, state = lived(cut, hooks=hooks)
+    assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
+    failed = [r.event for r in simulation.journal.records if isinstance(r.event, ActionFailed)]
+    assert {(event.passes, event.in_doubt) for event in failed} == {(True, False)}
+    assert unfinished(simulation, wanted(hooks=hooks)) == []
+
+
+def test_a_host_that_stays_out_of_reach_at_its_hook_is_given_up() -> None:
+    cut = Mishap(
+        what=HostCutOff(node=ES3, seconds=7200.0), verb="hook_after_recovery", target=ES3, after=0.01
+    )
+    simulation, state = lived(cut, deadlines=Deadlines(rejoin=120.0))
+    assert state.outcome is Outcome.FAILED
+    assert "hook after_recovery on es3: ssh to es3: timed out" in state.message
+    assert simulation.world.settings() == ({}, {})
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,13 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.settings import Connect, HostSettings, Limits, Manager, ServiceSettings, Sudo
-from orchestrator.model.action import InDoubt, Refused, StopNode
+from orchestrator.model.action import InDoubt, Moment, Refused, RunHook, StopNode
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView
+from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
 
+ES1 = NodeName("es1")
 QUICK = Limits(connect=2.0, banner=2.0, auth=2.0, command=5.0)
 
 
@@ -191,3 +194,19 @@ def test_an_interrupt_is_not_held_back() -> None:
     settings = here("es1", sudo=Sudo.PASSWORD, sudo_password=Secret(KeyboardInterrupt()))
     with contextlib.closing(Hosts({"es1": settings})) as hosts, pytest.raises(KeyboardInterrupt):
         hosts.perform(StopNode(node="es1"))
+
+
+def test_a_host_out_of_reach_may_be_asked_again_and_a_name_that_is_none_too(tmp_path: Path) -> None:
+    """What someone has to change first, such as a configuration, does not pass."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closed = listener.getsockname()[1]
+    hook = RunHook(node=ES1, moment=Moment.AFTER_RECOVERY, number=0, hook=Hook(run="true"))
+    passes = []
+    for number, changes in enumerate(({"port": closed}, {"address": "a..b"}, {"config": "Port ssh\n"})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with contextlib.closing(hosts_of(folder, **changes)) as hosts:  # type: ignore[arg-type]
+            results = [hosts.perform(action) for action in (hook, StopNode(node=ES1))]
+        assert all(isinstance(result, Refused) for result in results), results
+        passes.append([isinstance(result, Refused) and result.passes for result in results])
+    assert passes == [[True, True], [True, True], [False, False]]
