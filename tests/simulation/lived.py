@@ -129,7 +129,8 @@ class AnyLife:
     def _live(self) -> Told:
         plan = plan_of(self.world, self.means.wanted) if self.means.planned else None
         waves = plan.waves if plan is not None and not plan.holds else ()
-        state = self.simulation.begin(self.means.wanted, planned=tuple(wave.nodes for wave in waves))
+        planned = tuple(wave.nodes for wave in waves)
+        state = self._surely(lambda: self.simulation.begin(self.means.wanted, planned=planned))
         for attempt in range(ATTEMPTS):
             state, ended = self._attempt(attempt, state)
             if ended and self._over(state):
@@ -316,12 +317,21 @@ class AnyLife:
             # Another machine's run that puts back: once it has, a run of its own follows.
             if state.outcome is Outcome.RESTORED:
                 return self._begin_elsewhere()
-            return self._surely(self.simulation.restore)
+            return self._here_or_elsewhere(self.simulation.restore)
         if who is Afterwards.ELSEWHERE:
             return self._begin_elsewhere()
         if who is Afterwards.RESTORE and not state.restoring:
-            return self._surely(self.simulation.restore)
-        return self._surely(lambda: self.simulation.resume(retry_failed=True))
+            return self._here_or_elsewhere(self.simulation.restore)
+        return self._here_or_elsewhere(lambda: self.simulation.resume(retry_failed=True))
+
+    def _here_or_elsewhere(self, begins: Callable[[], RunState]) -> RunState:
+        """The same machine goes on; another one, where the journal was damaged for good meanwhile."""
+        try:
+            return self._surely(begins)
+        except BrokenError:
+            if not self.simulation.fate.torn:
+                raise
+        return self._begin_elsewhere()
 
     def _begin_elsewhere(self) -> RunState:
         """Another bastion: once the lease has run out it puts back what is owed, then begins a run anew."""
@@ -411,7 +421,7 @@ class AnyLife:
         entered = sorted(
             (record.at - run.clock.ahead, record.event.to)
             for run in (*self.past, self.simulation)
-            for record in run.journal.records
+            for record in run.written(run.run)
             if isinstance(record.event, PhaseEntered) and record.event.node is None
         )
         moments = [at for at, _ in entered]
