@@ -137,6 +137,7 @@ def standard_input(
 
     The layout was read off the wire of the launchers of 8.19.0 and 9.1.0, which send the same: daemonize,
     quiet, pid file, an in-memory keystore with its seed, all settings, the configuration and log folders.
+    An empty text for `node.roles` would mean all roles (seen on 9.1.0).
     """
     if distribution.product is not Product.ELASTICSEARCH or distribution.major < FIRST_WITH_SERVER_ARGUMENTS:
         return b""
@@ -154,7 +155,7 @@ def standard_input(
         + b"\x00"  # not closed
     )
     everything = {**settings, "path.home": str(home)}
-    listed = b"".join(_text(key) + b"\x00" + _text(value) for key, value in sorted(everything.items()))
+    listed = b"".join(_text(key) + _value(value) for key, value in sorted(everything.items()))
     return (
         b"\x01"  # daemonize: or the server ends with its standard input
         b"\x00"  # not quiet
@@ -165,6 +166,11 @@ def standard_input(
         + _text(str(folder / "config"))
         + _text(str(folder / "logs"))
     )
+
+
+def _value(value: str) -> bytes:
+    """A generic value: its kind and itself. An empty one is an empty list, as in the configuration file."""
+    return b"\x00" + _text(value) if value else b"\x07" + _number(0)
 
 
 def _number(value: int) -> bytes:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 import urllib3
 
+from orchestrator.lab.client import LabClient
 from orchestrator.lab.errors import LabError
 from orchestrator.lab.layout import REPOSITORY, LabNode
 from orchestrator.lab.seed import SeedIndex, seed
@@ -200,6 +201,8 @@ def _figures(night: Night, vigil: Vigil) -> str:
 @contextmanager
 def _night(lab: LabCluster, folder: Path) -> Iterator[tuple[Night, Vigil]]:
     zones = zones_of(SIX_IN_THREE)
+    roles = LabClient(lab.access).ask("GET", "/_cat/nodes?h=name,node.role&format=json")
+    assert [node["name"] for node in roles if node["node.role"] == "-"] == [FLAPPING], roles
     with (
         Vigil(only(lab.access, list(SIX), lab), zones) as vigil,
         Night(lab, folder / "night.txt", flapping=FLAPPING) as night,
