@@ -137,6 +137,11 @@ class AnyLife:
             state = self._taken_up(attempt, state, ended=ended)
         raise BrokenError("liveness", f"not done after {ATTEMPTS} attempts: {state.outcome} {state.message}")
 
+    @property
+    def programs(self) -> tuple[Simulation, ...]:
+        """Every program that was at work on this cluster, in the order in which they came."""
+        return tuple(self._all)
+
     # What differs between kinds of cluster ------------------------------------------------------------
 
     def _seams(self) -> Seams:
