@@ -414,6 +414,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, excused_since=since if count else None)
         case ev.MembersMissed():
             return _members_missed(state, event, at)
+        case ev.StoodStill():
+            return _stood_still(state, event, at)
         case WaveGaveWay():
             return _gave_way(state)
         case Overlapping():
@@ -574,6 +576,15 @@ def _members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> Ru
             since=known.since if known else at, readings=known.readings + 1 if known else 1
         )
     return replace(state, absent=absent)
+
+
+def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
+    """For how long a stop has been lost counts the time alone in which the program looked."""
+    for name in event.nodes:
+        lost_at = state.nodes[name].lost_at
+        if lost_at is not None:
+            state = with_node(state, name, lost_at=min(lost_at + event.seconds, at))
+    return state
 
 
 # Settings ------------------------------------

@@ -12,8 +12,19 @@ from orchestrator.model.event import NotWaitedFor
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines
 from orchestrator.runs.simulated import Simulation
+from orchestrator.runtime.lookout import Order
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, NodeDies, RestartedByHand, Trip
+from orchestrator.simulation.mishaps import (
+    Asked,
+    Crash,
+    HostCutOff,
+    How,
+    Mishap,
+    NodeDies,
+    ProgramStandsStill,
+    RestartedByHand,
+    Trip,
+)
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, play, policy
 
@@ -50,6 +61,26 @@ def test_a_run_that_is_done_does_not_end_while_its_lost_stop_may_still_be_done()
     assert state.outcome is Outcome.DONE, state.message
     world.agenda.advance(_LONG_AFTER)
     assert _away(world) == []
+
+
+@pytest.mark.parametrize("reads", [Order.CLUSTER_FIRST, Order.HOSTS_FIRST])
+@pytest.mark.parametrize("silent", [0.0, 640.0])
+def test_a_program_that_stands_still_meanwhile_does_not_end_before_it_has_looked(
+    reads: Order, silent: float
+) -> None:
+    """It waits for the lost stop, and is suspended for longer than it would wait; the host does it then."""
+    world = cluster(3)
+    plan = [
+        Mishap(what=Asked(request=Request.INTERRUPT), verb="stop", after=33.0),
+        Mishap(what=ProgramStandsStill(seconds=600.0), verb="stop", after=50.0),
+        Mishap(what=HostCutOff(node=ES2, seconds=silent), verb="stop", after=60.0),
+    ]
+    simulation = Simulation(world, plan=plan, trips=[_late(ES2, 70.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)), reads=reads)
+    assert "es2 left" in [what for _, what in world.story]
+    assert state.outcome is Outcome.INTERRUPTED, state.message
+    assert _away(world) == []
+    assert world.violations == []
 
 
 def test_a_late_stop_that_takes_the_master_down_is_made_good_without_a_master() -> None:
