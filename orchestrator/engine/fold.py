@@ -45,6 +45,21 @@ from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Owed, 
 SettingKey = tuple[Level, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTaken:
+    """A shard of which the run took copies down.
+
+    Attributes:
+        started: its started copies in the whole cluster at the last reading before the stop.
+        filters: allocation filters of its index then.
+        open: whether its index was open.
+    """
+
+    started: int
+    filters: str
+    open: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class NodeProgress:
     """One node of the run.
@@ -58,7 +73,8 @@ class NodeProgress:
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
         lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
-            slow host may do it all the same.
+            slow host may do it all the same. Also when somebody's restart came while a stop was in doubt.
+        lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.
         tries: starts that the host answered while the process was gone.
@@ -78,6 +94,7 @@ class NodeProgress:
     ready_since: Instant | None = None
     doubt: Doubt | None = None
     lost_at: Instant | None = None
+    lost_taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     goal: Goal = Goal.RESTART
     start_sent: Instant = 0.0
     tries: int = 0
@@ -108,21 +125,6 @@ class Absence:
 
     since: Instant
     readings: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardTaken:
-    """A shard of which the run took copies down.
-
-    Attributes:
-        started: its started copies in the whole cluster at the last reading before the stop.
-        filters: allocation filters of its index then.
-        open: whether its index was open.
-    """
-
-    started: int
-    filters: str
-    open: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,6 +414,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, excused_since=since if count else None)
         case ev.MembersMissed():
             return _members_missed(state, event, at)
+        case ev.StoodStill():
+            return _stood_still(state, event, at)
         case WaveGaveWay():
             return _gave_way(state)
         case Overlapping():
@@ -574,6 +578,15 @@ def _members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> Ru
     return replace(state, absent=absent)
 
 
+def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
+    """For how long a stop has been lost counts the time alone in which the program looked."""
+    for name in event.nodes:
+        lost_at = state.nodes[name].lost_at
+        if lost_at is not None:
+            state = with_node(state, name, lost_at=min(lost_at + event.seconds, at))
+    return state
+
+
 # Settings ------------------------------------
 
 
@@ -674,6 +687,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
     node = state.nodes[name]
     old, new = node.phase, NodePhase(event.to)
     check_node_step(name, old, new)
+    started = node.start_sent > 0.0
     node = replace(
         node,
         phase=new,
@@ -686,6 +700,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
             node = replace(node, doubt=_less_accepted_stop(node.doubt))
         case NodePhase.STARTING if old not in (NodePhase.STOPPING, NodePhase.STOPPED):
             node = replace(node, goal=Goal.BRING_UP)
+            state = replace(state, taken={**node.lost_taken, **state.taken})
         case NodePhase.REJOINED:
             node = replace(
                 node,
@@ -695,10 +710,14 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 goal=Goal.RESTART,
                 doubt=_less_accepted_stop(node.doubt),
             )
+            if old is NodePhase.STARTING and node.doubt is not None:
+                # The stop may still be done: it was lost, and somebody else restarted the node meanwhile.
+                lost = not started and node.doubt == Doubt(verb=Verb.STOP, since=node.stopped_at or at)
+                node = replace(node, lost_at=at if lost else node.lost_at, lost_taken=state.taken)
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)
         case NodePhase.PENDING if node.doubt is not None:
-            node = replace(node, lost_at=at)
+            node = replace(node, lost_at=at, lost_taken=state.taken)
         case _:
             pass
     if new in (NodePhase.STOPPED, NodePhase.STARTING):

@@ -56,6 +56,7 @@ from orchestrator.model.event import (
     RunFinished,
     SecondFailure,
     StoodDown,
+    StoodStill,
     TakenDown,
     VotingExcluded,
     WaveFinished,
@@ -88,6 +89,9 @@ _STEP_DOWN_SECONDS: Final[Seconds] = 30.0
 
 _LOST_STOP_SECONDS: Final[Seconds] = 120.0
 """How long a run does not end after it took a lost stop as not done. What comes later `resume` makes good."""
+
+_UNWATCHED_SECONDS: Final[Seconds] = 30.0
+"""Between two readings more passes only while the program stands still, or a verb takes long."""
 
 _TURNING: Final = frozenset(Phase) - {Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.ENDED}
 """Phases in which nodes make their moves. In those before, nothing of this run went down."""
@@ -133,8 +137,19 @@ def decide(
 
 
 def _news(situation: Situation) -> tuple[Event, ...]:
-    """Owed work that is seen to be done, members that are missing, and those that are back."""
-    return (*_reboots_done(situation), *_members(situation))
+    """A standstill of the program, owed work that is seen to be done, members that are missing or back."""
+    return (*_stood_still(situation), *_reboots_done(situation), *_members(situation))
+
+
+def _stood_still(situation: Situation) -> tuple[Event, ...]:
+    """The program was suspended, or a verb took long: it knows of that time no more than a new process."""
+    at, before = situation.seen.at, situation.seen.before
+    if before is None or at - before <= _UNWATCHED_SECONDS:
+        return ()
+    reach = situation.policy.deadlines.stop
+    lost = [node for node in situation.state.nodes.values() if node.lost_at is not None]
+    names = tuple(node.name for node in lost if node.lost_at is not None and before - node.lost_at <= reach)
+    return (StoodStill(nodes=names, seconds=at - before - _UNWATCHED_SECONDS),) if names else ()
 
 
 def _reboots_done(situation: Situation) -> tuple[Event, ...]:
@@ -904,13 +919,16 @@ def _back(situation: Situation) -> tuple[Event, ...]:
 
 
 def _lost_stop_awaited(situation: Situation) -> Decision | None:
-    """The last wait of a run: a lost stop that is done once the run has ended leaves its node down."""
-    now, longest = situation.now, min(_LOST_STOP_SECONDS, situation.policy.deadlines.stop)
+    """The last wait of a run: a lost stop that is done once the run has ended leaves its node down.
+
+    By the moment of the reading: a program that stood still since then knows nothing of the time between.
+    """
+    at, longest = situation.seen.at, min(_LOST_STOP_SECONDS, situation.policy.deadlines.stop)
     nodes = [node for node in situation.state.nodes.values() if node.phase is not NodePhase.FAILED]
-    lost = [node.name for node in nodes if node.lost_at is not None and now - node.lost_at <= longest]
+    lost = [node.name for node in nodes if node.lost_at is not None and at - node.lost_at <= longest]
     if not lost:
         return None
-    return wait(now, f"a lost stop of {', '.join(lost)}, which may still be done", services=lost)
+    return wait(situation.now, f"a lost stop of {', '.join(lost)}, which may still be done", services=lost)
 
 
 def _theirs(state: RunState, node: NodeProgress) -> bool:

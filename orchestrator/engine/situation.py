@@ -131,10 +131,10 @@ class Situation:
         return failure.passes and self.now - since <= self.policy.deadlines.rejoin
 
     def in_reach(self, node: NodeProgress, *, at: Instant | None = None) -> bool:
-        """Whether a node that is away since then, or since now, may be so by a lost verb of this run."""
+        """Whether a node that is away since then, or by this reading, may be so by a lost verb of ours."""
         if self.rebooted(node):
             return False
-        since, reach = self.now if at is None else at, self.policy.deadlines.stop
+        since, reach = self.seen.at if at is None else at, self.policy.deadlines.stop
         if node.lost_at is not None and since - node.lost_at <= reach:
             return True
         doubt = node.doubt

@@ -341,6 +341,15 @@ class MembersMissed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoodStill:
+    """The program read nothing for so long. A lost stop of these nodes may have been done meanwhile."""
+
+    nodes: tuple[NodeName, ...]
+    seconds: Seconds
+    event: Literal["stood_still"] = "stood_still"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDone:
     """Owed work of a node is done: seen on its host, or settled by the policy (`on_failure: warn`)."""
 
@@ -478,6 +487,7 @@ Event: TypeAlias = (
     | NotWaitedFor
     | RedExcused
     | MembersMissed
+    | StoodStill
     | WorkDone
     | OwedAgain
     | NodeRecovered

@@ -345,6 +345,7 @@ class Observation:
 
     Attributes:
         at: when the reading *began*; what happened later may not be in it.
+        before: when the reading before it began; None for the first one of a process.
         hosts: of the nodes that were asked; a host not in it was not asked.
         bulk: the indices that the run merges.
         tuning: how the hosts of the nodes that were asked stand to the profile.
@@ -352,6 +353,7 @@ class Observation:
     """
 
     at: Instant
+    before: Instant | None = None
     cluster: Reading[ClusterView] = NOT_READ
     settings: Reading[SettingsView] = NOT_READ
     health: Reading[HealthView] = NOT_READ

@@ -142,8 +142,9 @@ class Simulation:
 
     @property
     def journal(self) -> SeamJournal:
-        """The journal of the current run."""
-        return cast("SeamJournal", self.attempt.journal)
+        """The journal of the current run: that of the attempt, unless a restore came instead of it."""
+        of_run = [journal for journal in self.journals if journal.run == self.run]
+        return of_run[-1] if of_run else cast("SeamJournal", self.attempt.journal)
 
     @property
     def record(self) -> LeaseRecord:
@@ -341,6 +342,10 @@ class Simulation:
         Raises:
             Crash: the program is killed.
         """
+        if self._attempt is None or state.run != self.attempt.journal.run:
+            # What another run left had to be restored first, and that failed: no attempt was begun.
+            reporter.events(self.written(state.run))
+            return state
         attempt = self.attempt
         process = replace(
             attempt.connection.process, reporter=lambda _watched: nullcontext(reporter), order=order

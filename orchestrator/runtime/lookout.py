@@ -60,16 +60,19 @@ class Lookout:
         self._cluster, self._hosts, self._lease, self._clock = cluster, hosts, lease, clock
         self._order, self._gates = order, gates
         self._newest: tuple[str, int, Instant] | None = None
+        self._before: Instant | None = None
 
     def observe(self, state: RunState) -> Observation:
         """One reading of the world. `at` is the moment before it: nothing in it is older."""
-        at = self._clock.now()
+        at, before = self._clock.now(), self._before
+        self._before = at
         look, nodes = needed(state)
         self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in IN_HAND))
         read, hosts, gates = self._read(look - {Look.BULK}, nodes)
         read = self._not_older(read, at)
         return replace(
             read.seen(at),
+            before=before,
             hosts=hosts,
             bulk=self._cluster.bulk(tuple(state.merging.indices)) if Look.BULK in look else NOT_READ,
             tuning=self._tuning(state),

@@ -59,6 +59,7 @@ from orchestrator.model.event import (
     SettingRestored,
     StandingDown,
     StoodDown,
+    StoodStill,
     TakenDown,
     VotingExcluded,
     VotingRestored,
@@ -96,7 +97,7 @@ _Step: TypeAlias = (
 )
 _Act: TypeAlias = ActionSent | ActionConfirmed | ActionFailed
 _Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure | TuningEvent
-_Sight: TypeAlias = TakenDown | NotWaitedFor | RedExcused | MembersMissed | WorkDone | OwedAgain
+_Sight: TypeAlias = TakenDown | NotWaitedFor | RedExcused | MembersMissed | StoodStill | WorkDone | OwedAgain
 
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
@@ -150,7 +151,15 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             return _step(event)
         case ActionSent() | ActionConfirmed() | ActionFailed():
             return _act(event)
-        case TakenDown() | NotWaitedFor() | RedExcused() | MembersMissed() | WorkDone() | OwedAgain():
+        case (
+            TakenDown()
+            | NotWaitedFor()
+            | RedExcused()
+            | MembersMissed()
+            | StoodStill()
+            | WorkDone()
+            | OwedAgain()
+        ):
             return _sight(event)
         case Hold() | HoldsCleared() | Rescued() | SecondFailure() | TuningApplied() | TuningMissed():
             return _meeting(event)
@@ -181,6 +190,9 @@ def _sight(event: _Sight) -> str:
             parts = [f"absent: {listed(list(missing), 5)}"] if missing else []
             parts += [f"present again: {listed(list(back), 5)}"] if back else []
             return "; ".join(parts)
+        case StoodStill(nodes=nodes, seconds=seconds):
+            names = listed(list(nodes), 5)
+            return f"no reading for {duration(seconds)}: a lost stop of {names} may have been done meanwhile"
         case WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case OwedAgain(node=node, what=what, why=why):

@@ -138,6 +138,11 @@ class AnyLife:
             state = self._taken_up(attempt, state, ended=ended)
         raise BrokenError("liveness", f"not done after {ATTEMPTS} attempts: {state.outcome} {state.message}")
 
+    @property
+    def programs(self) -> tuple[Simulation, ...]:
+        """Every program that was at work on this cluster, in the order in which they came."""
+        return tuple(self._all)
+
     # What differs between kinds of cluster ------------------------------------------------------------
 
     def _seams(self) -> Seams:
@@ -362,12 +367,27 @@ class AnyLife:
         if not_restored:
             return
         ours = [node.name for node in self.world.nodes.values() if node.stopped_by_us and not node.process]
-        failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
+        failed = self._failed(state)
         if not set(ours) <= set(failed):
             raise BrokenError("restoration", f"{ours} left down as {state.outcome}, failed: {failed}")
         startable = [name for name in ours if self._could_be_started(self.world.nodes[name])]
         if startable:
             raise BrokenError("restoration", f"{startable} left down, though a start works")
+
+    def _failed(self, state: RunState) -> list[NodeName]:
+        """Nodes that were named as failed, by this run or by one of another machine that stopped them last.
+
+        That one has ended, and its record went with it: this program cannot know of what it left.
+        """
+        failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
+        for other, end in (each for _, ended in self._successors for each in ended):
+            until = other.journal.records[-1].at - other.clock.ahead
+            for name, node in end.nodes.items():
+                stopped = [fact.at for fact in self.world.nodes[name].facts if fact.what == "stopped"]
+                last = bool(stopped) and other.began <= stopped[-1] <= until
+                if node.phase is NodePhase.FAILED and last:
+                    failed.append(name)
+        return failed
 
     def _could_be_started(self, node: SimNode) -> bool:
         """Whether nothing has kept a node from being started, as far as its machine knows."""

@@ -253,10 +253,12 @@ def told_in_full(seed: int) -> tuple[str, bool]:
         end, held = str(broken), False
     lines = [str(life.means)]
     happened = [(at, 0, what) for at, what in life.world.story]
-    for run in (*life.past, life.simulation):
-        ahead = run.clock.ahead
+    for program in life.programs:
+        ahead = program.clock.ahead
         happened += [
-            (record.at - ahead, 1, f"{run.run} {str(record.event)[:400]}") for record in run.journal.records
+            (record.at - ahead, 1, f"{run} {str(record.event)[:400]}")
+            for run in program.entries
+            for record in program.written(run)
         ]
     happened.sort(key=lambda entry: entry[:2])
     lines += [f"{at - 1_000_000:10.2f} {'    ' if of_run else ''}{what}" for at, of_run, what in happened]

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, index_mishaps, mishaps
-from orchestrator.simulation.parts import SimIndex
+from orchestrator.simulation.parts import Fact, SimIndex
 from tests.simulation.chance import chance
 from tests.simulation.lived import BrokenError
+from tests.simulation.play import cluster, play, policy
 from tests.simulation.wide import Life
+
+ES2 = NodeName("es2")
 
 
 @pytest.fixture
@@ -46,6 +52,25 @@ def test_an_index_that_is_made_again_is_another_one_and_has_what_its_maker_gave_
     assert _index(life, "logs") is not before
     assert _index(life, "logs").replicas == before.replicas
     assert _said(life) == []
+
+
+def test_a_node_that_a_run_of_another_machine_named_as_failed_is_not_for_this_one_to_name(life: Life) -> None:
+    """This one knows nothing of that run, whose record is gone with it; people were told of the node."""
+    life.simulation = Simulation(cluster(3))
+    life.world = world = life.simulation.world
+    life._not_as_found = list  # type: ignore[method-assign]  # it is about nodes alone
+    world.nodes[ES2].starts_that_fail = 9
+    other = life.simulation.successor("theirs")
+    theirs = play(other, other.begin(policy()))
+    assert theirs.nodes[ES2].phase is NodePhase.FAILED, theirs.message
+    restored = RunState(run="run-1", phase=Phase.ENDED, outcome=Outcome.RESTORED)
+    with pytest.raises(BrokenError, match="left down"):
+        life._judge_end(restored, [])
+    life._successors = [(None, [(other, theirs)])]  # type: ignore[list-item]  # it has ended
+    life._judge_end(restored, [])
+    world.nodes[ES2].facts.append(Fact(at=world.agenda.now + 1.0, what="stopped", alive=True))
+    with pytest.raises(BrokenError, match="left down"):
+        life._judge_end(restored, [])
 
 
 def _lose(life: Life, name: NodeName, *, ours: bool) -> None:

@@ -8,10 +8,23 @@ import pytest
 
 from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import NotWaitedFor
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation.mishaps import Asked, Crash, How, Mishap, NodeDies, Trip
+from orchestrator.runtime.lookout import Order
+from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.mishaps import (
+    Asked,
+    Crash,
+    HostCutOff,
+    How,
+    Mishap,
+    NodeDies,
+    ProgramStandsStill,
+    RestartedByHand,
+    Trip,
+)
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, play, policy
 
@@ -50,6 +63,26 @@ def test_a_run_that_is_done_does_not_end_while_its_lost_stop_may_still_be_done()
     assert _away(world) == []
 
 
+@pytest.mark.parametrize("reads", [Order.CLUSTER_FIRST, Order.HOSTS_FIRST])
+@pytest.mark.parametrize("silent", [0.0, 640.0])
+def test_a_program_that_stands_still_meanwhile_does_not_end_before_it_has_looked(
+    reads: Order, silent: float
+) -> None:
+    """It waits for the lost stop, and is suspended for longer than it would wait; the host does it then."""
+    world = cluster(3)
+    plan = [
+        Mishap(what=Asked(request=Request.INTERRUPT), verb="stop", after=33.0),
+        Mishap(what=ProgramStandsStill(seconds=600.0), verb="stop", after=50.0),
+        Mishap(what=HostCutOff(node=ES2, seconds=silent), verb="stop", after=60.0),
+    ]
+    simulation = Simulation(world, plan=plan, trips=[_late(ES2, 70.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)), reads=reads)
+    assert "es2 left" in [what for _, what in world.story]
+    assert state.outcome is Outcome.INTERRUPTED, state.message
+    assert _away(world) == []
+    assert world.violations == []
+
+
 def test_a_late_stop_that_takes_the_master_down_is_made_good_without_a_master() -> None:
     """One of three voters has died: with the second there is no majority, and so no list of members."""
     world = cluster(3)
@@ -60,6 +93,26 @@ def test_a_late_stop_that_takes_the_master_down_is_made_good_without_a_master() 
     play(simulation, simulation.begin(policy(deadlines=_SHORT)))
     world.agenda.advance(_LONG_AFTER)
     assert _away(world) == []
+
+
+@pytest.mark.parametrize(
+    "by_hand",
+    [(), (Mishap(what=RestartedByHand(node=ES3), verb="stop", target=ES3, after=2.0),)],
+    ids=["taken as not done", "restarted by somebody meanwhile"],
+)
+def test_copies_that_a_late_stop_took_down_are_waited_for(by_hand: tuple[Mishap, ...]) -> None:
+    """Its wave is over by then. They are built anew elsewhere, which takes a minute."""
+    world = cluster(3)
+    for number in range(2):
+        slow = world.add_index(f"slow-{number}", replicas=1, places=[ES3, ES1], size=2 << 30)
+        slow.delay, slow.keeps = 0.0, 0.0
+    simulation = Simulation(world, plan=by_hand, trips=[_late(ES3, 110.0)])
+    state = play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    assert state.outcome is Outcome.DONE, state.message
+    assert [what for _, what in world.story].count("es3 left") == 2
+    assert [str(shard.id) for _, shard in shards_of(world) if len(shard.started) < len(shard.copies)] == []
+    assert not [r.event for r in simulation.journal.records if isinstance(r.event, NotWaitedFor)]
+    assert world.violations == []
 
 
 def _killed_with_a_lost_stop(world: World) -> Simulation:

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.engine.fold import RunState
 from orchestrator.errors import ExitCode, LeaseError
-from orchestrator.model.event import RestoreBegun, RunStarted
+from orchestrator.model.event import Event, RestoreBegun, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Hook, Hooks
@@ -17,8 +17,8 @@ from orchestrator.runs.planning import prepare
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import NothingDriven, restore_meant
 from orchestrator.simulation.aftermath import aftermath, settings
-from orchestrator.simulation.mishaps import Crash
-from tests.simulation.play import cluster, lives, policy
+from orchestrator.simulation.mishaps import Crash, How, Trip
+from tests.simulation.play import cluster, killed, lives, play, policy
 
 
 def begun(nodes: int = 3, **wanted: object) -> Simulation:
@@ -197,6 +197,30 @@ def test_a_new_run_elsewhere_first_restores_what_a_dead_one_left() -> None:
     assert any(isinstance(record.event, RestoreBegun) for record in other.records(repairing))
     assert len(other.records(new)) > len(other.records(repairing))
     as_found(other, before)
+
+
+def test_a_restore_that_had_to_come_first_and_failed_is_judged_by_its_own_journal() -> None:
+    """Its run, and no attempt of the killed process: that one's journal ended long before."""
+    of = Simulation(cluster(3), trips=[Trip(verb="hook_after_recovery", how=How.UNACKNOWLEDGED)])
+    state = of.begin(policy(hooks=HOOKS))
+    of.seams.crash_at = 1 + next(n for n, what in enumerate(SEAMS) if what.startswith("after stop of"))
+    assert killed(of, state)
+    of.world.agenda.advance(100.0)
+    other = of.elsewhere("run-2")
+    taken = other.take_over(policy(hooks=HOOKS))
+    assert taken is not None
+    other.seams.crash_at = len(other.seams.passed) + 1
+    assert killed(other, taken), "before its record is in the cluster"
+    other.seams.crash_at = None
+    of.world.agenda.advance(900.0)
+    told: list[Event] = []
+    first = other.restore()
+    assert (first.run, first.outcome) == ("run-2-2", Outcome.FAILED), first.message
+    assert play(other, first, told=told) == first
+    assert told == [record.event for record in other.journal.records]
+    assert other.journal.run == first.run
+    assert play(other, other.restore()).outcome is Outcome.RESTORED
+    assert of.world.violations == []
 
 
 def test_two_programs_that_live_are_never_at_work_together() -> None:

@@ -89,7 +89,7 @@ class Life(AnyLife):
                 fate.befall(SettingMeddled(key=key, value=None, level=level))
         if world.refuse_settings is not None:
             fate.befall(SettingsRefused(reason=""))
-        failed = [n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED] if state else []
+        failed = self._failed(state) if state else []
         for node in world.nodes.values():
             theirs = node.service in NOBODY_STARTS and not node.stopped_by_us
             if theirs or (ended and (node.name in failed or state is None)):

@@ -93,7 +93,7 @@ class RiakLife(AnyLife):
         world = self.ring
         if world.refuse_settings is not None:
             self.simulation.fate.befall(SettingsRefused(reason=""))
-        failed = [n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED] if state else []
+        failed = self._failed(state) if state else []
         for node in world.nodes.values():
             vnodes = world.vnodes[node.name]
             theirs = node.service in NOBODY_STARTS and not node.stopped_by_us

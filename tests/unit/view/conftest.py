@@ -184,6 +184,7 @@ def examples() -> list[event.Event]:
         event.RedExcused(count=0),
         event.MembersMissed(missing=ES[1:2]),
         event.MembersMissed(back=ES[1:2]),
+        event.StoodStill(nodes=ES[:1], seconds=570.0),
         event.WorkDone(node=ES[0], work=Work.REBOOT, why="its host has another boot id"),
         event.OwedAgain(node=ES[0], what=("hook while_stopped 0",), why="it came back before this was done"),
         event.Deposed(successor="run-1", owner="ann@bastion2", epoch=7, in_hand=ES[:1]),
