@@ -22,7 +22,7 @@ from orchestrator.simulation.program_mishaps import TakenOver
 from tests.simulation.background import RUNS
 from tests.simulation.chance import chance
 from tests.simulation.soak import EVERY_MISHAP, Tally, report
-from tests.simulation.wide import Life
+from tests.simulation.wide import Life, live
 
 ROOT = Path(__file__).resolve().parents[2]
 _ENOUGH_FOR_EVERY_MISHAP = 300
@@ -51,6 +51,12 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
     """Found by `make soak` beyond those that are lived here; without gates, which no run had then."""
     drawn = chance(seed, ordinary=False)
     Life(replace(drawn, wanted=replace(drawn.wanted, gates=()))).live()
+
+
+@pytest.mark.parametrize("seed", [5392, 6105])
+def test_seeds_that_once_broke_a_property_break_none_as_they_are_drawn(seed: int) -> None:
+    """With what ordinary nights bring, and with gates."""
+    live(seed)
 
 
 def test_whole_runs_left_to_chance_break_no_property(lived: Tally) -> None:
