@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.event import WaveStarted
+from orchestrator.model.policy import Deadlines, Policy
+from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, index_mishaps, mishaps
+from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import SimIndex
 from tests.simulation.chance import chance
 from tests.simulation.lived import BrokenError
+from tests.simulation.play import play, policy
+from tests.simulation.sharing import rebooting, sharing
 from tests.simulation.wide import Life
 
 
@@ -76,3 +84,28 @@ def test_a_replica_that_others_add_is_theirs_to_wait_for_and_those_before_it_are
     first.state = CopyState.UNASSIGNED
     with pytest.raises(BrokenError, match="missing at the end"):
         life._judge_copies([])
+
+
+def _waves_of(wanted: Policy, *plan: Mishap, trips: tuple[Trip, ...] = ()) -> Life:
+    """The life of one attempt on two nodes a machine, judged as one whose machines are rebooted."""
+    life = Life(replace(chance(1), wanted=rebooting()))
+    life.simulation = Simulation(sharing(), plan=plan, trips=trips)
+    life.world = life.simulation.world
+    play(life.simulation, life.simulation.begin(wanted))
+    return life
+
+
+def test_a_wave_that_splits_a_machine_is_seen() -> None:
+    with pytest.raises(BrokenError, match="splits"):
+        _waves_of(policy())._judge_waves()
+
+
+def test_a_node_that_a_late_stop_takes_down_alone_splits_no_machine() -> None:
+    """The other node of its machine is up, and waits for a reboot of both in another wave."""
+    late = Trip(verb="stop", target=NodeName("es5"), how=How.LATE, late=70.0)
+    held = Mishap(what=mishaps.LeaseTaken(), verb="flush", after=1.0)  # or both would go again before that
+    wanted = rebooting(deadlines=Deadlines(stop=120.0, start=120.0, rejoin=120.0, hold=240.0))
+    life = _waves_of(wanted, held, trips=(late,))
+    waves = [r.event.wave for r in life.simulation.journal.records if isinstance(r.event, WaveStarted)]
+    assert [(wave.nodes, wave.why) for wave in waves][1:] == [(("es5",), "its stop was done late")]
+    life._judge_waves()
