@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.event import WaveStarted
+from orchestrator.model.event import Event, PhaseEntered, WaveStarted
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Deadlines, Policy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, index_mishaps, mishaps
@@ -15,7 +16,7 @@ from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import SimIndex
 from tests.simulation.chance import chance
 from tests.simulation.lived import BrokenError
-from tests.simulation.play import play, policy
+from tests.simulation.play import cluster, play, policy
 from tests.simulation.sharing import rebooting, sharing
 from tests.simulation.wide import Life
 
@@ -109,3 +110,21 @@ def test_a_node_that_a_late_stop_takes_down_alone_splits_no_machine() -> None:
     waves = [r.event.wave for r in life.simulation.journal.records if isinstance(r.event, WaveStarted)]
     assert [(wave.nodes, wave.why) for wave in waves][1:] == [(("es5",), "its stop was done late")]
     life._judge_waves()
+
+
+def test_a_replica_that_goes_and_comes_with_its_node_is_the_runs_to_wait_for() -> None:
+    """Replicas that follow the number of nodes are fewer while a node is down: nobody gave them up."""
+    life = Life(chance(1))
+    life.simulation = Simulation(cluster(3))
+    life.world = life.simulation.world
+    tasks = life.world.add_index(".tasks", replicas=2, size=160 << 30)
+    tasks.auto_expand, tasks.keeps = "0-all", 0.0  # minutes to copy what has changed
+    state = play(life.simulation, life.simulation.begin(policy()))
+    assert state.outcome is Outcome.DONE
+    waited = [record.at for record in life.simulation.journal.records if _settles(record.event)]
+    assert waited[0] - life.simulation.began > 300.0
+    life._judge_waits()
+
+
+def _settles(event: Event) -> bool:
+    return isinstance(event, PhaseEntered) and event.to == Phase.SETTLED.value
