@@ -191,6 +191,19 @@ def test_a_node_that_flaps_ends_no_run(node: NodeName, seconds: float) -> None:
         ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
 
 
+def test_no_node_stops_beside_a_replica_that_went_with_a_node_that_flapped() -> None:
+    """It follows the number of nodes, and waits for allocation: the wave is called off and goes later."""
+    world = World()
+    for number in range(1, 7):
+        world.add_node(f"es{number}", zone="abc"[(number - 1) % 3])
+    world.add_index(".tasks", replicas=5).auto_expand = "0-all"
+    tuned.detune(world)
+    flap = Mishap(what=NodeFlaps(node=ES5, seconds=2.0), verb="set_allocation", nth=2, after=1.0)
+    cut_off = Trip(verb="set_allocation", how=How.UNACKNOWLEDGED, first=2)
+    simulation, state = lived(flap, trips=(cut_off,), world=world)
+    ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+
+
 @pytest.mark.parametrize("host", [False, True], ids=["process", "machine"])
 def test_a_node_that_pauses_while_joined_ends_no_run(host: bool) -> None:  # noqa: FBT001
     for after in (0.0, 8.0, 14.0):
