@@ -39,6 +39,7 @@ from orchestrator.simulation.mishaps import (
     IndexMade,
     LeaseUnrefreshed,
     Mishap,
+    ProgramStandsStill,
     RestartedByHand,
     SnapshotBegun,
     Trip,
@@ -189,6 +190,21 @@ def test_a_node_that_flaps_ends_no_run(node: NodeName, seconds: float) -> None:
         flap = Mishap(what=NodeFlaps(node=node, seconds=seconds), verb=verb, target=target, after=after)
         simulation, state = lived(flap, world=six(coordinating=True))
         ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+
+
+@pytest.mark.parametrize(
+    ("after", "stands_still"), [(90.0, 0.0), (65.0, 25.0)], ids=["as it is read", "as it was read"]
+)
+def test_a_shard_that_is_red_while_a_node_flaps_ends_no_run(after: float, stands_still: float) -> None:
+    """The wave has been back for a minute; its copy is copied from the node that leaves for a moment."""
+    world = six()
+    logs = next(index for index in world.indices.values() if index.name == "logs")
+    logs.keeps, logs.shards[1].size = 0.0, 50 << 30  # on es2 and es3
+    plan = [at_stop(NodeFlaps(node=ES3, seconds=20.0), ES2, after=after)]
+    if stands_still:
+        plan.append(at_stop(ProgramStandsStill(seconds=stands_still), ES2, after=after + 5.0))
+    simulation, state = lived(*plan, world=world)
+    ends_well(simulation, state, within=1200.0)
 
 
 def test_no_node_stops_beside_a_replica_that_went_with_a_node_that_flapped() -> None:
