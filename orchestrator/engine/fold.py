@@ -169,7 +169,7 @@ class RunState:
         withheld_since: when allocation was first disabled without having been restored since.
         absent: members of the baseline that the last readings did not list.
         taken: by index uuid and shard number, what the wave in progress and those that recover took down.
-        excused_since: since when shards are red that were reopened or restored a moment ago; None while none.
+        excused_since: since when shards are red that may not be in a moment; None while none is.
         not_waited: by index uuid and shard number, copies without a place that are not waited for.
         resumed: another process began this run.
         probes: settings updates without a change that were refused in a row.

@@ -30,7 +30,7 @@ from orchestrator.engine.situation import (
     wait,
 )
 from orchestrator.model.action import Moment, RetryFailed, RunHook
-from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
     Event,
     Hold,
@@ -56,26 +56,51 @@ _RETRY_FAILED_SECONDS: Final[Seconds] = 30.0
 """A copy that fails again needs a person, not a loop: few tries, far apart."""
 
 _EXCUSED_SECONDS: Final[Seconds] = 60.0
-"""An index that was closed, reopened or restored has no started copy for a moment; then red is red."""
+"""A shard that may be red for a moment has no started copy for so long; then red is red."""
+
+_WATCHED_FOR_RED: Final = (Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
 
 
 # Red shards ------------------------------------
 
 
-def red(situation: Situation) -> tuple[tuple[str, ...], tuple[Event, ...]]:
-    """Shards that are red because of the run, and the news about those that are excused for a moment."""
+def red(situation: Situation) -> tuple[str, ...]:
+    """Shards that are red because of the run, and not only for a moment.
+
+    A moment counts by the readings: a program that stood still saw nothing of the time between. Once the wave
+    is back it counts from there at the earliest.
+    """
+    found, passing = _red(situation)
+    state = situation.state
+    since = state.excused_since
+    if since is not None and state.phase is Phase.REASSIGNED:
+        since = max(since, state.phase_since)
+    if since is not None and situation.seen.at - since > _EXCUSED_SECONDS:
+        found = (*found, *passing)
+    return tuple(str(shard) for shard in found)
+
+
+def red_news(situation: Situation) -> tuple[Event, ...]:
+    """That shards are red which may not be in a moment, or that none is any more."""
+    if situation.view is None or situation.state.phase not in _WATCHED_FOR_RED:
+        return ()
+    _, passing = _red(situation)
+    if bool(passing) is (situation.state.excused_since is not None):
+        return ()
+    subjects = tuple(str(shard) for shard in passing[:5])
+    return (RedExcused(count=len(passing), subjects=subjects),)
+
+
+def _red(situation: Situation) -> tuple[tuple[ShardId, ...], tuple[ShardId, ...]]:
+    """Shards that are red because of the run, and those among them that may not be in a moment.
+
+    With the wave back and allocation enabled all of them are such: a primary starts from its own disk, and
+    another node that leaves for a moment brings its copies back.
+    """
     if situation.view is None:
         return (), ()
-    state = situation.state
-    found, excused = situation.kind.red(state, situation.view)
-    since = state.excused_since
-    if since is not None and situation.now - since > _EXCUSED_SECONDS:
-        return tuple(str(shard) for shard in (*found, *excused)), ()
-    news: tuple[Event, ...] = ()
-    if bool(excused) is not (since is not None):
-        subjects = tuple(str(shard) for shard in excused[:5])
-        news = (RedExcused(count=len(excused), subjects=subjects),)
-    return tuple(str(shard) for shard in found), news
+    found, excused = situation.kind.red(situation.state, situation.view)
+    return ((), (*found, *excused)) if situation.state.phase is Phase.REASSIGNED else (found, excused)
 
 
 # Back with their copies ------------------------------------

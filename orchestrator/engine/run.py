@@ -72,9 +72,6 @@ from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.model.turn import REBOOT, Goal, Work
 from orchestrator.model.watch import CopiesActive, MasterElected
 
-_RED_SECONDS: Final[Seconds] = 60.0
-"""After allocation is restored a primary needs a moment to start from its own disk; then red is red."""
-
 _REPROBE_SECONDS: Final[Seconds] = 30.0
 """Between tries of the settings update that changes nothing, while it is refused."""
 
@@ -137,8 +134,9 @@ def decide(
 
 
 def _news(situation: Situation) -> tuple[Event, ...]:
-    """A standstill of the program, owed work that is seen to be done, members that are missing or back."""
-    return (*_stood_still(situation), *_reboots_done(situation), *_members(situation))
+    """A standstill of the program, owed work that is done, members that are missing or back, red shards."""
+    standstill = _stood_still(situation)
+    return (*standstill, *_reboots_done(situation), *_members(situation), *recover.red_news(situation))
 
 
 def _stood_still(situation: Situation) -> tuple[Event, ...]:
@@ -280,10 +278,8 @@ def _second_failure(situation: Situation) -> str | None:
             return f"node {left[0]} left the cluster while {names} was away or recovering"
     if state.phase is not Phase.REASSIGNED:
         return None
-    red, _ = recover.red(situation)
-    if red and situation.now - state.phase_since > _RED_SECONDS:
-        return f"{red[0]} has no started copy"
-    return None
+    red = recover.red(situation)
+    return f"{red[0]} has no started copy" if red else None
 
 
 def _is_ours(situation: Situation, name: NodeName) -> bool:
@@ -332,8 +328,8 @@ def _rescue(situation: Situation) -> tuple[Event, ...]:
     if state.phase not in (Phase.DOWN, Phase.REJOINED):
         return ()
     waiting = [n for n in state.wave_nodes if n.phase in GOING_UP_OR_DOWN and n.goal is Goal.RESTART]
-    red, news = recover.red(situation)
-    return (*news, Rescued(shards=red)) if red and waiting else news
+    red = recover.red(situation) if waiting else ()
+    return (Rescued(shards=red),) if red else ()
 
 
 # Before a stop ------------------------------------

@@ -324,7 +324,10 @@ class NotWaitedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedExcused:
-    """Shards without a started copy that were reopened or restored a moment ago (`count` 0: none now)."""
+    """Shards without a started copy that may have one in a moment (`count` 0: none is any more).
+
+    They were reopened or restored, or the wave is back and recovers.
+    """
 
     count: int
     subjects: tuple[str, ...] = ()

@@ -274,7 +274,10 @@ def left(world: Ground, name: NodeName) -> None:
 
 
 def expand(world: Ground) -> None:
-    """Let the replicas of indices that expand by themselves follow the number of data nodes."""
+    """Let the replicas of indices that expand by themselves follow the number of data nodes.
+
+    A replica that goes with its node comes back with it: what a stop took down is missing until then.
+    """
     others = len(data_nodes(world)) - 1
     for index in world.indices.values():
         if index.auto_expand is None:
@@ -282,7 +285,7 @@ def expand(world: Ground) -> None:
         least, _, most = index.auto_expand.partition("-")
         wanted = max(int(least), others if most == "all" else min(int(most), others))
         if wanted != index.replicas:
-            set_replicas(world, index, wanted)
+            _resize(world, index, wanted)
 
 
 def _promote(shard: SimShard, lost: SimCopy) -> None:
@@ -317,11 +320,16 @@ def retry_failed(world: Ground) -> None:
 
 
 def set_replicas(world: Ground, index: SimIndex, wanted: int) -> None:
-    """Give an index so many replicas."""
-    fewer, index.replicas = wanted < index.replicas, wanted
-    for shard in index.shards:
-        if fewer:
+    """Give an index so many replicas; nobody waits any more for what it had beyond them."""
+    if wanted < index.replicas:
+        for shard in index.shards:
             found_again(world, shard)
+    _resize(world, index, wanted)
+
+
+def _resize(world: Ground, index: SimIndex, wanted: int) -> None:
+    index.replicas = wanted
+    for shard in index.shards:
         spare = [copy for copy in reversed(shard.copies) if not copy.primary]
         # What is not started goes first, then the last ones.
         spare.sort(key=lambda copy: copy.state is CopyState.STARTED)

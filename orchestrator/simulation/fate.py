@@ -313,9 +313,7 @@ def _befall_cluster(world: World, what: OfCluster) -> None:
 def _befall_indices(world: World, what: OfIndices) -> None:
     """What happens to indices and their merges; nothing to one that is gone."""
     if isinstance(what, mishaps.DiskFills):
-        before = world.disks.get(what.node, merges.USED)
-        merges.fill(world, what.node, what.share)
-        world.agenda.after(what.seconds, lambda: merges.fill(world, what.node, before))
+        merges.fill(world, what.node, what.share, what.seconds)
         return
     index = next((index for index in world.indices.values() if index.name == what.index), None)
     if index is None or world.master is None:

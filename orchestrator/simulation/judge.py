@@ -13,17 +13,19 @@ from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge, turns
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
 
 _IN_DOUBT: Seconds = 30.0
 """A host that is reached at all does within it what it was asked."""
 
-_NEVER_ANYWHERE = frozenset(
-    {"INDEX_CREATED", "REPLICA_ADDED", "INDEX_REOPENED", "NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"}
-)
+_ADDED = "REPLICA_ADDED"
+_NEVER_ANYWHERE = frozenset({"INDEX_CREATED", _ADDED, "NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 """Reasons of copies that no node has lost: a stop beside them takes no redundancy away."""
+
+_TURNED = frozenset({"INDEX_CLOSED", "INDEX_REOPENED"})
+"""Reasons of copies that somebody's closing or opening has set aside: they lie where they lay, in sync."""
 
 _FORGOTTEN: Seconds = 180.0
 """A stop that a host does so long after it was asked for is nobody's."""
@@ -202,13 +204,24 @@ def _judge_recovery(
 def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
     """Whether it has fewer started copies than at the last stop beside it, or lost one since the run began.
 
-    A copy more than the nodes can take is missing all the time, whatever the reason is that it shows.
+    A copy more than the nodes can take is missing all the time, whatever the reason is that it shows. One of
+    an index that somebody has closed or opened is excused while the shard serves from its primary: the stop
+    leaves it as much as any stop leaves, and no node has lost the copy.
     """
     had = world.had.get(shard.id)
     if had is not None:
         count, at = had
         placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
         return index.changed_at < at and placed < min(count, index.replicas + 1)
-    lost = sum(c.state is CopyState.UNASSIGNED and c.reason not in _NEVER_ANYWHERE for c in shard.copies)
+    lost = sum(c.state is CopyState.UNASSIGNED and _had_a_node(index, shard, c) for c in shard.copies)
     places = sum(node.holds_data for node in world.nodes.values())
     return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places)
+
+
+def _had_a_node(index: SimIndex, shard: SimShard, copy: SimCopy) -> bool:
+    """Whether a copy without a node is a loss. A replica that follows the nodes went with one of them."""
+    if copy.reason in _TURNED:
+        return not shard.primary.serves
+    if copy.reason == _ADDED:
+        return index.auto_expand is not None
+    return copy.reason not in _NEVER_ANYWHERE

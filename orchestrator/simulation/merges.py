@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Seconds
 from orchestrator.simulation import segments
 from orchestrator.simulation.parts import SimIndex, SimMerge, SimShard
 from orchestrator.simulation.world import World
@@ -130,9 +131,21 @@ def room(world: World, place: NodeName, up_to: float = HIGH_WATERMARK) -> int:
     return max(0, int((up_to - used(world, place)) * world.forced.capacity))
 
 
-def fill(world: World, place: NodeName, share: float) -> None:
-    """Somebody fills a disk, or clears it."""
-    world.disks[place] = share
+def fill(world: World, place: NodeName, share: float, seconds: Seconds) -> None:
+    """Somebody fills a disk for a while; while several do, the fullest counts, and each clears its own."""
+    fills = world.forced.fills.setdefault(place, [world.disks.get(place, USED)])
+    fills.append(share)
+    _weigh(world, place)
+
+    def clear() -> None:
+        fills.remove(share)
+        _weigh(world, place)
+
+    world.agenda.after(seconds, clear)
+
+
+def _weigh(world: World, place: NodeName) -> None:
+    share = world.disks[place] = max(world.forced.fills[place])
     world.forced.filled_at[place] = world.agenda.now
     world.story.append((world.agenda.now, f"the disk of {place} is {share:.0%} full"))
 

@@ -266,6 +266,7 @@ class SimForced:
         busy: the copy that a node merges now: one at a time on a node, whoever asks.
         rate: bytes that a node merges a second.
         capacity: of each node's disk, in bytes; `writing`, what merges have written there beside.
+        fills: the shares of a disk that are taken: as it was found, and what fills it for a while.
         filled_at: when a disk was last filled by somebody.
         task_list: the version tells of tasks.
         policy: of the run, by which its asking is judged; None for a run that merges nothing.
@@ -278,6 +279,7 @@ class SimForced:
     rate: int = 50 << 20
     capacity: int = 1 << 40
     writing: dict[NodeName, int] = field(default_factory=dict)
+    fills: dict[NodeName, list[float]] = field(default_factory=dict)
     filled_at: dict[NodeName, Instant] = field(default_factory=dict)
     task_list: bool = True
     policy: MergePolicy | None = None

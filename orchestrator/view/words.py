@@ -182,10 +182,10 @@ def _sight(event: _Sight) -> str:
             copies = sum(one.count for one in shards)
             return f"not waited for: {counted(copies, 'copy', 'copies')} of {names}: {why}"
         case RedExcused(count=0):
-            return "no shard is red any more that was reopened or restored"
+            return "none of these shards is red any more"
         case RedExcused(count=count, subjects=subjects):
             names = listed(list(subjects), 5)
-            return f"{counted(count, 'shard')} red for a moment, reopened or restored: {names}"
+            return f"{counted(count, 'shard')} red, perhaps for a moment: {names}"
         case MembersMissed(missing=missing, back=back):
             parts = [f"absent: {listed(list(missing), 5)}"] if missing else []
             parts += [f"present again: {listed(list(back), 5)}"] if back else []

@@ -21,7 +21,9 @@ from orchestrator.model.event import SettingChanged
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
+from orchestrator.simulation.index_mishaps import IndexReopened
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip
+from orchestrator.simulation.node_mishaps import NodeFlaps
 from tests.simulation.chance import ALLOCATION
 from tests.simulation.overlapping import slow
 from tests.simulation.play import cluster, policy
@@ -118,6 +120,31 @@ def test_a_stop_beside_copies_that_nobody_works_on_is_noticed() -> None:
         said.endswith("is stopped while a copy of [logs][0] is unassigned")
         for said in simulation.world.violations
     )
+
+
+@pytest.mark.parametrize(("seconds", "noticed"), [(0.1, True), (5.0, False)])
+def test_copies_that_a_closing_has_set_aside_are_no_loss_once_their_primary_serves(
+    seconds: float,
+    noticed: bool,  # noqa: FBT001
+) -> None:
+    """The stop leaves such a shard one started copy, as any stop of a node with a replica may."""
+    simulation = _withheld()
+    simulation.fate.befall(IndexReopened(index="archive", seconds=30.0))
+    simulation.world.agenda.advance(seconds)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES3))
+    said = [one for one in simulation.world.violations if "is unassigned" in one]
+    assert bool(said) is bool(simulation.world.violations) is noticed, simulation.world.violations
+
+
+def test_a_stop_beside_a_replica_that_went_with_a_node_that_flapped_is_noticed() -> None:
+    simulation = _withheld()
+    simulation.world.add_index(".tasks", replicas=2).auto_expand = "0-all"
+    simulation.fate.befall(NodeFlaps(node=ES2, seconds=1.0))
+    simulation.world.agenda.advance(5.0)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES3))
+    assert any("a copy of [.tasks][0] is unassigned" in said for said in simulation.world.violations)
 
 
 def test_a_stop_with_a_part_in_a_recovery_is_noticed_and_one_without_is_not() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.event import Event, PhaseEntered, WaveStarted
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Deadlines, Policy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, index_mishaps, mishaps
+from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import Fact, SimIndex
 from tests.simulation.chance import chance
 from tests.simulation.lived import BrokenError
 from tests.simulation.play import cluster, play, policy
+from tests.simulation.sharing import rebooting, sharing
 from tests.simulation.wide import Life
 
 ES2 = NodeName("es2")
@@ -101,3 +107,46 @@ def test_a_replica_that_others_add_is_theirs_to_wait_for_and_those_before_it_are
     first.state = CopyState.UNASSIGNED
     with pytest.raises(BrokenError, match="missing at the end"):
         life._judge_copies([])
+
+
+def _waves_of(wanted: Policy, *plan: Mishap, trips: tuple[Trip, ...] = ()) -> Life:
+    """The life of one attempt on two nodes a machine, judged as one whose machines are rebooted."""
+    life = Life(replace(chance(1), wanted=rebooting()))
+    life.simulation = Simulation(sharing(), plan=plan, trips=trips)
+    life.world = life.simulation.world
+    play(life.simulation, life.simulation.begin(wanted))
+    return life
+
+
+def test_a_wave_that_splits_a_machine_is_seen() -> None:
+    with pytest.raises(BrokenError, match="splits"):
+        _waves_of(policy())._judge_waves()
+
+
+def test_a_node_that_a_late_stop_takes_down_alone_splits_no_machine() -> None:
+    """The other node of its machine is up, and waits for a reboot of both in another wave."""
+    late = Trip(verb="stop", target=NodeName("es5"), how=How.LATE, late=70.0)
+    held = Mishap(what=mishaps.LeaseTaken(), verb="flush", after=1.0)  # or both would go again before that
+    wanted = rebooting(deadlines=Deadlines(stop=120.0, start=120.0, rejoin=120.0, hold=240.0))
+    life = _waves_of(wanted, held, trips=(late,))
+    waves = [r.event.wave for r in life.simulation.journal.records if isinstance(r.event, WaveStarted)]
+    assert [(wave.nodes, wave.why) for wave in waves][1:] == [(("es5",), "its stop was done late")]
+    life._judge_waves()
+
+
+def test_a_replica_that_goes_and_comes_with_its_node_is_the_runs_to_wait_for() -> None:
+    """Replicas that follow the number of nodes are fewer while a node is down: nobody gave them up."""
+    life = Life(chance(1))
+    life.simulation = Simulation(cluster(3))
+    life.world = life.simulation.world
+    tasks = life.world.add_index(".tasks", replicas=2, size=160 << 30)
+    tasks.auto_expand, tasks.keeps = "0-all", 0.0  # minutes to copy what has changed
+    state = play(life.simulation, life.simulation.begin(policy()))
+    assert state.outcome is Outcome.DONE
+    waited = [record.at for record in life.simulation.journal.records if _settles(record.event)]
+    assert waited[0] - life.simulation.began > 300.0
+    life._judge_waits()
+
+
+def _settles(event: Event) -> bool:
+    return isinstance(event, PhaseEntered) and event.to == Phase.SETTLED.value

@@ -246,7 +246,7 @@ def test_an_index_that_is_gone_or_closed_is_not_in_the_reading() -> None:
 def test_a_disk_that_is_full_keeps_its_copies_as_they_are() -> None:
     world = loaded()
     simulation = begun(world)
-    merges.fill(world, ES2, 0.9999)
+    merges.fill(world, ES2, 0.9999, 3600.0)
     simulation.cluster.perform(force())
     by_node = {copy.node: copy.segments for copy in of(look(simulation, seconds=90.0)).copies}
     assert by_node[ES2] >= 20
@@ -331,7 +331,7 @@ def _without_the_lease(simulation: Simulation) -> None:
 
 
 def _without_room(simulation: Simulation) -> None:
-    merges.fill(simulation.world, ES2, 0.8999)
+    merges.fill(simulation.world, ES2, 0.8999, 3600.0)
     look(simulation)
     simulation.cluster.perform(force())
 
@@ -414,11 +414,26 @@ def test_a_disk_that_fills_between_its_reading_and_that_of_the_indices_is_no_fau
     simulation = begun(world)
     world.agenda.advance(5.0)
     simulation.cluster.observe(EVERYTHING)
-    merges.fill(world, ES2, 0.8999)
+    merges.fill(world, ES2, 0.8999, 600.0)
     world.agenda.advance(0.02)  # while the gates are read
     simulation.cluster.bulk(tuple(world.indices))
     simulation.cluster.perform(force())
     assert not said(simulation)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.87, 0.93), (0.93, 0.87), (0.93, 0.93)])
+def test_a_disk_that_fills_twice_at_a_time_is_cleared_of_both(first: float, second: float) -> None:
+    simulation = begun(loaded())
+    world = simulation.world
+    found = merges.used(world, ES2)
+    simulation.fate.befall(mishaps.DiskFills(node=ES2, share=first, seconds=600.0))
+    world.agenda.advance(100.0)
+    simulation.fate.befall(mishaps.DiskFills(node=ES2, share=second, seconds=600.0))
+    assert merges.used(world, ES2) == max(first, second)
+    world.agenda.advance(550.0)
+    assert merges.used(world, ES2) == second
+    world.agenda.advance(100.0)
+    assert merges.used(world, ES2) == found
 
 
 def test_writes_that_are_allowed_are_no_fault() -> None:

@@ -39,6 +39,7 @@ from orchestrator.simulation.mishaps import (
     IndexMade,
     LeaseUnrefreshed,
     Mishap,
+    ProgramStandsStill,
     RestartedByHand,
     SnapshotBegun,
     Trip,
@@ -215,6 +216,34 @@ def test_a_node_that_flaps_ends_no_run(node: NodeName, seconds: float) -> None:
         flap = Mishap(what=NodeFlaps(node=node, seconds=seconds), verb=verb, target=target, after=after)
         simulation, state = lived(flap, world=six(coordinating=True))
         ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+
+
+@pytest.mark.parametrize(
+    ("after", "stands_still"), [(90.0, 0.0), (65.0, 25.0)], ids=["as it is read", "as it was read"]
+)
+def test_a_shard_that_is_red_while_a_node_flaps_ends_no_run(after: float, stands_still: float) -> None:
+    """The wave has been back for a minute; its copy is copied from the node that leaves for a moment."""
+    world = six()
+    logs = next(index for index in world.indices.values() if index.name == "logs")
+    logs.keeps, logs.shards[1].size = 0.0, 50 << 30  # on es2 and es3
+    plan = [at_stop(NodeFlaps(node=ES3, seconds=20.0), ES2, after=after)]
+    if stands_still:
+        plan.append(at_stop(ProgramStandsStill(seconds=stands_still), ES2, after=after + 5.0))
+    simulation, state = lived(*plan, world=world)
+    ends_well(simulation, state, within=1200.0)
+
+
+def test_no_node_stops_beside_a_replica_that_went_with_a_node_that_flapped() -> None:
+    """It follows the number of nodes, and waits for allocation: the wave is called off and goes later."""
+    world = World()
+    for number in range(1, 7):
+        world.add_node(f"es{number}", zone="abc"[(number - 1) % 3])
+    world.add_index(".tasks", replicas=5).auto_expand = "0-all"
+    tuned.detune(world)
+    flap = Mishap(what=NodeFlaps(node=ES5, seconds=2.0), verb="set_allocation", nth=2, after=1.0)
+    cut_off = Trip(verb="set_allocation", how=How.UNACKNOWLEDGED, first=2)
+    simulation, state = lived(flap, trips=(cut_off,), world=world)
+    ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
 
 
 @pytest.mark.parametrize("host", [False, True], ids=["process", "machine"])

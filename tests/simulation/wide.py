@@ -125,22 +125,29 @@ class Life(AnyLife):
         return over
 
     def _judge_waves(self) -> None:
-        """A wave takes all nodes of a machine that are still to be restarted, where they go together."""
+        """A wave takes all nodes of a machine that are still to be restarted, where they go together.
+
+        Judged when the wave is stopped: a node that a lost stop of ours takes down late is a wave in which it
+        is only started, and nobody chose it.
+        """
         if not self.drawn.wanted.goes_by_machine:
             return
         phases: dict[NodeName, str] = {}
+        split = ""
         for event in (record.event for record in self.simulation.journal.records):
             match event:
                 case RunStarted(nodes=nodes):
                     phases = dict.fromkeys(nodes, NodePhase.PENDING.value)
                 case PhaseEntered(node=node, to=to) if node is not None:
                     phases[node] = to
+                    if split and to == NodePhase.STOPPING.value:
+                        raise BrokenError("machines", split)
                 case WaveStarted(wave=wave):
                     going = {self.world.nodes[name].machine for name in wave.nodes}
                     pending = [name for name, phase in phases.items() if phase == NodePhase.PENDING.value]
                     left = [name for name in pending if self.world.nodes[name].machine in going]
-                    if not set(left) <= set(wave.nodes):
-                        raise BrokenError("machines", f"wave {wave.nodes} splits {left}")
+                    whole = set(left) <= set(wave.nodes)
+                    split = "" if whole else f"wave {wave.nodes} splits {left}"
 
     def _not_as_found(self) -> list[tuple[str, str]]:
         """What is otherwise than it was found, and by what name the program would say so."""

@@ -357,6 +357,15 @@ def test_what_a_wave_took_down_is_a_loss_even_where_its_copy_counts_as_new() -> 
         assert holding(knowing(asked, taken=taken)) == (["no_worse_than_baseline"] if holds_it else [])
 
 
+def test_a_replica_that_follows_the_nodes_and_has_no_place_is_a_loss_like_any_other() -> None:
+    """It went with a node that left for a moment while allocation was off."""
+    asked = _yellow_elsewhere(question(), reason="REPLICA_ADDED")
+    indices = cluster_of(asked.observation.cluster).indices
+    for expands, held in ((None, []), ("0-1", ["no_worse_than_baseline"])):
+        expanding = tuple(replace(index, auto_expand=expands) for index in indices)
+        assert holding(viewing(asked, indices=expanding)) == held
+
+
 def test_what_was_not_waited_for_does_not_hold_the_next_wave() -> None:
     asked = _yellow_elsewhere(question())
     gone = next(copy.shard for copy in _copies(asked) if copy.state is CopyState.UNASSIGNED)

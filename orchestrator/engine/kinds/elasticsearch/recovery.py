@@ -22,7 +22,9 @@ _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
 """Reasons of copies of an index that somebody closed, reopened or restored: red for a moment, not by us."""
 
-FRESH: Final = _EXCUSED | {"INDEX_CREATED", "REPLICA_ADDED"}
+_ADDED: Final = "REPLICA_ADDED"
+
+FRESH: Final = _EXCUSED | {"INDEX_CREATED", _ADDED}
 """Reasons of copies that never were anywhere: without a place they are no loss."""
 
 _LEFT: Final = frozenset({"NODE_LEFT", "NODE_RESTARTING"})
@@ -121,14 +123,20 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
 def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
     """Copies without a place that had one since the run began.
 
-    What a wave took down is lost whatever its reason says: a replica that auto-expand took away and gave back
-    counts as new for the cluster. A copy too many for the cluster is none, though it may have had a node that
-    then went to another copy of its shard.
+    What a wave took down is lost whatever its reason says. A copy too many for the cluster is none, though it
+    may have had a node that then went to another copy of its shard.
     """
-    beyond = (copy for copy in missing_beyond_baseline(state, view) if copy.unassigned_reason not in FRESH)
+    beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
     placeable = (copy for copy in beyond if not _is_on_every_data_node(view, copy.shard))
     lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
+
+
+def _never_had_a_node(view: ClusterView, copy: ShardCopy) -> bool:
+    """Whether a copy is new. Auto-expand takes a replica away with its node and adds it when it is back."""
+    index = view.metadata.get(copy.shard.index_uuid)
+    expands = index is not None and index.auto_expand is not None
+    return copy.unassigned_reason in FRESH and not (expands and copy.unassigned_reason == _ADDED)
 
 
 def _is_on_every_data_node(view: ClusterView, shard: ShardId) -> bool:
