@@ -196,7 +196,7 @@ def _planned_waves(situation: Situation) -> Iterator[Wave]:
     pending = [node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING]
     whole = situation.policy.goes_by_machine
     machines = machines_of(state, situation.seen).among(pending) if whole else ()
-    planned = state.planned or tuple(machines)
+    planned = state.begun.planned or tuple(machines)
     covered = {name for wave in planned for name in wave}
     groups = (*planned, *((name,) for name in pending if name not in covered))
     for number, group in enumerate(groups, start=1):
@@ -235,10 +235,10 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 def unrecorded(situation: Situation, refused: tuple[Hold, ...]) -> tuple[Event, ...]:
     """Holds and gates that are not in the journal yet."""
     state, others = situation.state, of_predicates(refused)
-    known = {hold.predicate for hold in of_predicates(state.holds)}
+    known = {hold.predicate for hold in of_predicates(state.in_phase.holds)}
     new = tuple(hold for hold in others if hold.predicate not in known)
     # Only gates are left to wait for: their limit counts from here, and not that of the predicates.
-    cleared = refused and not others and of_predicates(state.holds)
+    cleared = refused and not others and of_predicates(state.in_phase.holds)
     news = gate_news(state, situation.policy, situation.seen)
     return (*new, *news, *((HoldsCleared(but_gates=True),) if cleared else ()))
 
@@ -247,11 +247,11 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     """Why the run waits no longer; None while it may."""
     state, now, deadlines = situation.state, situation.now, situation.policy.deadlines
     others = of_predicates(refused)
-    since = state.holding_since
+    since = state.in_phase.holding_since
     if (others or not refused) and since is not None and now - since > deadlines.hold:
         return f"held for {deadlines.hold:.0f} s by {sentence(others[0]) if others else 'no reading'}"
     closed = closed_gates(situation.policy, situation.seen) if gates_are_asked(state) else ()
-    since = state.gates_closed_since
+    since = state.in_phase.gates_closed_since
     if closed and since is not None and now - since > deadlines.gate:
         return f"held for {deadlines.gate:.0f} s by {sentence(closed[0])}"
     return None
@@ -261,7 +261,7 @@ def let_go(situation: Situation) -> tuple[Event, ...]:
     """What is recorded when nothing holds any more."""
     state = situation.state
     news = gate_news(state, situation.policy, situation.seen)
-    return (*news, HoldsCleared()) if of_predicates(state.holds) else news
+    return (*news, HoldsCleared()) if of_predicates(state.in_phase.holds) else news
 
 
 def sentence(hold: Hold) -> str:
@@ -286,15 +286,15 @@ def called_off(situation: Situation) -> Decision | None:
     state, policy, now = situation.state, situation.policy, situation.now
     # In between, predicates may have held the run as long as they may, and gates as long as they may.
     limit = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
-    if state.called_off_since is None:
+    if state.process.called_off_since is None:
         return None
-    if now - state.called_off_since > limit:
+    if now - state.process.called_off_since > limit:
         reason = (
             f"every wave was called off before its stop for {limit:.0f} s "
             "(the journal has the predicates and the refused verbs)"
         )
         return stand_down(state, reason, Outcome.HELD)
-    if now - state.phase_since < HOLD_POLL_SECONDS:
+    if now - state.in_phase.since < HOLD_POLL_SECONDS:
         return wait(now, "a wave that was called off before its stop", seconds=HOLD_POLL_SECONDS)
     return None
 
@@ -322,4 +322,5 @@ def note_or_none(events: tuple[Event, ...]) -> Decision | None:
 
 def untouched_so_far(state: RunState) -> bool:
     """Whether this run, in its first process, has stopped nothing yet: what cannot finish need not begin."""
-    return state.untouched and not state.resumed and not state.restoring and not state.waves_begun
+    first = not state.process.resumed and not state.process.restoring
+    return first and state.untouched and not state.waves_begun

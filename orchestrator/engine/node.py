@@ -403,7 +403,7 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
     sights = {one.name: sight(situation, one) for one in machine}
     up = [one for one in machine if one.phase not in (_STOPPING, _STOPPED)]
     up += [one for one in machine if one.phase is _STOPPED and sights[one.name] in (Sight.NEW, Sight.COMING)]
-    if up or situation.state.lease_lost is not None:
+    if up or situation.state.process.lease_lost is not None:
         return _Did(enter=NodePhase.STARTING, why="its host is not rebooted in this wave")
     ready = [one for one in machine if one.phase is _STOPPED and sights[one.name] is Sight.AWAY]
     if len(ready) < len(machine) or any(_while_down(one) for one in machine):
@@ -416,7 +416,7 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
     if node.reboots >= _TRIES:
         said = failure.reason if failure else "the same boot each time"
         return _Did(flip=f"the host of {node.name} was told to reboot {_TRIES} times: {said}")
-    if failure and not failure.in_doubt and situation.now - situation.state.acted_at < RETRY_SECONDS:
+    if failure and not failure.in_doubt and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT
     return _Did(actions=(action,))
 
@@ -524,7 +524,7 @@ def _stranger(situation: Situation) -> str:
 
 def _await_return(situation: Situation, node: NodeProgress) -> _Did:
     limit = situation.policy.deadlines.rejoin
-    absence = situation.state.absent.get(node.name)
+    absence = situation.state.process.absent.get(node.name)
     if absence is None or situation.now - absence.since <= limit:
         return _WAIT
     return _Did(flip=f"{node.name} has been absent for {limit:.0f} s after it had rejoined", overdue=True)

@@ -60,7 +60,7 @@ def red(situation: Situation) -> tuple[tuple[str, ...], tuple[Event, ...]]:
         return (), ()
     state = situation.state
     found, excused = situation.kind.red(state, situation.view)
-    since = state.excused_since
+    since = state.process.excused_since
     if since is not None and situation.now - since > _EXCUSED_SECONDS:
         return tuple(str(shard) for shard in (*found, *excused)), ()
     news: tuple[Event, ...] = ()
@@ -89,7 +89,7 @@ def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Ru
 def failed_hook(state: RunState, nodes: Iterable[NodeProgress] | None = None) -> str | None:
     """Why an `after_recovery` hook failed since the phase was entered; None when none did."""
     names = None if nodes is None else {node.name for node in nodes}
-    for failed in state.failed:
+    for failed in state.in_phase.failed:
         hook = failed.action
         if not isinstance(hook, RunHook) or hook.moment is not Moment.AFTER_RECOVERY:
             continue
@@ -142,9 +142,9 @@ def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
 
 def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
     """Try copies again that the cluster has given up on, a few times a wave and far apart; None = not now."""
-    state = situation.state
-    wanted = any(given_up(copy) for copy in missing)
-    if wanted and state.retries < _RETRIES and situation.now - state.retried_at > _RETRY_FAILED_SECONDS:
+    process = situation.state.process
+    rested = situation.now - process.retried_at > _RETRY_FAILED_SECONDS
+    if rested and process.retries < _RETRIES and any(given_up(copy) for copy in missing):
         return act(RetryFailed())
     return None
 
@@ -177,11 +177,12 @@ def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Ev
     """The steps by which the current wave makes room for the next; none while a predicate is against it."""
     state, wave = situation.state, situation.state.wave
     back = all(node.phase in (NodePhase.REJOINED, NodePhase.PENDING) for node in state.wave_nodes)
-    if not situation.policy.overlap_recovery or wave is None or not back or _pausing(state) or state.absent:
+    if not situation.policy.overlap_recovery or wave is None or not back:
         return ()
-    since = state.wave_since if state.wave_since is not None else state.phase_since
-    beside = (*state.recovering, RecoveringWave(wave=wave, since=since))
-    after = replace(situation, state=replace(state, wave=None, wave_since=None, recovering=beside))
+    if _pausing(state) or state.process.absent:
+        return ()
+    beside = (*state.recovering, RecoveringWave(wave=wave, since=state.wave_since))
+    after = replace(situation, state=replace(state, wave=None, recovering=beside))
     following = next_wave_of(after, unread=_UNREAD)
     asked = (rule for rule in situation.kind.predicates if rule.name not in _UNREAD)
     rules = tuple(rule for rule in asked if rule.about_wave or rule.name in _BY_RECOVERY)
@@ -261,9 +262,9 @@ def _wait_again(state: RunState, why: str) -> Decision:
 
 def _pausing(state: RunState) -> bool:
     """Whether the run is to pause before another wave; nodes that recover count."""
-    if state.request is Request.PAUSE:
+    if state.process.request is Request.PAUSE:
         return True
-    most = state.policy.pause_after if state.policy else None
+    most = state.begun.policy.pause_after
     had = state.recovered + sum(node.phase is NodePhase.REJOINED for node in state.nodes.values())
     return most is not None and not state.paused and had >= most
 

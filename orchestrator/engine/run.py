@@ -12,7 +12,14 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import admit, changes, recover
-from orchestrator.engine.fold import FINAL_NODE_PHASES, GOING_UP_OR_DOWN, IN_HAND, NodeProgress, RunState
+from orchestrator.engine.fold import (
+    FINAL_NODE_PHASES,
+    GOING_UP_OR_DOWN,
+    IN_HAND,
+    NOT_BEGUN,
+    NodeProgress,
+    RunState,
+)
 from orchestrator.engine.gates import gate_news, gates_are_asked, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.node import Move, Sight, Turn, is_next, is_ours, rejoined, sight, turn
@@ -110,18 +117,16 @@ def decide(
         also: steps of phases that are not the core's own (merging).
 
     Raises:
-        SafetyViolation: the state is of no run (no policy), or verbs are under way whose outcome is not
-            recorded.
+        SafetyViolation: the state is of no run, or verbs are under way whose outcome is not recorded.
     """
-    if state.policy is None:
-        raise SafetyViolation("a run without a policy cannot be decided on")
-    if state.in_flight:
-        raise SafetyViolation(f"outcomes are not recorded: {state.in_flight}")
+    if state.begun is NOT_BEGUN:
+        raise SafetyViolation("a run that has not begun cannot be decided on")
+    if state.process.in_flight:
+        raise SafetyViolation(f"outcomes are not recorded: {state.process.in_flight}")
     if state.phase is Phase.ENDED:
         return Decision()
-    before = Situation(
-        state=state, policy=state.policy, kind=kind_of(state.policy.kind), seen=observation, now=now
-    )
+    policy = state.begun.policy
+    before = Situation(state=state, policy=policy, kind=kind_of(policy.kind), seen=observation, now=now)
     news = _news(before) if before.fresh else ()
     situation = before.after(*news)
     steps = {**STEPS, **(also or {})}
@@ -152,14 +157,14 @@ def _members(situation: Situation) -> tuple[Event, ...]:
         return ()
     expected = {*state.baseline.incarnations, *state.nodes}
     known = {name for name in expected if name in state.nodes and state.nodes[name].phase in IN_HAND}
-    present = view.members
+    present, absent = view.members, state.process.absent
     missing = tuple(
         name
         for name in sorted(expected - known)
         if name not in present
-        and (name not in state.absent or state.absent[name].readings < situation.policy.settle_consecutive)
+        and (name not in absent or absent[name].readings < situation.policy.settle_consecutive)
     )
-    back = tuple(name for name in sorted(state.absent) if name in present or name in known)
+    back = tuple(name for name in sorted(absent) if name in present or name in known)
     return (MembersMissed(missing=missing, back=back),) if missing or back else ()
 
 
@@ -171,8 +176,8 @@ def _urgent(situation: Situation) -> Decision | None:
     state, policy, now = situation.state, situation.policy, situation.now
     if state.phase is Phase.STANDING_DOWN:
         return _taken_down_late(situation)
-    if state.deposed is not None:
-        other = state.deposed
+    other = state.process.deposed
+    if other is not None:
         reason = f"run {other.successor} of {other.owner} took the lease over: what is left is its to restore"
         return stand_down(state, reason, Outcome.DEPOSED)
     late = _taken_down_late(situation)
@@ -185,16 +190,17 @@ def _urgent(situation: Situation) -> Decision | None:
     if state.phase is Phase.FINISHING:
         # All is restarted; what is left is what a stand-down would do as well.
         return None
-    if state.request in (Request.STOP, Request.INTERRUPT):
-        reason = f"asked to stop by {state.requested_by}{state.merging.left_by(state.run)}"
+    if state.process.request in (Request.STOP, Request.INTERRUPT):
+        reason = f"asked to stop by {state.process.requested_by}{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.INTERRUPTED)
-    if policy.timeout is not None and now - state.started > policy.timeout:
+    if policy.timeout is not None and now - state.process.started > policy.timeout:
         reason = f"--timeout of {policy.timeout:.0f} s ran out{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.HELD)
-    if state.withheld_since is not None and now - state.withheld_since > policy.deadlines.withheld:
+    since = state.unrestored.withheld_since
+    if since is not None and now - since > policy.deadlines.withheld:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
         reason = (
-            f"allocation was disabled for {now - state.withheld_since:.0f} s: it is enabled now, and the "
+            f"allocation was disabled for {now - since:.0f} s: it is enabled now, and the "
             f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
         )
         return stand_down(state, reason, Outcome.FAILED)
@@ -210,8 +216,8 @@ def _pause(situation: Situation) -> Decision | None:
     left = any(node.phase is NodePhase.PENDING for node in state.nodes.values())
     if not left and not state.merging.pending:
         return None
-    if state.request is Request.PAUSE:
-        return stand_down(state, f"asked to pause by {state.requested_by}", Outcome.PAUSED)
+    if state.process.request is Request.PAUSE:
+        return stand_down(state, f"asked to pause by {state.process.requested_by}", Outcome.PAUSED)
     done = state.recovered
     if policy.pause_after is not None and not state.paused and done >= policy.pause_after:
         nodes = "node" if done == 1 else "nodes"
@@ -258,15 +264,15 @@ def _second_failure(situation: Situation) -> str | None:
     if ours or recovering:
         given_up = {n.name for n in state.nodes.values() if n.phase in (NodePhase.FAILED, NodePhase.SKIPPED)}
         spared = ours | given_up | set(state.baseline.bystanders)
-        left = [name for name in sorted(state.absent) if name not in spared and situation.has_left(name)]
-        left = [name for name in left if not _is_ours(situation, name)]
+        away = [name for name in sorted(state.process.absent) if name not in spared]
+        left = [name for name in away if situation.has_left(name) and not _is_ours(situation, name)]
         if left:
             names = ", ".join(sorted(ours | recovering))
             return f"node {left[0]} left the cluster while {names} was away or recovering"
     if state.phase is not Phase.REASSIGNED:
         return None
     red, _ = recover.red(situation)
-    if red and situation.now - state.phase_since > _RED_SECONDS:
+    if red and situation.now - state.in_phase.since > _RED_SECONDS:
         return f"{red[0]} has no started copy"
     return None
 
@@ -284,7 +290,7 @@ def _moves(situation: Situation) -> Decision | None:
     rescue = _rescue(situation)
     after = situation.after(*rescue)
     turns = [turn(after, node) for node in after.state.nodes.values() if not _at_rest(node)]
-    if state.deposed is not None:
+    if state.process.deposed is not None:
         turns = [_left_to_the_successor(state, one) for one in turns]
     events: tuple[Event, ...] = (*rescue, *(event for one in turns for event in one.events))
     flips = [one.flip for one in turns if one.flip is not None]
@@ -302,7 +308,7 @@ def _at_rest(node: NodeProgress) -> bool:
 
 def _left_to_the_successor(state: RunState, one: Turn) -> Turn:
     """A deposed run starts only what is seen to be down, and nothing that the other run's record lists."""
-    theirs = state.deposed.in_hand if state.deposed else ()
+    theirs = state.process.deposed.in_hand if state.process.deposed else ()
     kept = one.sight is Sight.AWAY and one.node.name not in theirs
     return one if kept else replace(one, actions=())
 
@@ -327,7 +333,7 @@ def _rescue(situation: Situation) -> tuple[Event, ...]:
 def preparing(situation: Situation) -> Decision:
     """Record how the cluster was, and prove that its settings can be written, before anything is changed."""
     state = situation.state
-    if state.withheld:
+    if state.unrestored.withheld:
         # Left by a process that was killed: the run never waits with allocation disabled.
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
     wave = admit.next_wave_of(situation)
@@ -344,7 +350,7 @@ def preparing(situation: Situation) -> Decision:
     if state.baseline is None and situation.view:
         machines = {name: host.machine_id for name, host in situation.hosts.items() if host.machine_id}
         return note(replace(situation.kind.baseline(situation.view, boots), machines=machines))
-    if not state.probed and state.probes < _PROBES:
+    if not state.process.probed and state.process.probes < _PROBES:
         return _probe(situation, seconds=RETRY_SECONDS)
     return note(run_phase(state.phase, _after_preparing(situation)))
 
@@ -352,7 +358,7 @@ def preparing(situation: Situation) -> Decision:
 def _probe(situation: Situation, *, seconds: Seconds) -> Decision:
     """A settings update that changes nothing, not more often than this."""
     state = situation.state
-    if state.probed is False and situation.now - state.acted_at < seconds:
+    if state.process.probed is False and situation.now - state.process.acted_at < seconds:
         return wait(situation.now, "a settings update that the cluster acknowledges", seconds=seconds)
     return act(ProbeSettings())
 
@@ -392,13 +398,13 @@ def gated(situation: Situation) -> Decision:
 def _before_the_choice(situation: Situation) -> Decision | None:
     """What goes before the next wave: settings, nodes back outside a wave, a run that cannot finish."""
     state = situation.state
-    if state.withheld:
+    if state.unrestored.withheld:
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    if state.probed is False and (
-        state.probes < _PROBES or situation.now - state.acted_at > _REPROBE_SECONDS
+    if state.process.probed is False and (
+        state.process.probes < _PROBES or situation.now - state.process.acted_at > _REPROBE_SECONDS
     ):
         return _probe(situation, seconds=RETRY_SECONDS)
-    if state.probed is None:
+    if state.process.probed is None:
         return act(ProbeSettings())
     if situation.fresh:
         returned = _finish_outside(situation)
@@ -487,9 +493,9 @@ def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decisi
         action = SetReplicas(index=index.name, index_uuid=index.uuid, found=0, wanted=1)
         failure = situation.state.failure_of(action)
         pause = RETRY_SECONDS if failure is None or failure.in_doubt else _REPROBE_SECONDS
-        if failure and situation.now - situation.state.acted_at < pause:
+        if failure and situation.now - situation.state.process.acted_at < pause:
             continue
-        if index.uuid not in situation.state.replicas:
+        if index.uuid not in situation.state.unrestored.replicas:
             events.append(ReplicasAdded(index=index.name, index_uuid=index.uuid, found=0, wanted=1))
         actions.append(action)
     return act(*actions, events=events) if actions else None
@@ -498,13 +504,14 @@ def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decisi
 def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
     """Have another master elected before the master's own stop, if the playbook wants that and it is safe."""
     state, master = situation.state, view.master
-    if state.excluded:
-        asked = any(ExcludeFromVoting(node=name) in state.confirmed for name in state.excluded)
-        waited = situation.now - state.acted_at
-        if asked and master in state.excluded and waited < _STEP_DOWN_SECONDS:
+    ours = state.unrestored.excluded
+    if ours:
+        asked = any(ExcludeFromVoting(node=name) in state.in_phase.confirmed for name in ours)
+        waited = situation.now - state.process.acted_at
+        if asked and master in ours and waited < _STEP_DOWN_SECONDS:
             return wait(situation.now, f"another master than {master}", seconds=0.5)
         # It stepped down, or it will not: either way the exclusion goes before the stop.
-        clearing = situation.now - state.phase_since > situation.policy.deadlines.rejoin
+        clearing = situation.now - state.in_phase.since > situation.policy.deadlines.rejoin
         failure = state.failure_of(ClearVotingExclusions())
         if failure and clearing:
             reason = f"voting exclusions could not be cleared: {failure.reason}"
@@ -514,7 +521,7 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
     if not situation.policy.master_step_down or master not in wave.nodes or voters < _VOTERS_FOR_STEP_DOWN:
         return None
     exclude = ExcludeFromVoting(node=master)
-    if state.failure_of(exclude) or exclude in state.confirmed:
+    if state.failure_of(exclude) or exclude in state.in_phase.confirmed:
         return None  # it stepped down and was elected again, or will not step down: it goes as it is
     return act(exclude, events=(VotingExcluded(node=master),))
 
@@ -562,12 +569,12 @@ def withheld(situation: Situation) -> Decision:
     state, policy, wave = situation.state, situation.policy, situation.state.wave
     if wave is None or not situation.fresh:
         return LOOK_AGAIN
-    failure = next((f for f in state.failed if isinstance(f.action, WriteSettings)), None)
+    failure = next((f for f in state.in_phase.failed if isinstance(f.action, WriteSettings)), None)
     if failure and not failure.in_doubt:
         why = f"settings could not be written: {failure.reason}"
         return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
     flush = Flush()
-    if policy.flush and flush not in state.confirmed and not state.failure_of(flush):
+    if policy.flush and flush not in state.in_phase.confirmed and not state.failure_of(flush):
         # A flush that fails costs recovery time and nothing else: it is in the journal.
         return act(flush)
     refused = admit.refusals(situation, situation.kind.predicates, wave)
@@ -619,8 +626,9 @@ def down(situation: Situation) -> Decision:
 
 
 def _why_not_stopped(state: RunState) -> str:
-    refused = next((f for f in state.failed if isinstance(f.action, StopNode) and not f.in_doubt), None)
-    return f"no node was stopped: {refused.reason}" if refused else "no node was stopped: the same lives"
+    stops = (one for one in state.in_phase.failed if isinstance(one.action, StopNode))
+    reason = next((one.reason for one in stops if not one.in_doubt), "the same lives")
+    return f"no node was stopped: {reason}"
 
 
 def _runs(situation: Situation, node: NodeProgress) -> bool:
@@ -657,7 +665,7 @@ def rejoining(situation: Situation) -> Decision:
     settled = not isinstance(situation.seen.health, Unknown) and situation.seen.health.settled
     if away or lacking or not settled:
         return _not_back(situation, away, lacking)
-    count = state.good_readings + 1
+    count = state.in_phase.good_readings + 1
     if nodes and count < policy.settle_consecutive:
         progress = GoodReading(count=count)
         return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=(progress,))
@@ -678,10 +686,10 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
     state, policy, now = situation.state, situation.policy, situation.now
     lack = [f"{name} ({what})" for name, what in lacking.items()]
     names = ", ".join([*away, *lack]) or "a reading that is not stale"
-    if now - state.phase_since > policy.deadlines.rejoin:
+    if now - state.in_phase.since > policy.deadlines.rejoin:
         reason = f"{names}: not back in the cluster within {policy.deadlines.rejoin:.0f} s"
         return stand_down(state, reason, Outcome.FAILED, overdue=[*away, *lacking])
-    broken = (GoodReading(count=0, why=f"{names} not back"),) if state.good_readings else ()
+    broken = (GoodReading(count=0, why=f"{names} not back"),) if state.in_phase.good_readings else ()
     return wait(
         now,
         f"{names} to rejoin",
@@ -700,7 +708,7 @@ def reassigned(situation: Situation) -> Decision:
     state, policy, now = situation.state, situation.policy, situation.now
     restoring = changes.restore_settings(situation, Purpose.REASSIGN)
     if restoring is not None:
-        if now - state.phase_since > policy.deadlines.rejoin and not restoring.at_once:
+        if now - state.in_phase.since > policy.deadlines.rejoin and not restoring.at_once:
             return stand_down(state, "allocation could not be restored yet", Outcome.FAILED)
         return restoring
     touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
@@ -723,7 +731,7 @@ def reassigned(situation: Situation) -> Decision:
         return finishing
     onwards = () if unsettled or absent else _onwards(situation, missing)
     if onwards:
-        count = state.good_readings + 1
+        count = state.in_phase.good_readings + 1
         if count >= policy.settle_consecutive:
             return note(*onwards)
         progress = (GoodReading(count=count),)
@@ -763,7 +771,7 @@ def _recovering(
 ) -> Decision:
     state, now, view = situation.state, situation.now, situation.view
     why = unsettled or (f"{absent[0]} is absent" if absent else "copies are missing")
-    broken = (GoodReading(count=0, why=why),) if state.good_readings else ()
+    broken = (GoodReading(count=0, why=why),) if state.in_phase.good_readings else ()
     if missing is None or view is None:
         return wait(now, "a reading of the cluster", seconds=1.0, events=broken)
     if absent:
@@ -797,8 +805,7 @@ def settled(situation: Situation) -> Decision:
         return act(*hooks)
     events: list[Event] = [*recover.finish(situation, nodes)]
     if state.wave:
-        seconds = now - (state.wave_since if state.wave_since is not None else now)
-        events.append(WaveFinished(number=state.wave.number, seconds=seconds))
+        events.append(WaveFinished(number=state.wave.number, seconds=now - state.wave_since))
     failure = recover.failed_hook(state, nodes)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED, *events)
@@ -814,7 +821,7 @@ def finishing(situation: Situation) -> Decision:
     restoring = changes.restore_all(situation)
     if restoring is not None:
         # A setting that a reading shows to be restored is restored, however late it came.
-        if now - state.phase_since > situation.policy.deadlines.rejoin and not restoring.at_once:
+        if now - state.in_phase.since > situation.policy.deadlines.rejoin and not restoring.at_once:
             return stand_down(state, "settings could not be restored yet", Outcome.FAILED)
         return restoring
     hooks = recover.hooks_after(
@@ -857,13 +864,13 @@ def standing_down(situation: Situation) -> Decision:
     awaited = _awaited(situation)
     starting = [n.name for n in state.nodes.values() if n.phase in GOING_UP_OR_DOWN and not _theirs(state, n)]
     overdue = _allocation_overdue(situation)
-    if awaited and state.second_failure is None and not overdue:
+    if awaited and state.process.second_failure is None and not overdue:
         # Back before allocation is: copies that return need not be rebuilt elsewhere.
         names = ", ".join(awaited)
         return wait(
             now, f"{names} to be back", seconds=1.0, services=awaited, cluster=members_awaited(situation)
         )
-    if state.deposed is not None:
+    if state.process.deposed is not None:
         return _end(situation)
     late = now - _restoring_since(situation) > policy.deadlines.rejoin
     if situation.view is None and _changed(state):
@@ -910,7 +917,7 @@ def _lost_stop_awaited(situation: Situation) -> Decision | None:
 
 
 def _theirs(state: RunState, node: NodeProgress) -> bool:
-    return state.deposed is not None and node.name in state.deposed.in_hand
+    return state.process.deposed is not None and node.name in state.process.deposed.in_hand
 
 
 def _awaited(situation: Situation) -> list[NodeName]:
@@ -918,23 +925,24 @@ def _awaited(situation: Situation) -> list[NodeName]:
     state = situation.state
     nodes = [node for node in state.nodes.values() if not _theirs(state, node)]
     back = any(node.phase is NodePhase.REJOINED for node in nodes)
-    passed_over = state.overdue if back else frozenset()
+    down = state.process.standing_down
+    passed_over = down.overdue if back and down else ()
     return [n.name for n in nodes if n.phase in GOING_UP_OR_DOWN and n.name not in passed_over]
 
 
 def _allocation_overdue(situation: Situation) -> bool:
     """Allocation was disabled for its whole time: it is restored now, whichever node is still on its way."""
-    since = situation.state.withheld_since
+    since = situation.state.unrestored.withheld_since
     return since is not None and situation.now - since > situation.policy.deadlines.withheld
 
 
 def _restoring_since(situation: Situation) -> Instant:
     """From when the limit of restoring counts: when the last node's fate was known."""
-    return max([situation.state.phase_since, *(n.since for n in situation.state.nodes.values())])
+    return max([situation.state.in_phase.since, *(n.since for n in situation.state.nodes.values())])
 
 
 def _changed(state: RunState) -> bool:
-    return bool(state.debts or state.replicas or state.excluded or state.in_hand)
+    return state.unrestored.anything or bool(state.in_hand)
 
 
 _EXIT: Final = {
@@ -958,7 +966,7 @@ def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
     return RunFinished(
         outcome=outcome,
         exit_code=int(_EXIT[outcome]),
-        seconds=situation.now - situation.state.started,
+        seconds=situation.now - situation.state.process.started,
         message=message,
     )
 
@@ -967,15 +975,15 @@ def _end(situation: Situation) -> Decision:
     state = situation.state
     left = _left(situation)
     failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
-    outcome = state.stand_down_outcome or Outcome.RESTORED
-    if state.deposed is not None:
+    down = state.process.standing_down
+    outcome, reason = (down.outcome, down.reason) if down else (Outcome.RESTORED, "")
+    if state.process.deposed is not None:
         outcome = Outcome.DEPOSED
     hook = recover.failed_hook(state)
     if left:
         outcome = Outcome.NOT_RESTORED
     elif (failed or hook) and outcome is not Outcome.DEPOSED:
         outcome = Outcome.FAILED
-    reason = state.stand_down_reason or ""
     # The reason of a stand-down is often the failure of the very node: one mention is enough.
     also = [
         f"{node.name}: {node.failure}"
@@ -993,15 +1001,16 @@ def _end(situation: Situation) -> Decision:
 def _left(situation: Situation) -> tuple[str, ...]:
     """What is not restored, in words that a person can act on."""
     state = situation.state
-    if state.deposed is not None:
+    if state.process.deposed is not None:
         return ()
     debts = [
         *changes.unrestored(state, Purpose.REASSIGN),
         *changes.unrestored(state, Purpose.PUT_BACK),
     ]
     settings = [f"{d.key} ({d.level.value}) = {d.wanted}, found {d.found}" for d in debts]
-    exclusions = [f"voting exclusion of {name}" for name in sorted(state.excluded)]
-    replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in state.replicas.values()]
+    exclusions = [f"voting exclusion of {name}" for name in sorted(state.unrestored.excluded)]
+    added = state.unrestored.replicas.values()
+    replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in added]
     nodes = [f"node {n.name} is {n.phase.value}" for n in state.nodes.values() if n.phase in GOING_UP_OR_DOWN]
     return (*settings, *exclusions, *replicas, *nodes)
 
@@ -1040,7 +1049,7 @@ def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
 def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -> frozenset[NodeName]:
     wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
     open_ = {n.name for n in state.nodes.values() if n.doubt is not None or n.lost_at is not None}
-    late = frozenset(name for name in state.absent if name in state.nodes) | open_
+    late = frozenset(name for name in state.process.absent if name in state.nodes) | open_
     match hosts:
         case Hosts.NONE:
             return frozenset()

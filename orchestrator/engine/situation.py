@@ -90,7 +90,7 @@ class Situation:
     @property
     def fresh(self) -> bool:
         """Whether the reading was begun after the last thing that the run did."""
-        return self.seen.at >= self.state.acted_at
+        return self.seen.at >= self.state.process.acted_at
 
     @property
     def hosts(self) -> dict[NodeName, HostView]:
@@ -103,7 +103,7 @@ class Situation:
 
     def goal(self, node: NodeProgress) -> Goal:
         """What is wanted of a node: a run that stands down, or that was deposed, only brings up."""
-        down = self.state.phase is Phase.STANDING_DOWN or self.state.deposed is not None
+        down = self.state.phase is Phase.STANDING_DOWN or self.state.process.deposed is not None
         return Goal.BRING_UP if down else node.goal
 
     def same_life(self, node: NodeProgress) -> bool:
@@ -143,7 +143,7 @@ class Situation:
 
     def absence(self, name: NodeName) -> Absence | None:
         """The absence of a member once enough readings in a row agree on it; None before."""
-        absence = self.state.absent.get(name)
+        absence = self.state.process.absent.get(name)
         if absence is None or absence.readings < self.policy.settle_consecutive:
             return None
         return absence
@@ -164,7 +164,7 @@ class Situation:
         nodes = self.state.nodes.values()
         given_up = {n.name for n in nodes if n.phase in over}
         late = {n.name for n in nodes if n.phase is NodePhase.STARTING and n.goal is Goal.BRING_UP}
-        return tuple(sorted((self.state.absent.keys() | late) - spared - given_up))
+        return tuple(sorted((self.state.process.absent.keys() | late) - spared - given_up))
 
 
 def act(*actions: Action, events: Iterable[Event] = ()) -> Decision:

@@ -95,7 +95,7 @@ class Lookout:
 
     def _tuning(self, state: RunState) -> Mapping[NodeName, Reading[HostTuning]]:
         """Read once a node and wave, in the moment between its stop and its start."""
-        profile = state.policy.tune if state.policy else None
+        profile = state.begun.policy.tune
         nodes = to_tune(state)
         return self._hosts.tuning(nodes, profile) if profile and nodes else {}
 
