@@ -9,7 +9,7 @@ closed until all are open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +23,7 @@ from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave, ZeroReplicas
-from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.reading import Seconds
 
 HOLD_POLL_SECONDS: Final[Seconds] = 5.0
 """Between readings while a predicate is not met or a gate is closed: neither is worth more load than that."""
@@ -107,7 +107,7 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
     asked = situation
     if situation.state.recovering:
         asked = replace(situation, seen=replace(situation.seen, cluster=view.recovered))
-    pending = [node.name for node in situation.state.nodes.values() if node.phase is NodePhase.PENDING]
+    pending = [node.name for node in situation.state.nodes_in(NodePhase.PENDING)]
     whole = situation.policy.goes_by_machine
     machines = machines_of(situation.state, situation.seen).among(pending) if whole else ()
     return next_wave(situation.state, view, lambda wave: against_wave(asked, wave, unread=unread), machines)
@@ -130,8 +130,8 @@ def candidates_to_undo(situation: Situation, wave: Wave | None, *, held: bool) -
     """
     of_wave = set(wave.nodes) if wave else set[NodeName]()
     found = []
-    for node in situation.state.nodes.values():
-        if node.phase is not NodePhase.PENDING or node.ready_since is None:
+    for node in situation.state.nodes_in(NodePhase.PENDING):
+        if node.ready_since is None:
             continue
         waits = held and situation.now - node.ready_since > DEPOOLED_SECONDS
         if node.name not in of_wave or waits:
@@ -193,7 +193,7 @@ def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
 def _planned_waves(situation: Situation) -> Iterator[Wave]:
     """The waves of the plan that was shown, or without one each pending unit for itself."""
     state = situation.state
-    pending = [node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING]
+    pending = [node.name for node in state.nodes_in(NodePhase.PENDING)]
     whole = situation.policy.goes_by_machine
     machines = machines_of(state, situation.seen).among(pending) if whole else ()
     planned = state.begun.planned or tuple(machines)
@@ -220,9 +220,9 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     news = unrecorded(situation, refused)
     first = sentence(refused[0]) if refused else "no reading"
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
-    read = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
     away = any(hold.predicate in _ABSENCE for hold in refused)  # what lasts may pass when it is back
-    if read and state.untouched and not away and any(hold.predicate in lasting for hold in refused):
+    hopeless = not away and any(hold.predicate in lasting for hold in refused)
+    if situation.readable and state.untouched and hopeless:
         return stand_down(state, f"held by {first}", Outcome.HELD, *news)
     late = overdue(situation, refused)
     if late is not None:
@@ -299,7 +299,7 @@ def called_off(situation: Situation) -> Decision | None:
     return None
 
 
-def failed_before(situation: Situation, failed: list[NodeProgress]) -> Decision | None:
+def failed_before(situation: Situation, failed: Sequence[NodeProgress]) -> Decision | None:
     """Stand down with what became of these nodes and what to do; None when there are none."""
     if not failed:
         return None
@@ -311,7 +311,7 @@ def failed_and_absent(situation: Situation) -> Decision | None:
     """Stand down from a wait that no time ends: a node that failed is absent, and nothing starts it."""
     if situation.view is None:
         return None
-    failed = [node for node in situation.state.nodes.values() if node.phase is NodePhase.FAILED]
+    failed = situation.state.nodes_in(NodePhase.FAILED)
     return failed_before(situation, [node for node in failed if situation.member(node.name) is None])
 
 

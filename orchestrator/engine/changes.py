@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.fold import IN_HAND, RunState
+from orchestrator.engine.fold import GOING_UP_OR_DOWN, NodeProgress, RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -148,18 +148,17 @@ def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingCha
     return settings.at(debt.level, debt.key) is None or holder in situation.state.forgetful
 
 
-def _on_its_way(situation: Situation, debt: SettingChange) -> bool:
-    """Whether the node that has this setting in its memory is away by us, and to come back."""
+def _on_its_way(situation: Situation, debt: SettingChange) -> NodeProgress | None:
+    """The node that has this setting in its memory, while it is away by us and to come back."""
     holder = situation.kind.holder(debt.key)
     node = situation.state.nodes.get(holder) if holder else None
-    return node is not None and node.phase in IN_HAND - {NodePhase.FAILED}
+    return node if node is not None and node.phase in GOING_UP_OR_DOWN else None
 
 
 def _goes(situation: Situation, debt: SettingChange) -> bool:
     """Whether its node is still up in the life that our stop ends: what is written now is forgotten again."""
-    holder = situation.kind.holder(debt.key)
-    node = situation.state.nodes.get(holder) if holder else None
-    return node is not None and _on_its_way(situation, debt) and situation.same_life(node)
+    node = _on_its_way(situation, debt)
+    return node is not None and situation.same_life(node)
 
 
 def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:
@@ -183,10 +182,7 @@ def raise_again(situation: Situation) -> Decision | None:
     if not changes:
         return None
     purpose = Purpose.RAISE_LIMITS
-    raised = [
-        SettingChanged(level=c.level, key=c.key, found=c.found, wanted=c.wanted, purpose=purpose)
-        for c in changes
-    ]
+    raised = [_changed(change, purpose) for change in changes]
     return act(WriteSettings(changes=changes, purpose=purpose), events=raised)
 
 
@@ -281,11 +277,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     ]
     for debt in record.debts:
         purpose = Purpose.WITHHOLD if debt.key == ALLOCATION else Purpose.RAISE_LIMITS
-        events.append(
-            SettingChanged(
-                level=debt.level, key=debt.key, found=debt.found, wanted=debt.wanted, purpose=purpose
-            )
-        )
+        events.append(_changed(debt, purpose))
     events += [
         ReplicasAdded(index=r.index, index_uuid=r.index_uuid, found=r.found, wanted=r.wanted)
         for r in record.replicas

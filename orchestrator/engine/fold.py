@@ -289,6 +289,10 @@ class RunState:
         """Progress of the nodes of the wave in hand."""
         return tuple(self.nodes[name] for name in self.wave.nodes) if self.wave else ()
 
+    def nodes_in(self, *phases: NodePhase) -> tuple[NodeProgress, ...]:
+        """Nodes in one of these phases, in the order of the run."""
+        return tuple(node for node in self.nodes.values() if node.phase in phases)
+
     @property
     def waves_begun(self) -> int:
         """Waves before the one in hand, those that still recover included."""
@@ -305,13 +309,13 @@ class RunState:
 
         With overlap a wave that made room may be waited for again, in the phase anew.
         """
-        back = [node.since for node in self.nodes.values() if node.phase is NodePhase.REJOINED]
+        back = [node.since for node in self.nodes_in(NodePhase.REJOINED)]
         return max(back) if self.begun.policy.overlap_recovery and back else self.in_phase.since
 
     @property
     def in_hand(self) -> tuple[NodeProgress, ...]:
         """Nodes that this run has touched and not finished: ours to bring up."""
-        return tuple(node for node in self.nodes.values() if node.phase in IN_HAND | {NodePhase.REJOINED})
+        return self.nodes_in(*IN_HAND, NodePhase.REJOINED)
 
     @property
     def unfinished(self) -> tuple[NodeName, ...]:
@@ -322,7 +326,7 @@ class RunState:
     @property
     def recovered(self) -> int:
         """Nodes that have had their restart, in whatever attempt at the run."""
-        return sum(node.phase is NodePhase.RECOVERED for node in self.nodes.values())
+        return len(self.nodes_in(NodePhase.RECOVERED))
 
     @property
     def forgetful(self) -> frozenset[NodeName]:
@@ -428,9 +432,9 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.ActionSent(action=action):
             return _sent(state, action, at)
         case ev.ActionConfirmed(action=action):
-            return _confirmed(state, action, at)
+            return _confirmed(_landed(state, event, at), action, at)
         case ev.ActionFailed():
-            return _failed(state, event, at)
+            return _failed(_landed(state, event, at), event)
         case ev.BaselineRecorded():
             nodes = {name: _accounted_for(node, event) for name, node in state.nodes.items()}
             return replace(state, baseline=event, nodes=nodes)
@@ -554,7 +558,10 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
     if new is Phase.GATED:
         state = replace(state, wave=None)  # called off, where it is neither finished nor made room
     if state.phase is Phase.GATED and new is Phase.REASSIGNED and state.recovering:
-        state = _wait_again(state)
+        # Back to waiting for the latest wave that made room; one that was chosen is dropped.
+        *others, latest = state.recovering
+        state = replace(state, wave=latest.wave, wave_since=latest.since, recovering=tuple(others))
+        state = _called_off(state, since=None)
     before_a_stop = state.phase is Phase.WITHHELD or (
         state.phase is Phase.DOWN and all(node.phase is NodePhase.PENDING for node in state.wave_nodes)
     )
@@ -620,15 +627,14 @@ def _setting_changed(left: Unrestored, event: ev.SettingChanged, at: Instant) ->
 
 def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunState:
     """A wave is chosen; or nodes whose stop was done late join the wave in progress, of the same number."""
-    joined = state.wave is not None and state.wave.number == event.wave.number
-    already = set(state.wave.nodes) if joined and state.wave is not None else set()
+    already = state.wave.nodes if state.wave and state.wave.number == event.wave.number else ()
     nodes = dict(state.nodes)
     for name in event.wave.nodes:
         if name not in already:
             node = _accounted_for(nodes[name], event)
             nodes[name] = replace(node, goal=Goal.RESTART, tries=0, reboots=0)
     state = replace(state, wave=event.wave, nodes=nodes)
-    if joined:
+    if already:
         return state
     process = replace(state.process, retries=0, retried_at=0.0, excused_since=None)
     return replace(state, wave_since=at, process=process)
@@ -666,13 +672,6 @@ def _wave_finished(state: RunState, number: int) -> RunState:
     if len(others) < len(state.recovering):
         return replace(state, recovering=others)
     return replace(state, wave=None, taken=state.taken if others else {})
-
-
-def _wait_again(state: RunState) -> RunState:
-    """From the gates back to waiting for the latest wave that made room; one that was chosen is dropped."""
-    *others, latest = state.recovering
-    state = replace(state, wave=latest.wave, wave_since=latest.since, recovering=tuple(others))
-    return _called_off(state, since=None)
 
 
 # Nodes ------------------------------------
@@ -769,23 +768,20 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return state
 
 
-def _landed(state: RunState, action: Action, at: Instant) -> RunState:
-    """Its outcome is known: it is no longer in flight, and how it failed before is no news."""
-    flying = list(state.process.in_flight)
-    if action in flying:
-        flying.remove(action)
-    failed = tuple(one for one in state.in_phase.failed if one.action != action)
-    return replace(
-        state,
-        process=replace(state.process, in_flight=tuple(flying), acted_at=at),
-        in_phase=replace(state.in_phase, failed=failed),
-    )
+def _landed(state: RunState, outcome: ev.ActionConfirmed | ActionFailed, at: Instant) -> RunState:
+    flying, here = list(state.process.in_flight), state.in_phase
+    if outcome.action in flying:
+        flying.remove(outcome.action)
+    failed = tuple(one for one in here.failed if one.action != outcome.action)
+    if isinstance(outcome, ActionFailed):
+        here = replace(here, failed=(*failed, outcome))
+    else:
+        here = replace(here, failed=failed, confirmed=(*here.confirmed, outcome.action))
+    process = replace(state.process, in_flight=tuple(flying), acted_at=at)
+    return replace(state, process=process, in_phase=here)
 
 
 def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
-    state = _landed(state, action, at)
-    confirmed = (*state.in_phase.confirmed, action)
-    state = replace(state, in_phase=replace(state.in_phase, confirmed=confirmed))
     match action:
         case StopNode(node=name):
             return _accepted(state, name)
@@ -826,10 +822,7 @@ def _hook_ran(state: RunState, hook: RunHook, at: Instant) -> RunState:
             return replace(state, nodes={**state.nodes, hook.node: node})
 
 
-def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
-    state = _landed(state, event.action, at)
-    failed = (*state.in_phase.failed, event)
-    state = replace(state, in_phase=replace(state.in_phase, failed=failed))
+def _failed(state: RunState, event: ActionFailed) -> RunState:
     match event.action:
         case StopNode(node=name) if not event.in_doubt:
             return with_node(state, name, doubt=None)

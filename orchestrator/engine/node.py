@@ -15,7 +15,7 @@ UNDO, OURS) are left to `run` and `admit`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -279,7 +279,12 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
         move = move_of(node.phase, seen, situation.goal(node))
         did = _DO[move](situation, node) if move in _DO else _WAIT
         events += did.events
-        if did.enter is None:
+        if did.enter is not None:
+            step = _step(situation, node, did.enter, did.why)
+            events.append(step)
+            situation = situation.after(*did.events, step)
+            node = situation.state.nodes[node.name]
+        if did.enter is None or did.flip is not None:
             return Turn(
                 node=node,
                 sight=seen,
@@ -288,14 +293,6 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
                 actions=did.actions,
                 flip=did.flip,
                 overdue=did.overdue,
-            )
-        step = _step(situation, node, did.enter, did.why)
-        events.append(step)
-        situation = situation.after(*did.events, step)
-        node = situation.state.nodes[node.name]
-        if did.flip is not None:
-            return Turn(
-                node=node, sight=seen, move=move, events=tuple(events), flip=did.flip, overdue=did.overdue
             )
     raise SafetyViolation(f"the moves of {node.name} make a cycle in {node.phase.value}")
 
@@ -369,13 +366,7 @@ def _work(situation: Situation, node: NodeProgress) -> _Did:
             return _Did(events=done.events, actions=done.actions, flip=done.flip)
         after = situation.after(*done.events)
         rest = _work(after, after.state.nodes[node.name])
-        return _Did(
-            events=(*done.events, *rest.events),
-            enter=rest.enter,
-            why=rest.why,
-            actions=rest.actions,
-            flip=rest.flip,
-        )
+        return replace(rest, events=(*done.events, *rest.events))
     if REBOOT in node.owed:
         return _reboot(situation, node)
     return _Did(enter=NodePhase.STARTING)
@@ -431,10 +422,10 @@ def _start(situation: Situation, node: NodeProgress) -> _Did:
     now, limit = situation.now, situation.policy.deadlines.start
     waited = now - node.start_sent > RETRY_SECONDS
     if node.tries >= _TRIES and waited:
-        return _fail(situation, node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
+        return _fail(node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
     if now - node.since > limit:
         why = f"it did not start within {limit:.0f} s: {_said(situation, node)}"
-        return _fail(situation, node, why, overdue=True)
+        return _fail(node, why, overdue=True)
     if not waited:
         return _WAIT
     away = sight(situation, node) is Sight.AWAY
@@ -446,9 +437,8 @@ def _start_failure(situation: Situation, node: NodeProgress) -> str:
     return failure.reason if failure else _said(situation, node)
 
 
-def _fail(situation: Situation, node: NodeProgress, why: str, *, overdue: bool = False) -> _Did:
+def _fail(node: NodeProgress, why: str, *, overdue: bool = False) -> _Did:
     """FAILED, and the run stands down, unless it does so already."""
-    del situation
     return _Did(enter=NodePhase.FAILED, why=why, flip=f"{node.name} failed: {why}", overdue=overdue)
 
 
@@ -501,7 +491,7 @@ def _await_start(situation: Situation, node: NodeProgress) -> _Did:
     if situation.now - node.since <= limit:
         return _WAIT
     why = f"it is not up after {limit:.0f} s: {_said(situation, node)}"
-    return _fail(situation, node, why, overdue=True)
+    return _fail(node, why, overdue=True)
 
 
 def _await_join(situation: Situation, node: NodeProgress) -> _Did:
@@ -510,7 +500,7 @@ def _await_join(situation: Situation, node: NodeProgress) -> _Did:
     if situation.now - node.since <= limit:
         return _WAIT
     why = f"its service runs ({_said(situation, node)}), and it is no member after {limit:.0f} s"
-    return _fail(situation, node, f"{why}{_stranger(situation)}", overdue=True)
+    return _fail(node, f"{why}{_stranger(situation)}", overdue=True)
 
 
 def _stranger(situation: Situation) -> str:

@@ -74,14 +74,21 @@ def red(situation: Situation) -> tuple[tuple[str, ...], tuple[Event, ...]]:
 
 
 def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[RunHook, ...]:
-    """The next `after_recovery` hooks of these nodes, hosts in parallel; hooks of this machine one by one."""
+    """The next `after_recovery` hooks of these nodes."""
+    wanted, after = situation.policy.hooks.after_recovery, Moment.AFTER_RECOVERY
+    due = (
+        RunHook(node=node.name, moment=after, number=number, hook=wanted[number])
+        for node in nodes
+        for number in node.undo
+    )
+    return hooks_at_once(hook for hook in due if not situation.state.failure_of(hook))
+
+
+def hooks_at_once(due: Iterable[RunHook]) -> tuple[RunHook, ...]:
+    """The next hook of each node, hosts in parallel; hooks that run on this machine go one by one."""
     first: dict[NodeName, RunHook] = {}
-    for node in nodes:
-        for number in node.undo:
-            hook = situation.policy.hooks.after_recovery[number]
-            action = RunHook(node=node.name, moment=Moment.AFTER_RECOVERY, number=number, hook=hook)
-            if not situation.state.failure_of(action):
-                first.setdefault(node.name, action)
+    for hook in due:
+        first.setdefault(hook.node, hook)
     on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
     return on_hosts or tuple(first.values())[:1]
 
@@ -96,6 +103,18 @@ def failed_hook(state: RunState, nodes: Iterable[NodeProgress] | None = None) ->
         if names is None or hook.node in names:
             return f"hook after_recovery on {hook.node}: {failed.reason}"
     return None
+
+
+def finish_with_hooks(situation: Situation, back: list[NodeProgress], *then: Event) -> Decision:
+    """The hooks of nodes that are back, then their last step, and these events."""
+    hooks = hooks_after(situation, back)
+    if hooks:
+        return act(*hooks)
+    events = (*finish(situation, back), *then)
+    failure = failed_hook(situation.state, back)
+    if failure is not None:
+        return stand_down(situation.state, failure, Outcome.FAILED, *events)
+    return note(*events)
 
 
 def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:
@@ -216,34 +235,23 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
         back = [node for node in nodes if node.phase is NodePhase.REJOINED]
         present = all(is_next(Move.FINISH, situation, node) for node in back)
         if present and not any(node.name in arriving for node in back):
-            return _finish_wave(situation, one, back)
+            finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
+            return finish_with_hooks(situation, back, finished)
     return None
-
-
-def _finish_wave(situation: Situation, one: RecoveringWave, back: list[NodeProgress]) -> Decision:
-    hooks = hooks_after(situation, back)
-    if hooks:
-        return act(*hooks)
-    finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
-    events = (*finish(situation, back), finished)
-    failure = failed_hook(situation.state, back)
-    if failure is not None:
-        return stand_down(situation.state, failure, Outcome.FAILED, *events)
-    return note(*events)
 
 
 def before_the_next(situation: Situation) -> Decision | None:
     """Before the next wave is chosen: waves that are done, and why to wait for the others first."""
-    state, view, health = situation.state, situation.view, situation.seen.health
+    state, view = situation.state, situation.view
     if not state.recovering:
         return None
-    if view is not None and not isinstance(health, Unknown) and health.settled:
+    if view is not None and situation.settled:
         finishing = finish_recovered(situation, situation.kind.missing(state, view))
         if finishing is not None:
             return finishing
     if _pausing(state):
         return _wait_again(state, "a pause was asked for: no further wave beside this one")
-    if all(node.phase is not NodePhase.PENDING for node in state.nodes.values()):
+    if not state.nodes_in(NodePhase.PENDING):
         return _wait_again(state, "no node is left to restart")
     return None
 
@@ -265,7 +273,7 @@ def _pausing(state: RunState) -> bool:
     if state.process.request is Request.PAUSE:
         return True
     most = state.begun.policy.pause_after
-    had = state.recovered + sum(node.phase is NodePhase.REJOINED for node in state.nodes.values())
+    had = len(state.nodes_in(NodePhase.RECOVERED, NodePhase.REJOINED))
     return most is not None and not state.paused and had >= most
 
 

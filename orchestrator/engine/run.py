@@ -156,7 +156,7 @@ def _members(situation: Situation) -> tuple[Event, ...]:
     if view is None or state.baseline is None or state.phase not in _TURNING:
         return ()
     expected = {*state.baseline.incarnations, *state.nodes}
-    known = {name for name in expected if name in state.nodes and state.nodes[name].phase in IN_HAND}
+    known = {node.name for node in state.nodes_in(*IN_HAND)}
     present, absent = view.members, state.process.absent
     missing = tuple(
         name
@@ -196,11 +196,11 @@ def _urgent(situation: Situation) -> Decision | None:
     if policy.timeout is not None and now - state.process.started > policy.timeout:
         reason = f"--timeout of {policy.timeout:.0f} s ran out{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.HELD)
-    since = state.unrestored.withheld_since
-    if since is not None and now - since > policy.deadlines.withheld:
+    withheld_for = _withheld_too_long(situation)
+    if withheld_for is not None:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
         reason = (
-            f"allocation was disabled for {now - since:.0f} s: it is enabled now, and the "
+            f"allocation was disabled for {withheld_for:.0f} s: it is enabled now, and the "
             f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
         )
         return stand_down(state, reason, Outcome.FAILED)
@@ -213,8 +213,7 @@ def _urgent(situation: Situation) -> Decision | None:
 
 def _pause(situation: Situation) -> Decision | None:
     state, policy = situation.state, situation.policy
-    left = any(node.phase is NodePhase.PENDING for node in state.nodes.values())
-    if not left and not state.merging.pending:
+    if not state.nodes_in(NodePhase.PENDING) and not state.merging.pending:
         return None
     if state.process.request is Request.PAUSE:
         return stand_down(state, f"asked to pause by {state.process.requested_by}", Outcome.PAUSED)
@@ -233,17 +232,10 @@ def _taken_down_late(situation: Situation) -> Decision | None:
     late = [node for node in state.nodes.values() if not _at_rest(node) and is_ours(situation, node)]
     if not late:
         return None
-    names = [node.name for node in late]
     why = "its stop was done late"
-    number = state.wave.number if state.wave else state.waves_begun + 1
-    before = state.wave.nodes if state.wave else ()
-    wave = Wave(
-        number=number,
-        nodes=(*before, *(name for name in names if name not in before)),
-        zone=state.wave.zone if state.wave else None,
-        why=state.wave.why if state.wave else why,
-        machines=state.wave.machines if state.wave else (),
-    )
+    before = state.wave or Wave(number=state.waves_begun + 1, nodes=(), why=why)
+    joining = (node.name for node in late if node.name not in before.nodes)
+    wave = replace(before, nodes=(*before.nodes, *joining))
     steps = [node_phase(node.name, node.phase, NodePhase.STARTING, why=why) for node in late]
     if state.phase is Phase.STANDING_DOWN:
         return note(*steps)
@@ -262,7 +254,7 @@ def _second_failure(situation: Situation) -> str | None:
     ours = {n.name for n in state.wave_nodes if n.phase is not NodePhase.PENDING}
     recovering = {node.name for node in state.recovering_nodes}
     if ours or recovering:
-        given_up = {n.name for n in state.nodes.values() if n.phase in (NodePhase.FAILED, NodePhase.SKIPPED)}
+        given_up = {node.name for node in state.nodes_in(NodePhase.FAILED, NodePhase.SKIPPED)}
         spared = ours | given_up | set(state.baseline.bystanders)
         away = [name for name in sorted(state.process.absent) if name not in spared]
         left = [name for name in away if situation.has_left(name) and not _is_ours(situation, name)]
@@ -308,8 +300,7 @@ def _at_rest(node: NodeProgress) -> bool:
 
 def _left_to_the_successor(state: RunState, one: Turn) -> Turn:
     """A deposed run starts only what is seen to be down, and nothing that the other run's record lists."""
-    theirs = state.process.deposed.in_hand if state.process.deposed else ()
-    kept = one.sight is Sight.AWAY and one.node.name not in theirs
+    kept = one.sight is Sight.AWAY and not _theirs(state, one.node)
     return one if kept else replace(one, actions=())
 
 
@@ -337,7 +328,7 @@ def preparing(situation: Situation) -> Decision:
         # Left by a process that was killed: the run never waits with allocation disabled.
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
     wave = admit.next_wave_of(situation)
-    pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
+    pending = tuple(node.name for node in state.nodes_in(NodePhase.PENDING))
     boots = {name: host.boot_id for name, host in situation.hosts.items() if host.boot_id}
     if situation.view and wave is None:
         baseline = () if state.baseline else (situation.kind.baseline(situation.view, boots),)
@@ -351,15 +342,15 @@ def preparing(situation: Situation) -> Decision:
         machines = {name: host.machine_id for name, host in situation.hosts.items() if host.machine_id}
         return note(replace(situation.kind.baseline(situation.view, boots), machines=machines))
     if not state.process.probed and state.process.probes < _PROBES:
-        return _probe(situation, seconds=RETRY_SECONDS)
+        return _probe(situation)
     return note(run_phase(state.phase, _after_preparing(situation)))
 
 
-def _probe(situation: Situation, *, seconds: Seconds) -> Decision:
-    """A settings update that changes nothing, not more often than this."""
-    state = situation.state
-    if state.process.probed is False and situation.now - state.process.acted_at < seconds:
-        return wait(situation.now, "a settings update that the cluster acknowledges", seconds=seconds)
+def _probe(situation: Situation) -> Decision:
+    """A settings update that changes nothing."""
+    process, now = situation.state.process, situation.now
+    if process.probed is False and now - process.acted_at < RETRY_SECONDS:
+        return wait(now, "a settings update that the cluster acknowledges", seconds=RETRY_SECONDS)
     return act(ProbeSettings())
 
 
@@ -375,12 +366,13 @@ def gated(situation: Situation) -> Decision:
     first = _before_the_choice(situation)
     if first is not None:
         return first
-    pending = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
+    pending = state.nodes_in(NodePhase.PENDING)
     if not pending:
-        return _nothing_left(situation)
+        failed = admit.failed_before(situation, state.nodes_in(NodePhase.FAILED))
+        return failed or note(run_phase(state.phase, Phase.FINISHING))
     wave = admit.chosen(situation) or Wave(number=state.waves_begun + 1, nodes=(pending[0].name,))
     refused = admit.refusals(situation, situation.kind.predicates, wave)
-    blocked = bool(refused) or view is None or isinstance(situation.seen.settings, Unknown)
+    blocked = bool(refused) or not situation.readable
     undo = recover.hooks_after(situation, admit.candidates_to_undo(situation, wave, held=blocked))
     if undo:
         return act(*undo)
@@ -400,20 +392,14 @@ def _before_the_choice(situation: Situation) -> Decision | None:
     state = situation.state
     if state.unrestored.withheld:
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    if state.process.probed is False and (
-        state.process.probes < _PROBES or situation.now - state.process.acted_at > _REPROBE_SECONDS
-    ):
-        return _probe(situation, seconds=RETRY_SECONDS)
-    if state.process.probed is None:
-        return act(ProbeSettings())
+    again = state.process.probes < _PROBES or situation.now - state.process.acted_at > _REPROBE_SECONDS
+    if not state.process.probed and again:
+        return _probe(situation)
     if situation.fresh:
         returned = _finish_outside(situation)
         if returned is not None:
             return returned
-    finishing = recover.before_the_next(situation)
-    if finishing is not None:
-        return finishing
-    return _cannot_begin(situation)
+    return recover.before_the_next(situation) or _cannot_begin(situation)
 
 
 def _finish_outside(situation: Situation) -> Decision | None:
@@ -422,23 +408,13 @@ def _finish_outside(situation: Situation) -> Decision | None:
     recovering = {node.name for node in state.recovering_nodes}
     others = (node for node in state.nodes.values() if node.name not in recovering)
     back = [node for node in others if is_next(Move.FINISH, situation, node)]
-    if not back:
-        return None
-    hooks = recover.hooks_after(situation, back)
-    if hooks:
-        return act(*hooks)
-    events = recover.finish(situation, back)
-    failure = recover.failed_hook(state, back)
-    if failure is not None:
-        return stand_down(state, failure, Outcome.FAILED, *events)
-    return note(*events)
+    return recover.finish_with_hooks(situation, back) if back else None
 
 
 def _cannot_begin(situation: Situation) -> Decision | None:
     """A run that can be seen not to finish does not begin: everything that no waiting cures, at once."""
     state = situation.state
-    known = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
-    if not known or not situation.fresh or not admit.untouched_so_far(state):
+    if not situation.readable or not situation.fresh or not admit.untouched_so_far(state):
         return None
     if situation.policy.begin_anyway:
         skipped = admit.skipped_at_planning(situation)
@@ -458,23 +434,14 @@ def _not_admitted(
     voting = changes.restore_voting(situation)
     if voting is not None and (voting.events or voting.actions):
         return voting  # no exclusion outlasts the gates
-    if view is not None and not isinstance(situation.seen.settings, Unknown):
-        adding = _add_replicas(situation, view, wave)
-        if adding is not None:
-            return adding
-        again = recover.held_by_recovery(situation, refused)
-        if again is not None:
-            return again
+    if view is not None and situation.readable:
+        first = _add_replicas(situation, view, wave) or recover.held_by_recovery(situation, refused)
+        if first is not None:
+            return first
         retrying = recover.retry_given_up(situation, tuple(view.not_started))
         if retrying is not None and any(hold.predicate == "no_worse_than_baseline" for hold in refused):
             return retrying
     return admit.failed_and_absent(situation) or admit.held(situation, refused)
-
-
-def _nothing_left(situation: Situation) -> Decision:
-    state = situation.state
-    failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
-    return admit.failed_before(situation, failed) or note(run_phase(state.phase, Phase.FINISHING))
 
 
 def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
@@ -536,32 +503,19 @@ def _disable(situation: Situation, wave: Wave) -> Decision:
         hosts = situation.hosts
         boots = {n: boot for n in wave.nodes if n in hosts and (boot := hosts[n].boot_id)}
         events.append(WaveStarted(wave=wave, incarnations=lives, boots=boots))
-    due = _hooks_before(situation, wave)
+    due = [
+        RunHook(node=name, moment=Moment.BEFORE_STOP, number=number, hook=hook)
+        for name in wave.nodes
+        for number, hook in enumerate(situation.policy.hooks.before_stop)
+        if number not in state.nodes[name].ready
+    ]
     failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
     if failure:
         reason = f"hook before_stop on {action_target(failure.action)}: {failure.reason}"
         return stand_down(state, reason, Outcome.FAILED)
     if due:
-        return act(*_at_once(due), events=events)
+        return act(*recover.hooks_at_once(due), events=events)
     return changes.disable_allocation(situation, *events)
-
-
-def _hooks_before(situation: Situation, wave: Wave) -> tuple[RunHook, ...]:
-    return tuple(
-        RunHook(node=name, moment=Moment.BEFORE_STOP, number=number, hook=hook)
-        for name in wave.nodes
-        for number, hook in enumerate(situation.policy.hooks.before_stop)
-        if number not in situation.state.nodes[name].ready
-    )
-
-
-def _at_once(hooks: tuple[RunHook, ...]) -> tuple[RunHook, ...]:
-    """The next hook of each node, hosts in parallel; hooks that run on this machine go one by one."""
-    first: dict[NodeName, RunHook] = {}
-    for hook in hooks:
-        first.setdefault(hook.node, hook)
-    on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
-    return on_hosts or tuple(first.values())[:1]
 
 
 def withheld(situation: Situation) -> Decision:
@@ -578,10 +532,8 @@ def withheld(situation: Situation) -> Decision:
         # A flush that fails costs recovery time and nothing else: it is in the journal.
         return act(flush)
     refused = admit.refusals(situation, situation.kind.predicates, wave)
-    off = not isinstance(situation.seen.settings, Unknown) and not situation.kind.withhold(
-        situation.seen.settings, policy
-    )
-    if not off:
+    settings = situation.seen.settings
+    if isinstance(settings, Unknown) or situation.kind.withhold(settings, policy):
         evidence = "the update is not in the settings that were read back"
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
@@ -618,17 +570,12 @@ def down(situation: Situation) -> Decision:
         return LOOK_AGAIN
     touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
     if not touched:
-        why = _why_not_stopped(state)
-        return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
+        stops = (one for one in state.in_phase.failed if isinstance(one.action, StopNode))
+        reason = next((one.reason for one in stops if not one.in_doubt), "the same lives")
+        return note(run_phase(state.phase, Phase.REASSIGNED, why=f"no node was stopped: {reason}"))
     if all(_runs(situation, node) for node in touched):
         return note(run_phase(state.phase, Phase.REJOINED))
     return _listen(situation, touched)
-
-
-def _why_not_stopped(state: RunState) -> str:
-    stops = (one for one in state.in_phase.failed if isinstance(one.action, StopNode))
-    reason = next((one.reason for one in stops if not one.in_doubt), "the same lives")
-    return f"no node was stopped: {reason}"
 
 
 def _runs(situation: Situation, node: NodeProgress) -> bool:
@@ -656,21 +603,28 @@ def _listen(situation: Situation, nodes: list[NodeProgress]) -> Decision:
 
 def rejoining(situation: Situation) -> Decision:
     """Started; wait until the master lists every node in a new life, in several readings that agree."""
-    state, policy, now = situation.state, situation.policy, situation.now
+    state = situation.state
     if not situation.fresh:
         return LOOK_AGAIN
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.STARTING]
     away = [node.name for node in nodes if not is_next(Move.REJOIN, situation, node)]
     lacking = _lacking(situation, [node for node in nodes if node.name not in away])
-    settled = not isinstance(situation.seen.health, Unknown) and situation.seen.health.settled
-    if away or lacking or not settled:
+    if away or lacking or not situation.settled:
         return _not_back(situation, away, lacking)
-    count = state.in_phase.good_readings + 1
-    if nodes and count < policy.settle_consecutive:
-        progress = GoodReading(count=count)
-        return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=(progress,))
+    agreeing = _agreeing(situation) if nodes else None
+    if agreeing is not None:
+        return agreeing
     steps = [rejoined(situation, node) for node in nodes]
     return note(*steps, run_phase(state.phase, Phase.REASSIGNED))
+
+
+def _agreeing(situation: Situation) -> Decision | None:
+    """One good reading more, to be counted; None once enough of them agree in a row."""
+    count = situation.state.in_phase.good_readings + 1
+    if count >= situation.policy.settle_consecutive:
+        return None
+    progress = (GoodReading(count=count),)
+    return wait(situation.now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
 
 
 def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, str]:
@@ -708,9 +662,7 @@ def reassigned(situation: Situation) -> Decision:
     state, policy, now = situation.state, situation.policy, situation.now
     restoring = changes.restore_settings(situation, Purpose.REASSIGN)
     if restoring is not None:
-        if now - state.in_phase.since > policy.deadlines.rejoin and not restoring.at_once:
-            return stand_down(state, "allocation could not be restored yet", Outcome.FAILED)
-        return restoring
+        return _in_time(situation, restoring, "allocation")
     touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
     if not touched:
         return note(run_phase(state.phase, Phase.GATED))
@@ -719,11 +671,9 @@ def reassigned(situation: Situation) -> Decision:
     raising = changes.raise_again(situation)
     if raising is not None:
         return raising
-    view, health = situation.view, situation.seen.health
+    view = situation.view
     unsettled = situation.kind.unsettled(view) if view is not None else None
-    missing: tuple[ShardCopy, ...] | None = None
-    if view is not None and not isinstance(health, Unknown) and health.settled:
-        missing = situation.kind.missing(state, view)
+    missing = situation.kind.missing(state, view) if view is not None and situation.settled else None
     away = [node.name for node in touched if situation.member(node.name) is None]
     absent = [*away, *(name for name in situation.absent_members if name not in away)]
     finishing = recover.finish_recovered(situation, missing) if missing is not None else None
@@ -731,11 +681,7 @@ def reassigned(situation: Situation) -> Decision:
         return finishing
     onwards = () if unsettled or absent else _onwards(situation, missing)
     if onwards:
-        count = state.in_phase.good_readings + 1
-        if count >= policy.settle_consecutive:
-            return note(*onwards)
-        progress = (GoodReading(count=count),)
-        return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
+        return _agreeing(situation) or note(*onwards)
     failed = admit.failed_and_absent(situation) if missing or unsettled else None
     if failed is not None:
         return failed
@@ -745,6 +691,14 @@ def reassigned(situation: Situation) -> Decision:
         reason = f"not recovered within {policy.deadlines.recover:.0f} s: {what}"
         return stand_down(state, reason, Outcome.HELD)
     return _recovering(situation, missing, unsettled, absent)
+
+
+def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
+    """What restores, within its limit. A setting that a reading shows to be restored is never too late."""
+    late = situation.now - situation.state.in_phase.since > situation.policy.deadlines.rejoin
+    if late and not restoring.at_once:
+        return stand_down(situation.state, f"{what} could not be restored yet", Outcome.FAILED)
+    return restoring
 
 
 def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tuple[Event, ...]:
@@ -817,16 +771,12 @@ def settled(situation: Situation) -> Decision:
 
 def finishing(situation: Situation) -> Decision:
     """Every node is restarted: restore everything and end."""
-    state, now = situation.state, situation.now
+    state = situation.state
     restoring = changes.restore_all(situation)
     if restoring is not None:
-        # A setting that a reading shows to be restored is restored, however late it came.
-        if now - state.in_phase.since > situation.policy.deadlines.rejoin and not restoring.at_once:
-            return stand_down(state, "settings could not be restored yet", Outcome.FAILED)
-        return restoring
-    hooks = recover.hooks_after(
-        situation, [n for n in state.nodes.values() if is_next(Move.UNDO, situation, n)]
-    )
+        return _in_time(situation, restoring, "settings")
+    owing = [node for node in state.nodes.values() if is_next(Move.UNDO, situation, node)]
+    hooks = recover.hooks_after(situation, owing)
     if hooks:
         return act(*hooks)
     failure = recover.failed_hook(state)
@@ -835,13 +785,11 @@ def finishing(situation: Situation) -> Decision:
     lost = _lost_stop_awaited(situation)
     if lost is not None:
         return lost
-    skipped = [node for node in state.nodes.values() if node.phase is NodePhase.SKIPPED]
-    names = ", ".join(node.name for node in skipped)
-    not_admitted = [node for node in skipped if node.failure]
+    skipped = state.nodes_in(NodePhase.SKIPPED)
+    not_admitted = [f"{node.name} was skipped: {node.failure}" for node in skipped if node.failure]
     outcome = Outcome.HELD if not_admitted else Outcome.DONE
-    message = f"skipped: {names}" if skipped else ""
-    if not_admitted:
-        message = "; ".join(f"{node.name} was skipped: {node.failure}" for node in not_admitted)
+    message = f"skipped: {', '.join(node.name for node in skipped)}" if skipped else ""
+    message = "; ".join(not_admitted) or message
     return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
 
 
@@ -858,12 +806,14 @@ def standing_down(situation: Situation) -> Decision:
     state, policy, now = situation.state, situation.policy, situation.now
     if not situation.fresh:
         return LOOK_AGAIN
-    back = _back(situation)
+    # Not after readings that agree, as in a wave: a stand-down does not wait for them.
+    members = [node for node in state.nodes.values() if is_next(Move.REJOIN, situation, node)]
+    back = [rejoined(situation, node) for node in members]
     if back:
         return note(*back)
     awaited = _awaited(situation)
-    starting = [n.name for n in state.nodes.values() if n.phase in GOING_UP_OR_DOWN and not _theirs(state, n)]
-    overdue = _allocation_overdue(situation)
+    starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
+    overdue = _withheld_too_long(situation) is not None
     if awaited and state.process.second_failure is None and not overdue:
         # Back before allocation is: copies that return need not be rebuilt elsewhere.
         names = ", ".join(awaited)
@@ -872,8 +822,10 @@ def standing_down(situation: Situation) -> Decision:
         )
     if state.process.deposed is not None:
         return _end(situation)
-    late = now - _restoring_since(situation) > policy.deadlines.rejoin
-    if situation.view is None and _changed(state):
+    # The limit of restoring counts from when the last node's fate was known.
+    since = max([state.in_phase.since, *(node.since for node in state.nodes.values())])
+    late = now - since > policy.deadlines.rejoin
+    if situation.view is None and (state.unrestored.anything or state.in_hand):
         if late:
             return _end(situation)
         whom = "a node that answers" if policy.kind is Kind.RIAK else "a master"
@@ -895,15 +847,6 @@ def _undo(situation: Situation, *, late: bool) -> Decision | None:
         return act(*hooks)
     unseen = [node.name for node in owing if node not in seen]
     return wait(situation.now, f"{', '.join(unseen)} to be back", seconds=1.0) if unseen else None
-
-
-def _back(situation: Situation) -> tuple[Event, ...]:
-    """Nodes that are members in a new life: the stand-down does not wait for readings that agree."""
-    return tuple(
-        rejoined(situation, node)
-        for node in situation.state.nodes.values()
-        if is_next(Move.REJOIN, situation, node)
-    )
 
 
 def _lost_stop_awaited(situation: Situation) -> Decision | None:
@@ -930,19 +873,11 @@ def _awaited(situation: Situation) -> list[NodeName]:
     return [n.name for n in nodes if n.phase in GOING_UP_OR_DOWN and n.name not in passed_over]
 
 
-def _allocation_overdue(situation: Situation) -> bool:
-    """Allocation was disabled for its whole time: it is restored now, whichever node is still on its way."""
+def _withheld_too_long(situation: Situation) -> Seconds | None:
+    """How long allocation has been disabled, if too long: it is restored, whatever is on its way."""
     since = situation.state.unrestored.withheld_since
-    return since is not None and situation.now - since > situation.policy.deadlines.withheld
-
-
-def _restoring_since(situation: Situation) -> Instant:
-    """From when the limit of restoring counts: when the last node's fate was known."""
-    return max([situation.state.in_phase.since, *(n.since for n in situation.state.nodes.values())])
-
-
-def _changed(state: RunState) -> bool:
-    return state.unrestored.anything or bool(state.in_hand)
+    passed = 0.0 if since is None else situation.now - since
+    return passed if passed > situation.policy.deadlines.withheld else None
 
 
 _EXIT: Final = {
@@ -974,7 +909,7 @@ def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
 def _end(situation: Situation) -> Decision:
     state = situation.state
     left = _left(situation)
-    failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
+    failed = state.nodes_in(NodePhase.FAILED)
     down = state.process.standing_down
     outcome, reason = (down.outcome, down.reason) if down else (Outcome.RESTORED, "")
     if state.process.deposed is not None:
@@ -1003,15 +938,12 @@ def _left(situation: Situation) -> tuple[str, ...]:
     state = situation.state
     if state.process.deposed is not None:
         return ()
-    debts = [
-        *changes.unrestored(state, Purpose.REASSIGN),
-        *changes.unrestored(state, Purpose.PUT_BACK),
-    ]
+    debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.PUT_BACK)]
     settings = [f"{d.key} ({d.level.value}) = {d.wanted}, found {d.found}" for d in debts]
     exclusions = [f"voting exclusion of {name}" for name in sorted(state.unrestored.excluded)]
     added = state.unrestored.replicas.values()
     replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in added]
-    nodes = [f"node {n.name} is {n.phase.value}" for n in state.nodes.values() if n.phase in GOING_UP_OR_DOWN]
+    nodes = [f"node {node.name} is {node.phase.value}" for node in state.nodes_in(*GOING_UP_OR_DOWN)]
     return (*settings, *exclusions, *replicas, *nodes)
 
 
@@ -1060,5 +992,4 @@ def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -
         case Hosts.ABSENT:
             return late
         case Hosts.OURS:
-            ours = IN_HAND | {NodePhase.REJOINED}
-            return frozenset(n.name for n in state.nodes.values() if n.phase in ours) | late
+            return frozenset(node.name for node in state.in_hand) | late

@@ -93,6 +93,16 @@ class Situation:
         return self.seen.at >= self.state.process.acted_at
 
     @property
+    def readable(self) -> bool:
+        """Whether the cluster state and the settings were read."""
+        return self.view is not None and not isinstance(self.seen.settings, Unknown)
+
+    @property
+    def settled(self) -> bool:
+        """Whether health was read, and that reading is not an old one."""
+        return not isinstance(self.seen.health, Unknown) and self.seen.health.settled
+
+    @property
     def hosts(self) -> dict[NodeName, HostView]:
         """The hosts that were read."""
         return {name: host for name, host in self.seen.hosts.items() if not isinstance(host, Unknown)}
@@ -160,10 +170,9 @@ class Situation:
         Those that a lost stop took down after all are among them, also while this run starts them.
         """
         spared = set(self.state.baseline.bystanders) if self.state.baseline else set[NodeName]()
-        over = (NodePhase.FAILED, NodePhase.SKIPPED)
-        nodes = self.state.nodes.values()
-        given_up = {n.name for n in nodes if n.phase in over}
-        late = {n.name for n in nodes if n.phase is NodePhase.STARTING and n.goal is Goal.BRING_UP}
+        given_up = {node.name for node in self.state.nodes_in(NodePhase.FAILED, NodePhase.SKIPPED)}
+        starting = self.state.nodes_in(NodePhase.STARTING)
+        late = {node.name for node in starting if node.goal is Goal.BRING_UP}
         return tuple(sorted((self.state.process.absent.keys() | late) - spared - given_up))
 
 

@@ -334,7 +334,7 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
     predicate about expected nodes says so.
     """
     policy = state.begun.policy
-    pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
+    pending = tuple(node.name for node in state.nodes_in(NodePhase.PENDING))
     if not pending:
         return None
     members = view.members

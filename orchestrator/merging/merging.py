@@ -260,7 +260,7 @@ def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
 
 def _not_ready(situation: Situation) -> tuple[Hold, ...]:
     """What would hold the restart for good, by the rules that merging changes nothing about."""
-    pending = tuple(node.name for node in situation.state.nodes.values() if node.phase is NodePhase.PENDING)
+    pending = tuple(node.name for node in situation.state.nodes_in(NodePhase.PENDING))
     rules = tuple(rule for rule in situation.kind.predicates if rule.name in _READY and pending)
     return holds(rules, _question(situation, Wave(number=1, nodes=pending), None))
 

@@ -70,7 +70,7 @@ def settling(situation: Situation) -> Decision:
     todo = [action for action in ends if action not in tried]
     if todo:
         return act(*todo)
-    pending = any(node.phase is NodePhase.PENDING for node in state.nodes.values())
+    pending = state.nodes_in(NodePhase.PENDING)
     return note(run_phase(state.phase, Phase.GATED if pending else Phase.FINISHING))
 
 

@@ -104,7 +104,7 @@ def busy_hosts(state: RunState) -> frozenset[NodeName]:
 
 def blind_starts(state: RunState, *, busy: Collection[NodeName]) -> tuple[StartNode, ...]:
     """A start for each node that may be down because of us; a start of one that runs does nothing."""
-    starts = [StartNode(node=node.name) for node in state.nodes.values() if node.phase in IN_HAND]
+    starts = [StartNode(node=node.name) for node in state.nodes_in(*IN_HAND)]
     return tuple(
         start
         for start in starts

@@ -65,7 +65,7 @@ class Lookout:
         """One reading of the world. `at` is the moment before it: nothing in it is older."""
         at = self._clock.now()
         look, nodes = needed(state)
-        self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in IN_HAND))
+        self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
         read, hosts, gates = self._read(look - {Look.BULK}, nodes)
         read = self._not_older(read, at)
         return replace(

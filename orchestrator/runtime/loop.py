@@ -267,7 +267,7 @@ class Loop:
 
     def _deposed(self, successor: Successor, *, by_journal: bool = False) -> Deposed:
         """The event. A process that works from our journal has every node in hand that the journal has."""
-        ours = [node.name for node in self.state.nodes.values() if node.phase in IN_HAND]
+        ours = [node.name for node in self.state.nodes_in(*IN_HAND)]
         theirs = (*successor.in_hand, *(ours if by_journal or successor.run == self.state.run else ()))
         return Deposed(
             successor=successor.run,

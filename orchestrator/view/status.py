@@ -132,7 +132,7 @@ def _alive(state: RunState, alive: bool | None) -> str:  # noqa: FBT001  (three 
 def _nodes(state: RunState) -> str:
     counts = []
     for phase in NodePhase:
-        names = [node.name for node in state.nodes.values() if node.phase is phase]
+        names = [node.name for node in state.nodes_in(phase)]
         if names:
             shown = "" if phase is NodePhase.PENDING else f" ({listed(names, 6)})"
             counts.append(f"{len(names)} {phase.value}{shown}")

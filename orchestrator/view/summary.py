@@ -85,9 +85,7 @@ def not_put_back(state: RunState) -> tuple[str, ...]:
     left = [
         f"setting {change.key} ({level.value}): "
         f"{setting(change.found)} was found, {setting(change.wanted)} was set"
-        for (level, _), change in sorted(
-            state.unrestored.settings.items(), key=lambda item: (item[0][0].value, item[0][1])
-        )
+        for (level, _), change in state.unrestored.in_order
     ]
     left += [
         f"index {added.index}: {counted(added.found, 'replica')} found, {added.wanted} set"
