@@ -9,7 +9,7 @@ closed until all are open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +23,7 @@ from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave, ZeroReplicas
-from orchestrator.model.reading import Seconds, Unknown
+from orchestrator.model.reading import Seconds
 
 HOLD_POLL_SECONDS: Final[Seconds] = 5.0
 """Between readings while a predicate is not met or a gate is closed: neither is worth more load than that."""
@@ -107,7 +107,7 @@ def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) 
     asked = situation
     if situation.state.recovering:
         asked = replace(situation, seen=replace(situation.seen, cluster=view.recovered))
-    pending = [node.name for node in situation.state.nodes.values() if node.phase is NodePhase.PENDING]
+    pending = [node.name for node in situation.state.nodes_in(NodePhase.PENDING)]
     whole = situation.policy.goes_by_machine
     machines = machines_of(situation.state, situation.seen).among(pending) if whole else ()
     return next_wave(situation.state, view, lambda wave: against_wave(asked, wave, unread=unread), machines)
@@ -130,8 +130,8 @@ def candidates_to_undo(situation: Situation, wave: Wave | None, *, held: bool) -
     """
     of_wave = set(wave.nodes) if wave else set[NodeName]()
     found = []
-    for node in situation.state.nodes.values():
-        if node.phase is not NodePhase.PENDING or node.ready_since is None:
+    for node in situation.state.nodes_in(NodePhase.PENDING):
+        if node.ready_since is None:
             continue
         waits = held and situation.now - node.ready_since > DEPOOLED_SECONDS
         if node.name not in of_wave or waits:
@@ -193,10 +193,10 @@ def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
 def _planned_waves(situation: Situation) -> Iterator[Wave]:
     """The waves of the plan that was shown, or without one each pending unit for itself."""
     state = situation.state
-    pending = [node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING]
+    pending = [node.name for node in state.nodes_in(NodePhase.PENDING)]
     whole = situation.policy.goes_by_machine
     machines = machines_of(state, situation.seen).among(pending) if whole else ()
-    planned = state.planned or tuple(machines)
+    planned = state.begun.planned or tuple(machines)
     covered = {name for wave in planned for name in wave}
     groups = (*planned, *((name,) for name in pending if name not in covered))
     for number, group in enumerate(groups, start=1):
@@ -220,9 +220,9 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     news = unrecorded(situation, refused)
     first = sentence(refused[0]) if refused else "no reading"
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
-    read = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
     away = any(hold.predicate in _ABSENCE for hold in refused)  # what lasts may pass when it is back
-    if read and state.untouched and not away and any(hold.predicate in lasting for hold in refused):
+    hopeless = not away and any(hold.predicate in lasting for hold in refused)
+    if situation.readable and state.untouched and hopeless:
         return stand_down(state, f"held by {first}", Outcome.HELD, *news)
     late = overdue(situation, refused)
     if late is not None:
@@ -235,10 +235,10 @@ def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 def unrecorded(situation: Situation, refused: tuple[Hold, ...]) -> tuple[Event, ...]:
     """Holds and gates that are not in the journal yet."""
     state, others = situation.state, of_predicates(refused)
-    known = {hold.predicate for hold in of_predicates(state.holds)}
+    known = {hold.predicate for hold in of_predicates(state.in_phase.holds)}
     new = tuple(hold for hold in others if hold.predicate not in known)
     # Only gates are left to wait for: their limit counts from here, and not that of the predicates.
-    cleared = refused and not others and of_predicates(state.holds)
+    cleared = refused and not others and of_predicates(state.in_phase.holds)
     news = gate_news(state, situation.policy, situation.seen)
     return (*new, *news, *((HoldsCleared(but_gates=True),) if cleared else ()))
 
@@ -247,11 +247,11 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     """Why the run waits no longer; None while it may."""
     state, now, deadlines = situation.state, situation.now, situation.policy.deadlines
     others = of_predicates(refused)
-    since = state.holding_since
+    since = state.in_phase.holding_since
     if (others or not refused) and since is not None and now - since > deadlines.hold:
         return f"held for {deadlines.hold:.0f} s by {sentence(others[0]) if others else 'no reading'}"
     closed = closed_gates(situation.policy, situation.seen) if gates_are_asked(state) else ()
-    since = state.gates_closed_since
+    since = state.in_phase.gates_closed_since
     if closed and since is not None and now - since > deadlines.gate:
         return f"held for {deadlines.gate:.0f} s by {sentence(closed[0])}"
     return None
@@ -261,7 +261,7 @@ def let_go(situation: Situation) -> tuple[Event, ...]:
     """What is recorded when nothing holds any more."""
     state = situation.state
     news = gate_news(state, situation.policy, situation.seen)
-    return (*news, HoldsCleared()) if of_predicates(state.holds) else news
+    return (*news, HoldsCleared()) if of_predicates(state.in_phase.holds) else news
 
 
 def sentence(hold: Hold) -> str:
@@ -286,20 +286,20 @@ def called_off(situation: Situation) -> Decision | None:
     state, policy, now = situation.state, situation.policy, situation.now
     # In between, predicates may have held the run as long as they may, and gates as long as they may.
     limit = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
-    if state.called_off_since is None:
+    if state.process.called_off_since is None:
         return None
-    if now - state.called_off_since > limit:
+    if now - state.process.called_off_since > limit:
         reason = (
             f"every wave was called off before its stop for {limit:.0f} s "
             "(the journal has the predicates and the refused verbs)"
         )
         return stand_down(state, reason, Outcome.HELD)
-    if now - state.phase_since < HOLD_POLL_SECONDS:
+    if now - state.in_phase.since < HOLD_POLL_SECONDS:
         return wait(now, "a wave that was called off before its stop", seconds=HOLD_POLL_SECONDS)
     return None
 
 
-def failed_before(situation: Situation, failed: list[NodeProgress]) -> Decision | None:
+def failed_before(situation: Situation, failed: Sequence[NodeProgress]) -> Decision | None:
     """Stand down with what became of these nodes and what to do; None when there are none."""
     if not failed:
         return None
@@ -311,7 +311,7 @@ def failed_and_absent(situation: Situation) -> Decision | None:
     """Stand down from a wait that no time ends: a node that failed is absent, and nothing starts it."""
     if situation.view is None:
         return None
-    failed = [node for node in situation.state.nodes.values() if node.phase is NodePhase.FAILED]
+    failed = situation.state.nodes_in(NodePhase.FAILED)
     return failed_before(situation, [node for node in failed if situation.member(node.name) is None])
 
 
@@ -322,4 +322,5 @@ def note_or_none(events: tuple[Event, ...]) -> Decision | None:
 
 def untouched_so_far(state: RunState) -> bool:
     """Whether this run, in its first process, has stopped nothing yet: what cannot finish need not begin."""
-    return state.untouched and not state.resumed and not state.restoring and not state.waves_begun
+    first = not state.process.resumed and not state.process.restoring
+    return first and state.untouched and not state.waves_begun

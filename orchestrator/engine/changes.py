@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.fold import IN_HAND, RunState
+from orchestrator.engine.fold import GOING_UP_OR_DOWN, NodeProgress, RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -78,9 +78,8 @@ def _changed(change: SettingChange, purpose: Purpose) -> SettingChanged:
 
 def unrestored(state: RunState, purpose: Purpose) -> tuple[SettingChange, ...]:
     """Changed settings by purpose, in a fixed order: those that disable allocation go first, and apart."""
-    withholding = purpose is Purpose.REASSIGN
-    keys = [key for key in state.debts if (key in state.withheld) is withholding]
-    return tuple(state.debts[key] for key in sorted(keys, key=lambda key: (key[0].value, key[1])))
+    left, withholding = state.unrestored, purpose is Purpose.REASSIGN
+    return tuple(debt for key, debt in left.in_order if (key in left.withheld) is withholding)
 
 
 def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
@@ -115,7 +114,7 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
         and not _says_nothing(situation, settings, debt)
     ]
     if foreign and not _queue_is_done(state):
-        soon = state.failure_of(ProbeSettings()) and now - state.acted_at < RETRY_SECONDS
+        soon = state.failure_of(ProbeSettings()) and now - state.process.acted_at < RETRY_SECONDS
         return wait(now, "an update that the cluster acknowledges") if soon else act(ProbeSettings())
     if foreign:
         note_ = "changed by somebody else meanwhile: left as it is now"
@@ -126,7 +125,7 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
             )
         )
     write = WriteSettings(changes=tuple(debt.undone() for debt in debts), purpose=purpose)
-    confirmed = [action for action in state.confirmed if isinstance(action, WriteSettings)]
+    confirmed = [action for action in state.in_phase.confirmed if isinstance(action, WriteSettings)]
     written = {change for action in confirmed if action.purpose is purpose for change in action.changes}
     back = [
         debt for debt in debts if debt.undone() in written and settings.at(debt.level, debt.key) == debt.found
@@ -134,9 +133,9 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
     if back:
         return note(*(SettingRestored(level=debt.level, key=debt.key, value=debt.found) for debt in back))
     failure = state.failure_of(write)
-    if failure and now - state.acted_at < RETRY_SECONDS:
+    if failure and now - state.process.acted_at < RETRY_SECONDS:
         return wait(now, f"settings to be restored: {failure.reason}", seconds=RETRY_SECONDS)
-    if write in state.confirmed and now - state.acted_at < RETRY_SECONDS:
+    if write in state.in_phase.confirmed and now - state.process.acted_at < RETRY_SECONDS:
         return wait(now, "a reading that shows the settings restored", seconds=QUICK_SECONDS)
     return act(write)
 
@@ -149,18 +148,17 @@ def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingCha
     return settings.at(debt.level, debt.key) is None or holder in situation.state.forgetful
 
 
-def _on_its_way(situation: Situation, debt: SettingChange) -> bool:
-    """Whether the node that has this setting in its memory is away by us, and to come back."""
+def _on_its_way(situation: Situation, debt: SettingChange) -> NodeProgress | None:
+    """The node that has this setting in its memory, while it is away by us and to come back."""
     holder = situation.kind.holder(debt.key)
     node = situation.state.nodes.get(holder) if holder else None
-    return node is not None and node.phase in IN_HAND - {NodePhase.FAILED}
+    return node if node is not None and node.phase in GOING_UP_OR_DOWN else None
 
 
 def _goes(situation: Situation, debt: SettingChange) -> bool:
     """Whether its node is still up in the life that our stop ends: what is written now is forgotten again."""
-    holder = situation.kind.holder(debt.key)
-    node = situation.state.nodes.get(holder) if holder else None
-    return node is not None and _on_its_way(situation, debt) and situation.same_life(node)
+    node = _on_its_way(situation, debt)
+    return node is not None and situation.same_life(node)
 
 
 def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:
@@ -172,7 +170,7 @@ def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:
 def raise_again(situation: Situation) -> Decision | None:
     """Once a wave, raise the limits that its nodes have forgotten: what they missed comes back by them."""
     state, settings = situation.state, situation.seen.settings
-    asked = (*state.confirmed, *(failed.action for failed in state.failed))
+    asked = (*state.in_phase.confirmed, *(failed.action for failed in state.in_phase.failed))
     if isinstance(settings, Unknown) or any(isinstance(action, WriteSettings) for action in asked):
         return None
     wave = {node.name for node in state.wave_nodes}
@@ -184,16 +182,14 @@ def raise_again(situation: Situation) -> Decision | None:
     if not changes:
         return None
     purpose = Purpose.RAISE_LIMITS
-    raised = [
-        SettingChanged(level=c.level, key=c.key, found=c.found, wanted=c.wanted, purpose=purpose)
-        for c in changes
-    ]
+    raised = [_changed(change, purpose) for change in changes]
     return act(WriteSettings(changes=changes, purpose=purpose), events=raised)
 
 
 def _queue_is_done(state: RunState) -> bool:
     """Whether an update of ours was answered in this phase: the master works them off one after the other."""
-    answered = [*state.confirmed, *(failed.action for failed in state.failed if not failed.in_doubt)]
+    here = state.in_phase
+    answered = [*here.confirmed, *(failed.action for failed in here.failed if not failed.in_doubt)]
     return any(isinstance(action, WriteSettings | ProbeSettings) for action in answered)
 
 
@@ -209,12 +205,13 @@ def restore_all(situation: Situation) -> Decision | None:
 def restore_voting(situation: Situation) -> Decision | None:
     """Clear the exclusions of ours, and see them gone; None when none is owed."""
     state, view, now = situation.state, situation.view, situation.now
-    if not state.excluded:
+    ours = state.unrestored.excluded
+    if not ours:
         return None
     action = ClearVotingExclusions()
-    soon = now - state.acted_at < RETRY_SECONDS
-    if action in state.confirmed:
-        if situation.fresh and view is not None and not state.excluded & set(view.voting_exclusions):
+    soon = now - state.process.acted_at < RETRY_SECONDS
+    if action in state.in_phase.confirmed:
+        if situation.fresh and view is not None and not ours & set(view.voting_exclusions):
             return note(VotingRestored())
         if soon:
             return wait(now, "a reading without our voting exclusions", seconds=QUICK_SECONDS)
@@ -233,20 +230,20 @@ def _restore_replicas(situation: Situation) -> Decision | None:
     somebody else meanwhile: theirs is left.
     """
     state, view, now = situation.state, situation.view, situation.now
-    for uuid, added in sorted(state.replicas.items()):
+    for uuid, added in sorted(state.unrestored.replicas.items()):
         action = SetReplicas(index=added.index, index_uuid=uuid, found=added.wanted, wanted=added.found)
         if view is None or not situation.fresh:
             return wait(now, "a reading of the cluster", seconds=1.0)
         index = next((index for index in view.indices if index.uuid == uuid), None)
         if index is None or index.replicas not in (added.found, added.wanted):
             return note(ReplicasRestored(index_uuid=uuid))
-        if index.replicas == added.found and action in state.confirmed:
+        if index.replicas == added.found and action in state.in_phase.confirmed:
             return note(ReplicasRestored(index_uuid=uuid))
         primaries = [c for c in view.copies if c.shard.index_uuid == uuid and c.primary]
         if index.replicas == added.wanted and not all(copy.started for copy in primaries):
             return wait(now, f"every primary of {added.index}, before its added replica goes away")
-        tried = state.failure_of(action) or action in state.confirmed
-        if tried and now - state.acted_at < RETRY_SECONDS:
+        tried = state.failure_of(action) or action in state.in_phase.confirmed
+        if tried and now - state.process.acted_at < RETRY_SECONDS:
             return wait(now, f"the replica of {added.index} to be taken away", seconds=RETRY_SECONDS)
         return act(action)
     return None
@@ -280,11 +277,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     ]
     for debt in record.debts:
         purpose = Purpose.WITHHOLD if debt.key == ALLOCATION else Purpose.RAISE_LIMITS
-        events.append(
-            SettingChanged(
-                level=debt.level, key=debt.key, found=debt.found, wanted=debt.wanted, purpose=purpose
-            )
-        )
+        events.append(_changed(debt, purpose))
     events += [
         ReplicasAdded(index=r.index, index_uuid=r.index_uuid, found=r.found, wanted=r.wanted)
         for r in record.replicas

@@ -139,106 +139,150 @@ class RecoveringWave:
     since: Instant
 
 
+NOT_BEGUN: Final = ev.RunStarted(
+    cluster="",
+    cluster_uuid="",
+    version="",
+    policy=Policy(kind=Kind.ELASTICSEARCH, cluster=""),
+    nodes=(),
+    operator="",
+    host="",
+)
+"""Before the first event of a journal."""
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class Unrestored:
+    """Changes in the cluster that the run has to restore. The lease's record repeats them.
+
+    Attributes:
+        settings: changed settings by level and key, with the value that was found first.
+        replicas: added replicas, by index uuid.
+        excluded: nodes that were excluded from voting.
+        withheld: those of the settings that disable allocation.
+        withheld_since: when allocation was first disabled without having been restored since; None when it
+            was not, or when a new process began since then: then its beginning.
+    """
+
+    settings: Mapping[SettingKey, SettingChange] = field(default_factory=dict)
+    replicas: Mapping[str, ReplicasAdded] = field(default_factory=dict)
+    excluded: frozenset[NodeName] = frozenset()
+    withheld: frozenset[SettingKey] = frozenset()
+    withheld_since: Instant | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is anything to restore."""
+        return bool(self.settings or self.replicas or self.excluded)
+
+    @property
+    def in_order(self) -> tuple[tuple[SettingKey, SettingChange], ...]:
+        """The settings in a fixed order."""
+        return tuple(sorted(self.settings.items(), key=lambda one: (one[0][0].value, one[0][1])))
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class ProcessState:
+    """What a new process forgets: it begins with a fresh one.
+
+    Attributes:
+        started: when the process began its work on the run.
+        resumed: it resumed a run that another process began.
+        restoring: only a stand-down is wanted (`restore`, takeover).
+        in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
+        acted_at: when the last verb was sent or its outcome recorded: an older reading is stale.
+        probed: a settings update that changes nothing was accepted; None before the first try.
+        probes: settings updates without a change that were refused in a row.
+        absent: members of the baseline that the last readings did not list.
+        called_off_since: since when every wave was called off at its last reading; None once one stops.
+        excused_since: since when shards are red that may not be in a moment; None while none is.
+        retries: `retry_failed` calls of this wave; `retried_at` the last of them.
+        lease_lost: why the lease is not held; None while it is.
+        deposed: the run that took the lease over from this living one; None while it holds its lease.
+        standing_down: why, how it will have ended, and which nodes had used up their time; None before.
+    """
+
+    started: Instant = 0.0
+    resumed: bool = False
+    restoring: bool = False
+    in_flight: tuple[Action, ...] = ()
+    acted_at: Instant = 0.0
+    probed: bool | None = None
+    probes: int = 0
+    absent: Mapping[NodeName, Absence] = field(default_factory=dict)
+    called_off_since: Instant | None = None
+    excused_since: Instant | None = None
+    retries: int = 0
+    retried_at: Instant = 0.0
+    request: Request = Request.NONE
+    requested_by: str = ""
+    lease_lost: str | None = None
+    deposed: ev.Deposed | None = None
+    second_failure: str | None = None
+    standing_down: ev.StandingDown | None = None
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class PhaseState:
+    """What a new phase of the run forgets, and a new process too: each begins with a fresh one.
+
+    Attributes:
+        since: when the phase was entered; every deadline counts from such a moment.
+        confirmed: verbs that were confirmed.
+        failed: verbs that failed, the latest last.
+        good_readings: in a row.
+        holds: predicates that are not met, and gates that are closed.
+        holding_since: when the run began to hold, None while nothing but gates holds.
+        gates_closed_since: since when at least one gate has been closed, None while all are open.
+    """
+
+    since: Instant = 0.0
+    confirmed: tuple[Action, ...] = ()
+    failed: tuple[ActionFailed, ...] = ()
+    good_readings: int = 0
+    holds: tuple[Hold, ...] = ()
+    holding_since: Instant | None = None
+    gates_closed_since: Instant | None = None
+
+
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class RunState:
     """Everything that a decision may know of the past.
 
     Attributes:
-        started: when the run, or this attempt at it, began.
-        phase_since: when the phase was entered; every deadline counts from such a moment.
-        holding_since: when the run began to hold, None while nothing but gates holds.
-        gates_closed_since: since when at least one gate has been closed, None while all are open.
-        gates_passed: names of the gates that were open at the last reading before the stop of the wave.
-        called_off_since: since when every wave was called off at its last reading; None once one stops.
-        merging: the indices that are merged before the first wave.
-        nodes: every selected node, in the order of the run.
-        addresses: of the nodes' hosts, as they were when the run began.
-        data_paths: of the nodes, as they were when the run began.
-        planned: the waves as planned, which bound those of the run; empty without a plan.
-        wave: the wave in hand.
-        recovering: waves before it that made room for it and still recover, oldest first.
-        overlapping: what recovered at the last reading before the stop of the wave in hand; None where
-            nothing was to.
-        debts: settings changed and not yet put back, by level and key, with what was found first.
-        in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
-        confirmed: verbs that were confirmed since the phase was entered.
-        failed: verbs that failed since the phase was entered, the latest last.
-        acted_at: when the last verb was sent or its outcome recorded: an older reading is stale.
-        probed: a settings update that changes nothing was accepted; None before the first try.
-        withheld: the debts that withhold allocation.
-        withheld_since: when allocation was first disabled without having been restored since.
-        absent: members of the baseline that the last readings did not list.
-        taken: by index uuid and shard number, what the wave in progress and those that recover took down.
-        excused_since: since when shards are red that may not be in a moment; None while none is.
-        not_waited: by index uuid and shard number, copies without a place that are not waited for.
-        resumed: another process began this run.
-        probes: settings updates without a change that were refused in a row.
-        deposed: the run that took the lease over from this living one; None while it holds its lease.
-        good_readings: in a row.
-        retries: `retry_failed` calls of this wave; `retried_at` the last of them.
-        overdue: nodes that had used up their time when the run stood down.
+        begun: what the run began with: its cluster, its policy, its nodes and their addresses.
         paused: the run has paused before: a canary is looked at once, and then the run goes on to its end.
-        restoring: only a stand-down is wanted (`restore`, takeover).
-        repairs: the other run whose leftovers this one puts back.
-        restarted: nodes that the other run had stopped.
+        phase: of the run, with what happened `in_phase`.
+        process: what the process knows that works on the run.
+        unrestored: what the run changed in the cluster and has to restore.
+        nodes: every selected node, in the order of the run.
+        merging: the indices that are merged before the first wave.
+        wave: the wave in progress, chosen at `wave_since`.
+        recovering: waves before it that made room for it and still recover, oldest first.
+        overlapping: what recovered at the last reading before the stop of the wave in progress; None where
+            nothing was to.
+        taken: by index uuid and shard number, what the wave in progress and those that recover took down.
+        not_waited: by index uuid and shard number, copies without a place that are not waited for.
+        outcome: how this attempt at the run ended, with its `message`; None before.
     """
 
     run: str
-    started: Instant = 0.0
-    cluster: str = ""
-    cluster_uuid: str = ""
-    version: str = ""
-    distribution: str = ""
-    repairs: str | None = None
-    restarted: frozenset[NodeName] = frozenset()
-    policy: Policy | None = None
-    phase: Phase = Phase.PREPARING
-    phase_since: Instant = 0.0
-    holding_since: Instant | None = None
-    gates_closed_since: Instant | None = None
-    gates_passed: frozenset[str] = frozenset()
-    called_off_since: Instant | None = None
-    holds: tuple[Hold, ...] = ()
+    begun: ev.RunStarted = NOT_BEGUN
     baseline: BaselineRecorded | None = None
-    merging: Merging = field(default_factory=Merging)
+    paused: bool = False
+    phase: Phase = Phase.PREPARING
+    in_phase: PhaseState = field(default_factory=PhaseState)
+    process: ProcessState = field(default_factory=ProcessState)
+    unrestored: Unrestored = field(default_factory=Unrestored)
     nodes: Mapping[NodeName, NodeProgress] = field(default_factory=dict)
-    addresses: Mapping[NodeName, str] = field(default_factory=dict)
-    data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
-    planned: tuple[tuple[NodeName, ...], ...] = ()
+    merging: Merging = field(default_factory=Merging)
     wave: Wave | None = None
-    wave_since: Instant | None = None
+    wave_since: Instant = 0.0
     waves_finished: int = 0
     recovering: tuple[RecoveringWave, ...] = ()
     overlapping: Overlapping | None = None
-    debts: Mapping[SettingKey, SettingChange] = field(default_factory=dict)
-    replicas: Mapping[str, ReplicasAdded] = field(default_factory=dict)
-    excluded: frozenset[NodeName] = frozenset()
-    in_flight: tuple[Action, ...] = ()
-    confirmed: tuple[Action, ...] = ()
-    failed: tuple[ActionFailed, ...] = ()
-    acted_at: Instant = 0.0
-    probed: bool | None = None
-    withheld: frozenset[SettingKey] = frozenset()
-    withheld_since: Instant | None = None
-    absent: Mapping[NodeName, Absence] = field(default_factory=dict)
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
-    excused_since: Instant | None = None
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    resumed: bool = False
-    probes: int = 0
-    deposed: ev.Deposed | None = None
-    good_readings: int = 0
-    retries: int = 0
-    retried_at: Instant = 0.0
-    request: Request = Request.NONE
-    requested_by: str = ""
-    stand_down_reason: str | None = None
-    stand_down_outcome: Outcome | None = None
-    overdue: frozenset[NodeName] = frozenset()
-    second_failure: str | None = None
-    lease_lost: str | None = None
-    paused: bool = False
-    restoring: bool = False
     outcome: Outcome | None = None
     message: str = ""
 
@@ -246,6 +290,10 @@ class RunState:
     def wave_nodes(self) -> tuple[NodeProgress, ...]:
         """Progress of the nodes of the wave in hand."""
         return tuple(self.nodes[name] for name in self.wave.nodes) if self.wave else ()
+
+    def nodes_in(self, *phases: NodePhase) -> tuple[NodeProgress, ...]:
+        """Nodes in one of these phases, in the order of the run."""
+        return tuple(node for node in self.nodes.values() if node.phase in phases)
 
     @property
     def waves_begun(self) -> int:
@@ -263,14 +311,13 @@ class RunState:
 
         With overlap a wave that made room may be waited for again, in the phase anew.
         """
-        back = [node.since for node in self.nodes.values() if node.phase is NodePhase.REJOINED]
-        overlap = self.policy is not None and self.policy.overlap_recovery
-        return max(back) if overlap and back else self.phase_since
+        back = [node.since for node in self.nodes_in(NodePhase.REJOINED)]
+        return max(back) if self.begun.policy.overlap_recovery and back else self.in_phase.since
 
     @property
     def in_hand(self) -> tuple[NodeProgress, ...]:
         """Nodes that this run has touched and not finished: ours to bring up."""
-        return tuple(node for node in self.nodes.values() if node.phase in IN_HAND | {NodePhase.REJOINED})
+        return self.nodes_in(*IN_HAND, NodePhase.REJOINED)
 
     @property
     def unfinished(self) -> tuple[NodeName, ...]:
@@ -281,24 +328,25 @@ class RunState:
     @property
     def recovered(self) -> int:
         """Nodes that have had their restart, in whatever attempt at the run."""
-        return sum(node.phase is NodePhase.RECOVERED for node in self.nodes.values())
+        return len(self.nodes_in(NodePhase.RECOVERED))
 
     @property
     def forgetful(self) -> frozenset[NodeName]:
         """Nodes that were stopped, by us or by the run that this one repairs: their memory is another one."""
-        return self.restarted | {node.name for node in self.nodes.values() if node.stopped_at is not None}
+        stopped = (node.name for node in self.nodes.values() if node.stopped_at is not None)
+        return frozenset({*self.begun.restarted, *stopped})
 
     @property
     def untouched(self) -> bool:
         """Whether this run has changed nothing that would have to be put back or gone on with."""
-        return not (self.debts or self.replicas or self.excluded or self.waves_finished) and all(
+        return not (self.unrestored.anything or self.waves_finished) and all(
             node.phase in (NodePhase.PENDING, NodePhase.SKIPPED) and not node.undo
             for node in self.nodes.values()
         )
 
     def failure_of(self, action: Action) -> ActionFailed | None:
         """How that verb failed since the phase was entered; None when it did not."""
-        return next((failed for failed in reversed(self.failed) if failed.action == action), None)
+        return next((failed for failed in reversed(self.in_phase.failed) if failed.action == action), None)
 
     def lease_record(self, record: LeaseRecord) -> LeaseRecord:
         """`record` brought up to this state: what another bastion must know to put the cluster back."""
@@ -309,34 +357,30 @@ class RunState:
             process=record.process,
             started=record.started,
             heartbeat=record.heartbeat,
-            debts=tuple(
-                self.debts[key] for key in sorted(self.debts, key=lambda key: (key[0].value, key[1]))
-            ),
-            replicas=tuple(self.replicas[uuid] for uuid in sorted(self.replicas)),
-            excluded=tuple(sorted(self.excluded)),
+            debts=tuple(debt for _, debt in self.unrestored.in_order),
+            replicas=tuple(added for _, added in sorted(self.unrestored.replicas.items())),
+            excluded=tuple(sorted(self.unrestored.excluded)),
             in_hand=tuple(
                 NodeInHand(
                     node=node.name,
                     incarnation=node.life or Incarnation(),
-                    address=self.addresses.get(node.name, ""),
+                    address=self.begun.addresses.get(node.name, ""),
                     owed=tuple(in_words(node.owed).split(", ")) if node.owed else (),
                 )
                 for node in self.nodes.values()
                 if node.phase in IN_HAND or self._may_go_down_late(node)
             ),
             out_of_service=tuple(node.name for node in self.nodes.values() if node.undo),
-            restarted=tuple(sorted(self.forgetful)) if self.debts and self._in_memory else (),
+            # Settings of Riak stand in the memory of nodes, where a restart takes them away.
+            restarted=tuple(sorted(self.forgetful))
+            if self.unrestored.settings and self.begun.policy.kind is Kind.RIAK
+            else (),
         )
 
     def _may_go_down_late(self, node: NodeProgress) -> bool:
         """Whether a lost stop may still take it down, so that another bastion has to look after it too."""
-        reach = self.policy.deadlines.stop if self.policy else 0.0
-        return node.lost_at is not None and self.acted_at - node.lost_at <= reach
-
-    @property
-    def _in_memory(self) -> bool:
-        """Whether settings stand in the memory of nodes, where a restart takes them away."""
-        return self.policy is not None and self.policy.kind is Kind.RIAK
+        reach = self.begun.policy.deadlines.stop
+        return node.lost_at is not None and self.process.acted_at - node.lost_at <= reach
 
 
 GOING_UP_OR_DOWN: Final = frozenset({NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING})
@@ -383,85 +427,79 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return _resumed(state, event, at)
         case ev.RestoreBegun():
             return _restoring(state, at)
-        case ev.LeaseTaken() | ev.LeaseRegained():
-            return replace(state, lease_lost=None)
-        case ev.LeaseLost(reason=reason):
-            return replace(state, lease_lost=reason)
-        case ev.Deposed():
-            return _deposed(state, event)
+        case ev.RunFinished():
+            return _finished(state, event)
+        case ev.PhaseEntered(node=node):
+            return _run_step(state, event, at) if node is None else _node_step(state, node, event, at)
+        case ev.ActionSent(action=action):
+            return _sent(state, action, at)
+        case ev.ActionConfirmed(action=action):
+            return _confirmed(_landed(state, event, at), action, at)
+        case ev.ActionFailed():
+            return _failed(_landed(state, event, at), event)
         case ev.BaselineRecorded():
-            return _baseline(state, event)
-        case ev.SettingChanged():
-            return _setting_changed(state, event, at)
-        case ev.SettingRestored():
-            return _setting_restored(state, event)
-        case ev.ReplicasAdded(index_uuid=uuid):
-            return replace(state, replicas={uuid: event, **state.replicas})
-        case ev.ReplicasRestored(index_uuid=uuid):
-            return replace(state, replicas={key: v for key, v in state.replicas.items() if key != uuid})
-        case ev.VotingExcluded(node=node):
-            return replace(state, excluded=state.excluded | {node})
-        case ev.VotingRestored():
-            return replace(state, excluded=frozenset())
+            nodes = {name: _accounted_for(node, event) for name, node in state.nodes.items()}
+            return replace(state, baseline=event, nodes=nodes)
+        case ev.Rescued():
+            down = {n.name: replace(n, goal=Goal.BRING_UP) for n in state.wave_nodes if n.phase in IN_HAND}
+            return replace(state, nodes={**state.nodes, **down})
+        case ev.WorkDone(node=node, work=work):
+            return _work_done(state, node, work, at)
         case ev.WaveStarted():
             return _wave_started(state, event, at)
+        case ev.WaveFinished(number=number):
+            return _wave_finished(state, number)
         case ev.TakenDown():
             return _taken_down(state, event)
         case ev.NotWaitedFor():
             return _not_waited_for(state, event)
-        case ev.RedExcused(count=count):
-            since = state.excused_since if state.excused_since is not None else at
-            return replace(state, excused_since=since if count else None)
-        case ev.MembersMissed():
-            return _members_missed(state, event, at)
         case ev.StoodStill():
             return _stood_still(state, event, at)
         case WaveGaveWay():
             return _gave_way(state)
         case Overlapping():
             return replace(state, overlapping=event)
-        case ev.PhaseEntered(node=None):
-            return _run_step(state, event, at)
-        case ev.PhaseEntered(node=node) if node is not None:
-            return _node_step(state, node, event, at)
-        case ev.PhaseEntered():
-            return state
-        case ev.WorkDone(node=node, work=work):
-            return _work_done(state, node, work, at)
-        case ev.ActionSent(action=action):
-            return _sent(state, action, at)
-        case ev.ActionConfirmed(action=action):
-            return _confirmed(state, action, at)
-        case ev.ActionFailed():
-            return _failed(state, event, at)
-        case ev.Hold() | ev.HoldsCleared() | GateClosed() | GateOpened() | GatesPassed():
-            return _held(state, event, at)
-        case ev.GoodReading(count=count):
-            return replace(state, good_readings=count)
-        case ev.Rescued():
-            down = {n.name: replace(n, goal=Goal.BRING_UP) for n in state.wave_nodes if n.phase in IN_HAND}
-            return replace(state, nodes={**state.nodes, **down})
+        case ev.LeaseTaken() | ev.LeaseRegained():
+            return replace(state, process=replace(state.process, lease_lost=None))
+        case ev.LeaseLost(reason=reason):
+            return replace(state, process=replace(state.process, lease_lost=reason))
+        case ev.Deposed():
+            # Whatever was changed and not restored is the successor's to restore from here on.
+            return replace(state, unrestored=Unrestored(), process=replace(state.process, deposed=event))
+        case ev.MembersMissed():
+            return _members_missed(state, event, at)
+        case ev.RedExcused(count=count):
+            since = state.process.excused_since if state.process.excused_since is not None else at
+            return replace(state, process=replace(state.process, excused_since=since if count else None))
         case ev.SecondFailure(what=what):
-            return replace(state, second_failure=what)
-        case ev.NodeRecovered() | ev.OwedAgain() | TuningApplied() | TuningMissed():
-            return state
+            return replace(state, process=replace(state.process, second_failure=what))
+        case ev.Requested(request=request, by=by):
+            request = max(state.process.request, request)
+            return replace(state, process=replace(state.process, request=request, requested_by=by))
+        case ev.StandingDown():
+            return replace(state, process=replace(state.process, standing_down=event))
+        case (
+            ev.SettingChanged()
+            | ev.SettingRestored()
+            | ev.ReplicasAdded()
+            | ev.ReplicasRestored()
+            | ev.VotingExcluded()
+            | ev.VotingRestored()
+        ):
+            return replace(state, unrestored=_of_changes(state.unrestored, event, at))
+        case ev.Hold() | ev.HoldsCleared() | GateClosed() | GateOpened() | ev.GoodReading():
+            return replace(state, in_phase=_of_phase(state.in_phase, event, at))
         case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
             return replace(state, merging=evolve_merging(state.merging, event, at))
-        case ev.WaveFinished(number=number):
-            return _wave_finished(state, number)
-        case ev.Requested(request=request, by=by):
-            return replace(state, request=max(state.request, request), requested_by=by)
-        case ev.StandingDown():
-            return replace(
-                state,
-                stand_down_reason=event.reason,
-                stand_down_outcome=event.outcome,
-                overdue=frozenset(event.overdue),
-            )
-        case ev.StoodDown():
+        case (
+            ev.NodeRecovered()
+            | ev.OwedAgain()
+            | ev.StoodDown()
+            | GatesPassed()
+            | TuningApplied()
+            | TuningMissed()
+        ):
             return state
-        case ev.RunFinished():
-            return _finished(state, event)
         case _:
             assert_never(event)
 
@@ -474,22 +512,13 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
     nodes = {name: NodeProgress(name=name, since=at, owed=owed) for name in event.nodes}
     for name in event.out_of_service:
         nodes[name] = replace(nodes[name], owed=owed | _undo(event.policy))
-    return replace(
-        state,
-        started=at,
-        phase_since=at,
-        cluster=event.cluster,
-        cluster_uuid=event.cluster_uuid,
-        version=event.version,
-        distribution=event.distribution,
-        repairs=event.repairs,
-        policy=event.policy,
+    return RunState(
+        run=state.run,
+        begun=event,
+        in_phase=PhaseState(since=at),
+        process=ProcessState(started=at),
         nodes=nodes,
-        addresses=event.addresses,
-        planned=event.planned,
-        data_paths=event.data_paths,
         merging=merging_of(event.indices),
-        restarted=frozenset(event.restarted),
     )
 
 
@@ -501,41 +530,28 @@ def owed_by(policy: Policy) -> frozenset[Owed]:
     return frozenset({RESTART} | hooks | tuning | reboot)
 
 
-def _undo(policy: Policy | None) -> frozenset[Owed]:
-    count = len(policy.hooks.after_recovery) if policy else 0
-    return frozenset(Owed(work=Work.UNDO, number=number) for number in range(count))
-
-
-def _baseline(state: RunState, event: BaselineRecorded) -> RunState:
-    nodes = {
-        name: replace(
-            node,
-            life=node.life or event.incarnations.get(name),
-            boot=node.boot or event.boots.get(name),
-        )
-        for name, node in state.nodes.items()
-    }
-    return replace(state, baseline=event, nodes=nodes)
-
-
-def _deposed(state: RunState, event: ev.Deposed) -> RunState:
-    """Whatever was changed and not restored is the successor's to restore from here on."""
-    return replace(
-        state,
-        deposed=event,
-        debts={},
-        replicas={},
-        excluded=frozenset(),
-        withheld=frozenset(),
-        withheld_since=None,
+def _undo(policy: Policy) -> frozenset[Owed]:
+    return frozenset(
+        Owed(work=Work.UNDO, number=number) for number in range(len(policy.hooks.after_recovery))
     )
 
 
 def _finished(state: RunState, event: ev.RunFinished) -> RunState:
     """The attempt is over. A canary counts as looked at once it paused the run; a pause by hand does not."""
-    canary = state.policy.pause_after if state.policy else None
+    canary = state.begun.policy.pause_after
     looked_at = event.outcome is Outcome.PAUSED and canary is not None and state.recovered >= canary
     return replace(state, outcome=event.outcome, message=event.message, paused=state.paused or looked_at)
+
+
+def _members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> RunState:
+    absent = {name: one for name, one in state.process.absent.items() if name not in event.back}
+    for name in event.missing:
+        known = absent.get(name, Absence(since=at, readings=0))
+        absent[name] = Absence(since=known.since, readings=known.readings + 1)
+    return replace(state, process=replace(state.process, absent=absent))
+
+
+# Phases ------------------------------------
 
 
 def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
@@ -543,39 +559,25 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
     check_run_step(state.phase, new)
     if state.phase is Phase.MERGED and new is not Phase.STANDING_DOWN:
         state = replace(state, merging=replace(state.merging, settled=True))
-    called_off = new is Phase.GATED and state.wave is not None
+    if new is Phase.GATED:
+        state = replace(state, wave=None)  # called off, where it is neither finished nor made room
     if state.phase is Phase.GATED and new is Phase.REASSIGNED and state.recovering:
-        state = _wait_again(state)
+        # Back to waiting for the latest wave that made room; one that was chosen is dropped.
+        *others, latest = state.recovering
+        state = replace(state, wave=latest.wave, wave_since=latest.since, recovering=tuple(others))
+        state = _called_off(state, since=None)
     before_a_stop = state.phase is Phase.WITHHELD or (
         state.phase is Phase.DOWN and all(node.phase is NodePhase.PENDING for node in state.wave_nodes)
     )
-    if before_a_stop and new is Phase.REASSIGNED and state.called_off_since is None:
-        state = replace(state, called_off_since=at)
-    return replace(
-        state,
-        phase=new,
-        phase_since=at,
-        confirmed=(),
-        failed=(),
-        good_readings=0,
-        holds=(),
-        holding_since=None,
-        gates_closed_since=None,
-        gates_passed=frozenset() if new is Phase.WITHHELD else state.gates_passed,
-        overlapping=None if new is Phase.WITHHELD else state.overlapping,
-        wave=None if called_off else state.wave,
-        wave_since=None if called_off else state.wave_since,
-    )
+    if before_a_stop and new is Phase.REASSIGNED and state.process.called_off_since is None:
+        state = _called_off(state, since=at)
+    if new is Phase.WITHHELD:
+        state = replace(state, overlapping=None)
+    return replace(state, phase=new, in_phase=PhaseState(since=at))
 
 
-def _members_missed(state: RunState, event: ev.MembersMissed, at: Instant) -> RunState:
-    absent = {name: absence for name, absence in state.absent.items() if name not in event.back}
-    for name in event.missing:
-        known = absent.get(name)
-        absent[name] = Absence(
-            since=known.since if known else at, readings=known.readings + 1 if known else 1
-        )
-    return replace(state, absent=absent)
+def _called_off(state: RunState, *, since: Instant | None) -> RunState:
+    return replace(state, process=replace(state.process, called_off_since=since))
 
 
 def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
@@ -587,30 +589,50 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
     return state
 
 
-# Settings ------------------------------------
+# Changes in the cluster ------------------------------------
 
 
-def _setting_changed(state: RunState, event: ev.SettingChanged, at: Instant) -> RunState:
+def _of_changes(
+    left: Unrestored,
+    event: ev.SettingChanged
+    | ev.SettingRestored
+    | ev.ReplicasAdded
+    | ev.ReplicasRestored
+    | ev.VotingExcluded
+    | ev.VotingRestored,
+    at: Instant,
+) -> Unrestored:
+    match event:
+        case ev.SettingChanged():
+            return _setting_changed(left, event, at)
+        case ev.SettingRestored(level=level, key=key):
+            settings = {one: debt for one, debt in left.settings.items() if one != (level, key)}
+            withheld = left.withheld - {(level, key)}
+            since = left.withheld_since if withheld else None
+            return replace(left, settings=settings, withheld=withheld, withheld_since=since)
+        case ev.ReplicasAdded(index_uuid=uuid):
+            return replace(left, replicas={uuid: event, **left.replicas})
+        case ev.ReplicasRestored(index_uuid=uuid):
+            return replace(left, replicas={key: v for key, v in left.replicas.items() if key != uuid})
+        case ev.VotingExcluded(node=node):
+            return replace(left, excluded=left.excluded | {node})
+        case ev.VotingRestored():
+            return replace(left, excluded=frozenset())
+
+
+def _setting_changed(left: Unrestored, event: ev.SettingChanged, at: Instant) -> Unrestored:
     key = (event.level, event.key)
-    owed = state.debts.get(key)
+    owed = left.settings.get(key)
     # The first value found is the original, however often the key is written afterwards; unless somebody
     # else has set another value since: then that value is the original.
     known = owed is not None and event.found in (owed.found, owed.wanted)
     found = owed.found if owed and known else event.found
     debt = SettingChange(level=event.level, key=event.key, found=found, wanted=event.wanted)
-    withheld = state.withheld_since
-    keys = state.withheld
-    if event.purpose is Purpose.WITHHOLD:
-        keys, withheld = keys | {key}, at if withheld is None else withheld
-    return replace(state, debts={**state.debts, key: debt}, withheld=keys, withheld_since=withheld)
-
-
-def _setting_restored(state: RunState, event: ev.SettingRestored) -> RunState:
-    debts = {key: v for key, v in state.debts.items() if key != (event.level, event.key)}
-    withheld = state.withheld - {(event.level, event.key)}
-    return replace(
-        state, debts=debts, withheld=withheld, withheld_since=state.withheld_since if withheld else None
-    )
+    left = replace(left, settings={**left.settings, key: debt})
+    if event.purpose is not Purpose.WITHHOLD:
+        return left
+    since = at if left.withheld_since is None else left.withheld_since
+    return replace(left, withheld=left.withheld | {key}, withheld_since=since)
 
 
 # Waves ------------------------------------
@@ -618,23 +640,17 @@ def _setting_restored(state: RunState, event: ev.SettingRestored) -> RunState:
 
 def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunState:
     """A wave is chosen; or nodes whose stop was done late join the wave in progress, of the same number."""
+    already = state.wave.nodes if state.wave and state.wave.number == event.wave.number else ()
     nodes = dict(state.nodes)
-    joined = state.wave is not None and state.wave.number == event.wave.number
-    already = set(state.wave.nodes) if joined and state.wave is not None else set()
     for name in event.wave.nodes:
-        if name in already:
-            continue
-        node = nodes[name]
-        nodes[name] = replace(
-            node,
-            life=node.life or event.incarnations.get(name),
-            boot=node.boot or event.boots.get(name),
-            goal=Goal.RESTART,
-            tries=0,
-            reboots=0,
-        )
+        if name not in already:
+            node = _accounted_for(nodes[name], event)
+            nodes[name] = replace(node, goal=Goal.RESTART, tries=0, reboots=0)
     state = replace(state, wave=event.wave, nodes=nodes)
-    return state if joined else replace(state, wave_since=at, retries=0, retried_at=0.0, excused_since=None)
+    if already:
+        return state
+    process = replace(state.process, retries=0, retried_at=0.0, excused_since=None)
+    return replace(state, wave_since=at, process=process)
 
 
 def _taken_down(state: RunState, event: ev.TakenDown) -> RunState:
@@ -659,9 +675,8 @@ def _not_waited_for(state: RunState, event: ev.NotWaitedFor) -> RunState:
 def _gave_way(state: RunState) -> RunState:
     if state.wave is None:
         return state
-    since = state.wave_since if state.wave_since is not None else state.phase_since
-    recovering = (*state.recovering, RecoveringWave(wave=state.wave, since=since))
-    return replace(state, recovering=recovering, wave=None, wave_since=None)
+    beside = RecoveringWave(wave=state.wave, since=state.wave_since)
+    return replace(state, recovering=(*state.recovering, beside), wave=None)
 
 
 def _wave_finished(state: RunState, number: int) -> RunState:
@@ -669,18 +684,16 @@ def _wave_finished(state: RunState, number: int) -> RunState:
     others = tuple(one for one in state.recovering if one.wave.number != number)
     if len(others) < len(state.recovering):
         return replace(state, recovering=others)
-    return replace(state, wave=None, wave_since=None, taken=state.taken if others else {})
-
-
-def _wait_again(state: RunState) -> RunState:
-    """From the gates back to waiting for the latest wave that made room; one that was chosen is dropped."""
-    *others, latest = state.recovering
-    return replace(
-        state, wave=latest.wave, wave_since=latest.since, recovering=tuple(others), called_off_since=None
-    )
+    return replace(state, wave=None, taken=state.taken if others else {})
 
 
 # Nodes ------------------------------------
+
+
+def _accounted_for(node: NodeProgress, event: BaselineRecorded | ev.WaveStarted) -> NodeProgress:
+    """The node with its life and its host's boot as they were read first."""
+    life, boot = event.incarnations.get(node.name), event.boots.get(node.name)
+    return replace(node, life=node.life or life, boot=node.boot or boot)
 
 
 def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Instant) -> RunState:
@@ -721,7 +734,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
         case _:
             pass
     if new in (NodePhase.STOPPED, NodePhase.STARTING):
-        state = replace(state, called_off_since=None)
+        state = _called_off(state, since=None)
     return replace(state, nodes={**state.nodes, name: node})
 
 
@@ -740,12 +753,15 @@ def _work_done(state: RunState, name: NodeName, work: Work, at: Instant) -> RunS
 
 
 def _sent(state: RunState, action: Action, at: Instant) -> RunState:
-    state = replace(state, in_flight=(*state.in_flight, action), acted_at=at)
+    process = replace(state.process, in_flight=(*state.process.in_flight, action), acted_at=at)
+    state = replace(state, process=process)
     match action:
         case StopNode(node=name):
             node = state.nodes[name]
             doubt = Doubt(verb=Verb.STOP, since=at)
-            return with_node(state, name, doubt=doubt, stopped_at=at, owed=node.owed | _undo(state.policy))
+            return with_node(
+                state, name, doubt=doubt, stopped_at=at, owed=node.owed | _undo(state.begun.policy)
+            )
         case StartNode(node=name):
             return with_node(state, name, start_sent=at)
         case RebootHost(nodes=names):
@@ -756,12 +772,13 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
         case RunHook(node=name, moment=Moment.BEFORE_STOP):
             node = state.nodes[name]
             since = at if node.ready_since is None else node.ready_since
-            return with_node(state, name, owed=node.owed | _undo(state.policy), ready_since=since)
+            return with_node(state, name, owed=node.owed | _undo(state.begun.policy), ready_since=since)
         case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
             # Back in service, or perhaps so: the next stop needs every `before_stop` hook again.
             return with_node(state, name, ready=frozenset())
         case RetryFailed():
-            return replace(state, retries=state.retries + 1, retried_at=at)
+            process = replace(process, retries=process.retries + 1, retried_at=at)
+            return replace(state, process=process)
         case ForceMerge(index_uuid=uuid) if uuid in state.merging.indices:
             asked = state.merging.indices[uuid].asked + 1
             merging = with_index(state.merging, uuid, asked=asked, asked_at=at, refreshed_at=None)
@@ -770,17 +787,20 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return state
 
 
-def _landed(state: RunState, action: Action, at: Instant) -> RunState:
-    flying = list(state.in_flight)
-    if action in flying:
-        flying.remove(action)
-    return replace(state, in_flight=tuple(flying), acted_at=at)
+def _landed(state: RunState, outcome: ev.ActionConfirmed | ActionFailed, at: Instant) -> RunState:
+    flying, here = list(state.process.in_flight), state.in_phase
+    if outcome.action in flying:
+        flying.remove(outcome.action)
+    failed = tuple(one for one in here.failed if one.action != outcome.action)
+    if isinstance(outcome, ActionFailed):
+        here = replace(here, failed=(*failed, outcome))
+    else:
+        here = replace(here, failed=failed, confirmed=(*here.confirmed, outcome.action))
+    process = replace(state.process, in_flight=tuple(flying), acted_at=at)
+    return replace(state, process=process, in_phase=here)
 
 
 def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
-    state = _landed(state, action, at)
-    still_failed = tuple(f for f in state.failed if f.action != action)
-    state = replace(state, confirmed=(*state.confirmed, action), failed=still_failed)
     match action:
         case StopNode(node=name):
             return _accepted(state, name)
@@ -795,18 +815,15 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
         case RefreshIndex(index_uuid=uuid):
             return replace(state, merging=with_index(state.merging, uuid, refreshed_at=at))
         case ProbeSettings():
-            return replace(state, probed=True, probes=0)
+            return replace(state, process=replace(state.process, probed=True, probes=0))
         case _:
             return state
 
 
 def _accepted(state: RunState, name: NodeName) -> RunState:
     doubt = state.nodes[name].doubt
-    return with_node(state, name, doubt=_now_accepted(doubt) if doubt else None)
-
-
-def _now_accepted(doubt: Doubt) -> Doubt:
-    return Doubt(verb=doubt.verb, since=doubt.since, accepted=True)
+    accepted = Doubt(verb=doubt.verb, since=doubt.since, accepted=True) if doubt else None
+    return with_node(state, name, doubt=accepted)
 
 
 def _hook_ran(state: RunState, hook: RunHook, at: Instant) -> RunState:
@@ -824,9 +841,7 @@ def _hook_ran(state: RunState, hook: RunHook, at: Instant) -> RunState:
             return replace(state, nodes={**state.nodes, hook.node: node})
 
 
-def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
-    state = _landed(state, event.action, at)
-    state = replace(state, failed=(*(f for f in state.failed if f.action != event.action), event))
+def _failed(state: RunState, event: ActionFailed) -> RunState:
     match event.action:
         case StopNode(node=name) if not event.in_doubt:
             return with_node(state, name, doubt=None)
@@ -837,7 +852,8 @@ def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
                 state = with_node(state, name, doubt=None)
             return state
         case ProbeSettings():
-            return replace(state, probed=False, probes=state.probes + 1)
+            process = replace(state.process, probed=False, probes=state.process.probes + 1)
+            return replace(state, process=process)
         case _:
             return state
 
@@ -845,43 +861,41 @@ def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
 # What holds the run ------------------------------------
 
 
-def _held(
-    state: RunState, event: Hold | ev.HoldsCleared | GateClosed | GateOpened | GatesPassed, at: Instant
-) -> RunState:
+def _of_phase(
+    here: PhaseState, event: Hold | ev.HoldsCleared | GateClosed | GateOpened | ev.GoodReading, at: Instant
+) -> PhaseState:
     """Predicates and gates have limits of their own: each counts from the first one that held."""
     match event:
         case Hold():
-            since = state.holding_since if state.holding_since is not None else at
-            return replace(state, holds=_with(state, event), holding_since=since)
+            since = here.holding_since if here.holding_since is not None else at
+            return replace(here, holds=_with(here.holds, event), holding_since=since)
         case ev.HoldsCleared(but_gates=True):
-            return replace(state, holds=_gates_closed(state), holding_since=None)
+            return replace(here, holds=_gates_closed(here.holds), holding_since=None)
         case ev.HoldsCleared():
-            return replace(state, holds=(), holding_since=None, gates_closed_since=None)
+            return replace(here, holds=(), holding_since=None, gates_closed_since=None)
         case GateClosed(gate=gate, evidence=evidence):
-            since = state.gates_closed_since if state.gates_closed_since is not None else at
+            since = here.gates_closed_since if here.gates_closed_since is not None else at
             hold = Hold(predicate=GATES_OPEN, subject=gate, evidence=evidence, subjects=(gate,))
-            return replace(state, holds=_with(state, hold), gates_closed_since=since)
+            return replace(here, holds=_with(here.holds, hold), gates_closed_since=since)
         case GateOpened(gate=gate):
-            left = tuple(h for h in state.holds if (h.predicate, h.subject) != (GATES_OPEN, gate))
-            after = replace(state, holds=left)
-            return after if _gates_closed(after) else replace(after, gates_closed_since=None)
-        case GatesPassed(gates=gates):
-            return replace(state, gates_passed=frozenset(gates))
-        case _:
-            assert_never(event)
+            left = tuple(h for h in here.holds if (h.predicate, h.subject) != (GATES_OPEN, gate))
+            closed_since = here.gates_closed_since if _gates_closed(left) else None
+            return replace(here, holds=left, gates_closed_since=closed_since)
+        case ev.GoodReading(count=count):
+            return replace(here, good_readings=count)
 
 
-def _with(state: RunState, hold: Hold) -> tuple[Hold, ...]:
+def _with(holds: tuple[Hold, ...], hold: Hold) -> tuple[Hold, ...]:
     others = (
         h
-        for h in state.holds
+        for h in holds
         if h.predicate != hold.predicate or (h.predicate == GATES_OPEN and h.subject != hold.subject)
     )
     return (*others, hold)
 
 
-def _gates_closed(state: RunState) -> tuple[Hold, ...]:
-    return tuple(hold for hold in state.holds if hold.predicate == GATES_OPEN)
+def _gates_closed(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
+    return tuple(hold for hold in holds if hold.predicate == GATES_OPEN)
 
 
 # A new process ------------------------------------
@@ -892,56 +906,33 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
 
     Its clock may have been set since: a moment of the old process is never later than its beginning.
     """
-    nodes = {
-        name: replace(
-            node,
-            since=at,
-            start_sent=0.0,
-            tries=0,
-            reboots=0,
-            returns=0,
-            goal=Goal.RESTART,
-            ready=frozenset(),
-            doubt=_doubted_again(state, node, at),
-            lost_at=_lost_again(state, node, at),
-            ready_since=None if node.ready_since is None else min(node.ready_since, at),
-            stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
-        )
-        for name, node in state.nodes.items()
-    }
+    withheld_since = at if state.unrestored.withheld_since is not None else None
     return replace(
         state,
-        started=at,
-        phase_since=at,
-        holding_since=None,
-        gates_closed_since=None,
-        gates_passed=frozenset(),
-        called_off_since=None,
-        holds=(),
-        nodes=nodes,
+        process=ProcessState(started=at, acted_at=at),
+        in_phase=PhaseState(since=at),
+        nodes={name: _node_in_doubt(state, node, at) for name, node in state.nodes.items()},
         merging=doubted(state.merging),
-        in_flight=(),
-        confirmed=(),
-        failed=(),
-        acted_at=at,
-        probed=None,
-        probes=0,
-        retries=0,
-        retried_at=0.0,
-        withheld_since=at if state.withheld_since is not None else None,
-        absent={},
-        excused_since=None,
-        deposed=None,
-        good_readings=0,
-        request=Request.NONE,
-        requested_by="",
-        stand_down_reason=None,
-        stand_down_outcome=None,
-        overdue=frozenset(),
-        second_failure=None,
-        lease_lost=None,
+        unrestored=replace(state.unrestored, withheld_since=withheld_since),
         outcome=None,
         message="",
+    )
+
+
+def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProgress:
+    """A fresh record of a node, with what a new process has to know of it."""
+    return NodeProgress(
+        name=node.name,
+        phase=node.phase,
+        since=at,
+        life=node.life,
+        boot=node.boot,
+        owed=node.owed,
+        failure=node.failure,
+        doubt=_doubted_again(state, node, at),
+        lost_at=_lost_again(state, node, at),
+        ready_since=None if node.ready_since is None else min(node.ready_since, at),
+        stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
     )
 
 
@@ -950,29 +941,30 @@ def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | 
     if node.phase is NodePhase.STOPPING:
         return Doubt(verb=Verb.STOP, since=at)
     doubt = node.doubt
-    if doubt is None or state.policy is None:
+    if doubt is None:
         return None
-    over = not doubt.accepted and _last_seen(state) - doubt.since > state.policy.deadlines.stop
+    over = not doubt.accepted and _last_seen(state) - doubt.since > state.begun.policy.deadlines.stop
     return None if over else Doubt(verb=doubt.verb, since=at)
 
 
 def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | None:
     """A lost stop is lost for the new process too, if it may have been done when none was at work."""
-    if node.lost_at is None or state.policy is None:
+    if node.lost_at is None:
         return None
-    absence = state.absent.get(node.name)
+    absence = state.process.absent.get(node.name)
     missed = _last_seen(state) if absence is None else absence.since
-    return None if missed - node.lost_at > state.policy.deadlines.stop else at
+    return None if missed - node.lost_at > state.begun.policy.deadlines.stop else at
 
 
 def _last_seen(state: RunState) -> Instant:
     """When the old process was last at work: what a host did after that, no process has seen."""
-    return max(state.acted_at, state.phase_since)
+    return max(state.process.acted_at, state.in_phase.since)
 
 
 def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:
     """The state in which `resume` continues: what is being restarted or recovers is one wave."""
-    state = replace(_in_doubt(state, at), restoring=False, resumed=True)
+    state = _in_doubt(state, at)
+    state = replace(state, process=replace(state.process, resumed=True))
     nodes = dict(state.nodes)
     for name, node in state.nodes.items():
         if name in event.skip and node.phase in (NodePhase.PENDING, NodePhase.FAILED):
@@ -983,15 +975,7 @@ def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:
     ours = tuple(node for node in state.in_hand if node.phase is not NodePhase.FAILED)
     if not ours:
         # Nothing is down or recovers by us: a wave that was chosen is chosen again, under all predicates.
-        return replace(
-            state,
-            phase=Phase.PREPARING,
-            wave=None,
-            wave_since=None,
-            recovering=(),
-            overlapping=None,
-            taken={},
-        )
+        return replace(state, phase=Phase.PREPARING, wave=None, recovering=(), overlapping=None, taken={})
     if not (state.wave and {node.name for node in ours} <= set(state.wave.nodes)):
         number = state.recovering[0].wave.number if state.recovering else state.waves_finished + 1
         begun = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
@@ -1009,6 +993,7 @@ def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:
 
 def _restoring(state: RunState, at: Instant) -> RunState:
     """The state in which `restore` (or a takeover) only brings up nodes and restores settings."""
+    state = _in_doubt(state, at)
     nodes = {
         # A node that failed gets three starts more.
         name: replace(node, phase=NodePhase.STARTING, failure=None)
@@ -1016,5 +1001,5 @@ def _restoring(state: RunState, at: Instant) -> RunState:
         else node
         for name, node in state.nodes.items()
     }
-    state = replace(state, nodes=nodes)
-    return replace(_in_doubt(state, at), restoring=True, phase=Phase.STANDING_DOWN)
+    process = replace(state.process, restoring=True)
+    return replace(state, nodes=nodes, process=process, phase=Phase.STANDING_DOWN)

@@ -30,7 +30,7 @@ def gates_of(policy: Policy) -> tuple[Gate, ...]:
 
 def gates_are_asked(state: RunState) -> bool:
     """Whether the next decision needs to know how the gates are."""
-    if state.policy is None or state.phase not in _ASKED_IN or not gates_of(state.policy):
+    if state.phase not in _ASKED_IN or not gates_of(state.begun.policy):
         return False
     # A merge in hand may be lost, and is then asked for again.
     return state.phase is not Phase.MERGING or bool(state.merging.pending or state.merging.in_hand)
@@ -65,7 +65,7 @@ def gate_news(state: RunState, policy: Policy, observation: Observation) -> tupl
     if not gates_are_asked(state):
         return ()
     closed = {hold.subject: hold for hold in closed_gates(policy, observation)}
-    known = {hold.subject for hold in state.holds if hold.predicate == GATES_OPEN}
+    known = {hold.subject for hold in state.in_phase.holds if hold.predicate == GATES_OPEN}
     news: list[Event] = []
     for gate in gates_of(policy):
         view = observation.gate(gate.name)

@@ -68,12 +68,13 @@ def _asked_at(event: str, rules: tuple[Invariant, ...]) -> tuple[Invariant, ...]
 
 def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
     state, action = step.before, step.sent
-    if not isinstance(action, StopNode) or state.policy is None or state.policy.kind is Kind.RIAK:
+    if not isinstance(action, StopNode) or state.begun.policy.kind is Kind.RIAK:
         return  # Riak rebuilds nothing elsewhere while a node is away
-    wanted = state.policy.allocation_while_down
-    ours = [state.debts[key] for key in state.withheld if key in state.debts]
+    wanted = state.begun.policy.allocation_while_down
+    settings = state.unrestored.settings
+    ours = [settings[key] for key in state.unrestored.withheld if key in settings]
     # Nothing of ours is right only where the operator switched the rule off that refuses such a find.
-    found_so = any(rule.name == "no_other_maintenance" for rule in state.policy.disabled_predicates)
+    found_so = any(rule.name == "no_other_maintenance" for rule in state.begun.policy.disabled_predicates)
     if not found_so and not any(debt.wanted == wanted for debt in ours):
         yield f"{action.node} is stopped and no allocation is withheld by this run"
 
@@ -113,19 +114,19 @@ def _a_reboot_takes_down_only_what_is_down(step: Step) -> Iterator[str]:
 
 def _budget(step: Step) -> Iterator[str]:
     state = step.after
-    if state.policy is None or not isinstance(step.sent, StopNode):
+    if not isinstance(step.sent, StopNode):
         return
-    allowed = state.policy.max_unavailable
+    allowed = state.begun.policy.max_unavailable
     down = sorted(node.name for node in state.nodes.values() if node.phase in IN_HAND)
     if allowed is not None and len(down) > allowed:
         yield f"{', '.join(down)} are in hand, {allowed} allowed"
-    one_machine = allowed is None and state.policy.strategy is Strategy.NODE
+    one_machine = allowed is None and state.begun.policy.strategy is Strategy.NODE
     if one_machine and state.wave is not None and not set(down) <= set(state.wave.machine(down[0])):
         yield f"{', '.join(down)} are in hand, and not of one machine"
 
 
 def _no_wider_than_planned(step: Step) -> Iterator[str]:
-    event, planned = step.record.event, step.after.planned
+    event, planned = step.record.event, step.after.begun.planned
     if not isinstance(event, WaveStarted) or not planned:
         return
     known = {name for wave in planned for name in wave}
@@ -141,8 +142,8 @@ def _no_wider_than_planned(step: Step) -> Iterator[str]:
 
 def _nobody_stops_without_the_lease(step: Step) -> Iterator[str]:
     action = step.sent
-    if isinstance(action, StopNode | RebootHost) and step.before.lease_lost is not None:
-        yield f"{action.node} goes down: {step.before.lease_lost}"
+    if isinstance(action, StopNode | RebootHost) and step.before.process.lease_lost is not None:
+        yield f"{action.node} goes down: {step.before.process.lease_lost}"
 
 
 def _a_finished_node_is_not_stopped(step: Step) -> Iterator[str]:
@@ -163,20 +164,20 @@ def _changes_are_written_down_first(step: Step) -> Iterator[str]:
         for change in action.changes:
             if not _covered(state, change):
                 yield f"{change.key} ({change.level.value}) is set to {change.wanted} and no debt says so"
-    if isinstance(action, SetReplicas) and action.index_uuid not in state.replicas:
+    if isinstance(action, SetReplicas) and action.index_uuid not in state.unrestored.replicas:
         yield f"the replicas of {action.index} are changed and nothing says so"
 
 
 def _covered(state: RunState, change: SettingChange) -> bool:
-    debt = state.debts.get((change.level, change.key))
+    debt = state.unrestored.settings.get((change.level, change.key))
     return debt is not None and change.wanted in (debt.wanted, debt.found)
 
 
 def _what_was_found_stays(step: Step) -> Iterator[str]:
-    if step.before.debts is step.after.debts:
+    if step.before.unrestored.settings is step.after.unrestored.settings:
         return
-    for key, debt in step.before.debts.items():
-        later = step.after.debts.get(key)
+    for key, debt in step.before.unrestored.settings.items():
+        later = step.after.unrestored.settings.get(key)
         event = step.record.event
         foreign = isinstance(event, SettingChanged) and event.found not in (debt.found, debt.wanted)
         if later is not None and later.found != debt.found and not foreign:
@@ -185,20 +186,20 @@ def _what_was_found_stays(step: Step) -> Iterator[str]:
 
 def _nobody_waits_with_allocation_off(step: Step) -> Iterator[str]:
     state = step.after
-    if state.withheld_since is None or state.phase not in _HEALING or state.policy is None:
+    if state.unrestored.withheld_since is None or state.phase not in _HEALING:
         return
-    passed = step.record.at - max(state.phase_since, state.withheld_since)
+    passed = step.record.at - max(state.in_phase.since, state.unrestored.withheld_since)
     # A cluster that answers nobody is waited for as long as allocation may be withheld at all.
-    if passed > state.policy.deadlines.withheld + _PUTTING_BACK_SECONDS:
+    if passed > state.begun.policy.deadlines.withheld + _PUTTING_BACK_SECONDS:
         yield f"allocation is withheld in {state.phase.value} for {passed:.0f} s"
 
 
 def _withholding_has_a_limit(step: Step) -> Iterator[str]:
     state = step.after
-    if state.withheld_since is None or state.policy is None:
+    if state.unrestored.withheld_since is None:
         return
-    limits = state.policy.deadlines
-    passed = step.record.at - state.withheld_since
+    limits = state.begun.policy.deadlines
+    passed = step.record.at - state.unrestored.withheld_since
     if passed > limits.withheld + limits.start + limits.rejoin + _PUTTING_BACK_SECONDS:
         yield f"allocation is withheld for {passed:.0f} s"
 
@@ -207,7 +208,7 @@ def _waves_begin_healed(step: Step) -> Iterator[str]:
     old, new = step.before.phase, step.after.phase
     if new is not Phase.WITHHELD or old is not Phase.GATED:
         return
-    overlap = step.after.policy is not None and step.after.policy.overlap_recovery
+    overlap = step.after.begun.policy.overlap_recovery
     fine = _NEVER_DOWN | {NodePhase.REJOINED} if overlap else _NEVER_DOWN
     unfinished = [n.name for n in step.after.nodes.values() if n.phase not in fine]
     if unfinished:
@@ -217,7 +218,7 @@ def _waves_begin_healed(step: Step) -> Iterator[str]:
 def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
     """Nodes still recover when another is stopped: the reading before the stop must say that it may."""
     state, action = step.before, step.sent
-    if not isinstance(action, StopNode) or state.wave is None or state.policy is None:
+    if not isinstance(action, StopNode) or state.wave is None:
         return
     wave = set(state.wave.nodes)
     # The operator may have switched a rule off; then it is theirs to know.
@@ -228,12 +229,12 @@ def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
     if read is None or read.number != state.wave.number:
         yield f"{action.node} is stopped while {', '.join(behind)} recovers, and no reading says what"
         return
-    if read.unassigned and not state.policy.disables("no_worse_than_baseline", "shard copies"):
+    if read.unassigned and not state.begun.policy.disables("no_worse_than_baseline", "shard copies"):
         yield f"{action.node} is stopped while {read.unassigned} copies beyond the baseline are unassigned"
     for shard in read.shards:
         part = sorted(wave & set(shard.nodes))
         name = f"[{shard.index}][{shard.number}]"
-        if part and not state.policy.disables("no_recovery_on_candidates", f"shard {name}"):
+        if part and not state.begun.policy.disables("no_recovery_on_candidates", f"shard {name}"):
             yield f"{', '.join(part)} has a part in the recovery of {name}"
 
 
@@ -241,8 +242,9 @@ def _done_owes_nothing(step: Step) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, RunFinished) or event.outcome is not Outcome.DONE:
         return
-    if state.debts or state.replicas or state.excluded:
-        yield f"done, and owed: {[*state.debts, *state.replicas, *state.excluded]}"
+    left = _left(state)
+    if left:
+        yield f"done, and owed: {left}"
     unfinished = [
         n.name for n in state.nodes.values() if n.phase not in (NodePhase.RECOVERED, NodePhase.SKIPPED)
     ]
@@ -250,15 +252,19 @@ def _done_owes_nothing(step: Step) -> Iterator[str]:
         yield f"done, and not restarted: {', '.join(unfinished)}"
 
 
+def _left(state: RunState) -> list[object]:
+    return [*state.unrestored.settings, *state.unrestored.replicas, *state.unrestored.excluded]
+
+
 def _what_is_left_is_said(step: Step) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, StoodDown):
         return
-    owed = bool(state.debts or state.replicas or state.excluded)
-    if state.deposed is not None:
+    left = _left(state)
+    if state.process.deposed is not None:
         return  # what is left is in the record of the run that took over
-    if owed and (event.outcome is not Outcome.NOT_RESTORED or not event.left):
-        yield f"stood down as {event.outcome.value} with {[*state.debts, *state.replicas, *state.excluded]}"
+    if left and (event.outcome is not Outcome.NOT_RESTORED or not event.left):
+        yield f"stood down as {event.outcome.value} with {left}"
     if event.left and event.outcome is not Outcome.NOT_RESTORED:
         yield f"something is left and the outcome is {event.outcome.value}"
 
@@ -268,7 +274,7 @@ def _nodes_are_brought_up(step: Step) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, RunFinished) or event.outcome is Outcome.NOT_RESTORED:
         return
-    deposed = state.deposed
+    deposed = state.process.deposed
     forgotten = [
         n.name
         for n in state.nodes.values()
@@ -288,8 +294,8 @@ def _nothing_after_the_end(step: Step) -> Iterator[str]:
 
 def _no_stop_after_standing_down(step: Step) -> Iterator[str]:
     action, state = step.sent, step.before
-    if isinstance(action, StopNode | RebootHost) and state.stand_down_reason is not None:
-        yield f"{action.node} goes down after: {state.stand_down_reason}"
+    if isinstance(action, StopNode | RebootHost) and state.process.standing_down is not None:
+        yield f"{action.node} goes down after: {state.process.standing_down.reason}"
 
 
 def _starts_are_for_our_own(step: Step) -> Iterator[str]:
@@ -351,16 +357,16 @@ def _is_evidence(event: Event, name: NodeName, item: Owed) -> bool:
 
 def _stops_need_every_hook_before(step: Step) -> Iterator[str]:
     state, action = step.before, step.sent
-    if not isinstance(action, StopNode) or state.policy is None:
+    if not isinstance(action, StopNode):
         return
     ready = state.nodes[action.node].ready
-    left = [n for n in range(len(state.policy.hooks.before_stop)) if n not in ready]
+    left = [n for n in range(len(state.begun.policy.hooks.before_stop)) if n not in ready]
     if left:
         yield f"{action.node} is stopped without its hook before_stop {left[0]}"
 
 
 def _a_deposed_run_writes_nothing(step: Step) -> Iterator[str]:
-    action, deposed = step.sent, step.before.deposed
+    action, deposed = step.sent, step.before.process.deposed
     if action is None or deposed is None:
         return
     if not isinstance(action, StartNode):

@@ -15,7 +15,7 @@ UNDO, OURS) are left to `run` and `admit`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -279,7 +279,12 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
         move = move_of(node.phase, seen, situation.goal(node))
         did = _DO[move](situation, node) if move in _DO else _WAIT
         events += did.events
-        if did.enter is None:
+        if did.enter is not None:
+            step = _step(situation, node, did.enter, did.why)
+            events.append(step)
+            situation = situation.after(*did.events, step)
+            node = situation.state.nodes[node.name]
+        if did.enter is None or did.flip is not None:
             return Turn(
                 node=node,
                 sight=seen,
@@ -288,14 +293,6 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
                 actions=did.actions,
                 flip=did.flip,
                 overdue=did.overdue,
-            )
-        step = _step(situation, node, did.enter, did.why)
-        events.append(step)
-        situation = situation.after(*did.events, step)
-        node = situation.state.nodes[node.name]
-        if did.flip is not None:
-            return Turn(
-                node=node, sight=seen, move=move, events=tuple(events), flip=did.flip, overdue=did.overdue
             )
     raise SafetyViolation(f"the moves of {node.name} make a cycle in {node.phase.value}")
 
@@ -369,13 +366,7 @@ def _work(situation: Situation, node: NodeProgress) -> _Did:
             return _Did(events=done.events, actions=done.actions, flip=done.flip)
         after = situation.after(*done.events)
         rest = _work(after, after.state.nodes[node.name])
-        return _Did(
-            events=(*done.events, *rest.events),
-            enter=rest.enter,
-            why=rest.why,
-            actions=rest.actions,
-            flip=rest.flip,
-        )
+        return replace(rest, events=(*done.events, *rest.events))
     if REBOOT in node.owed:
         return _reboot(situation, node)
     return _Did(enter=NodePhase.STARTING)
@@ -387,7 +378,7 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
     failure = situation.state.failure_of(action)
     if failure and not situation.is_sent_again(failure, since=node.since):
         return _Did(flip=f"hook while_stopped on {node.name}: {failure.reason}")
-    if failure and situation.now - situation.state.acted_at < RETRY_SECONDS:
+    if failure and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT
     return _Did(actions=(action,))
 
@@ -405,7 +396,7 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
     sights = {one.name: sight(situation, one) for one in machine}
     up = [one for one in machine if one.phase not in (_STOPPING, _STOPPED)]
     up += [one for one in machine if one.phase is _STOPPED and sights[one.name] in (Sight.NEW, Sight.COMING)]
-    if up or situation.state.lease_lost is not None:
+    if up or situation.state.process.lease_lost is not None:
         return _Did(enter=NodePhase.STARTING, why="its host is not rebooted in this wave")
     ready = [one for one in machine if one.phase is _STOPPED and sights[one.name] is Sight.AWAY]
     if len(ready) < len(machine) or any(_while_down(one) for one in machine):
@@ -418,7 +409,7 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
     if node.reboots >= _TRIES:
         said = failure.reason if failure else "the same boot each time"
         return _Did(flip=f"the host of {node.name} was told to reboot {_TRIES} times: {said}")
-    if failure and not failure.in_doubt and situation.now - situation.state.acted_at < RETRY_SECONDS:
+    if failure and not failure.in_doubt and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT
     return _Did(actions=(action,))
 
@@ -433,10 +424,10 @@ def _start(situation: Situation, node: NodeProgress) -> _Did:
     now, limit = situation.now, situation.policy.deadlines.start
     waited = now - node.start_sent > RETRY_SECONDS
     if node.tries >= _TRIES and waited:
-        return _fail(situation, node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
+        return _fail(node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
     if now - node.since > limit:
         why = f"it did not start within {limit:.0f} s: {_said(situation, node)}"
-        return _fail(situation, node, why, overdue=True)
+        return _fail(node, why, overdue=True)
     if not waited:
         return _WAIT
     away = sight(situation, node) is Sight.AWAY
@@ -448,9 +439,8 @@ def _start_failure(situation: Situation, node: NodeProgress) -> str:
     return failure.reason if failure else _said(situation, node)
 
 
-def _fail(situation: Situation, node: NodeProgress, why: str, *, overdue: bool = False) -> _Did:
+def _fail(node: NodeProgress, why: str, *, overdue: bool = False) -> _Did:
     """FAILED, and the run stands down, unless it does so already."""
-    del situation
     return _Did(enter=NodePhase.FAILED, why=why, flip=f"{node.name} failed: {why}", overdue=overdue)
 
 
@@ -503,7 +493,7 @@ def _await_start(situation: Situation, node: NodeProgress) -> _Did:
     if situation.now - node.since <= limit:
         return _WAIT
     why = f"it is not up after {limit:.0f} s: {_said(situation, node)}"
-    return _fail(situation, node, why, overdue=True)
+    return _fail(node, why, overdue=True)
 
 
 def _await_join(situation: Situation, node: NodeProgress) -> _Did:
@@ -512,7 +502,7 @@ def _await_join(situation: Situation, node: NodeProgress) -> _Did:
     if situation.now - node.since <= limit:
         return _WAIT
     why = f"its service runs ({_said(situation, node)}), and it is no member after {limit:.0f} s"
-    return _fail(situation, node, f"{why}{_stranger(situation)}", overdue=True)
+    return _fail(node, f"{why}{_stranger(situation)}", overdue=True)
 
 
 def _stranger(situation: Situation) -> str:
@@ -526,7 +516,7 @@ def _stranger(situation: Situation) -> str:
 
 def _await_return(situation: Situation, node: NodeProgress) -> _Did:
     limit = situation.policy.deadlines.rejoin
-    absence = situation.state.absent.get(node.name)
+    absence = situation.state.process.absent.get(node.name)
     if absence is None or situation.now - absence.since <= limit:
         return _WAIT
     return _Did(flip=f"{node.name} has been absent for {limit:.0f} s after it had rejoined", overdue=True)

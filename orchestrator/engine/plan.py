@@ -127,9 +127,7 @@ def _refusals(decision: Decision) -> tuple[Hold, ...]:
 
 def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> RunState | None:
     """The state in which these holds are switched off; None when one of them cannot be."""
-    policy = state.policy
-    if policy is None:
-        return None
+    policy = state.begun.policy
     draft.holds = list(aggregated([*draft.holds, *refusals]))
     fixed = {rule.name for rule in kind_of(policy.kind).predicates if not rule.may_be_disabled}
     if any(hold.predicate in fixed or hold.predicate == _STAND_DOWN for hold in refusals):
@@ -137,7 +135,7 @@ def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> Ru
     lasting = {rule.name for rule in kind_of(policy.kind).predicates if not rule.passes_with_time}
     off = tuple(DisabledPredicate(name=hold.predicate) for hold in refusals)
     draft.off += [rule for rule in off if rule.name in lasting]
-    return replace(state, policy=replace(policy, disabled_predicates=(*policy.disabled_predicates, *off)))
+    return _without(state, policy, off)
 
 
 def _follow(
@@ -150,13 +148,15 @@ def _follow(
         elif isinstance(event, SettingChanged):
             draft.settings.setdefault(event.key, (event.found, event.wanted))
         elif isinstance(event, PhaseEntered) and event.node is None and event.to == Phase.DOWN.value:
-            state = replace(state, policy=_with(policy, draft.off))
+            # What held one wave and passes with time is asked again of the next one.
+            state = _without(state, policy, draft.off)
     return state
 
 
-def _with(policy: Policy, off: Sequence[DisabledPredicate]) -> Policy:
-    """What held one wave and passes with time is asked again of the next one."""
-    return replace(policy, disabled_predicates=(*policy.disabled_predicates, *off))
+def _without(state: RunState, policy: Policy, off: Sequence[DisabledPredicate]) -> RunState:
+    """The run under this policy less these predicates."""
+    policy = replace(policy, disabled_predicates=(*policy.disabled_predicates, *off))
+    return replace(state, begun=replace(state.begun, policy=policy))
 
 
 def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: NodeTimes) -> Plan:

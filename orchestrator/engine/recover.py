@@ -72,9 +72,9 @@ def red(situation: Situation) -> tuple[str, ...]:
     """
     found, passing = _red(situation)
     state = situation.state
-    since = state.excused_since
+    since = state.process.excused_since
     if since is not None and state.phase is Phase.REASSIGNED:
-        since = max(since, state.phase_since)
+        since = max(since, state.in_phase.since)
     if since is not None and situation.seen.at - since > _EXCUSED_SECONDS:
         found = (*found, *passing)
     return tuple(str(shard) for shard in found)
@@ -85,7 +85,7 @@ def red_news(situation: Situation) -> tuple[Event, ...]:
     if situation.view is None or situation.state.phase not in _WATCHED_FOR_RED:
         return ()
     _, passing = _red(situation)
-    if bool(passing) is (situation.state.excused_since is not None):
+    if bool(passing) is (situation.state.process.excused_since is not None):
         return ()
     subjects = tuple(str(shard) for shard in passing[:5])
     return (RedExcused(count=len(passing), subjects=subjects),)
@@ -119,31 +119,51 @@ def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> Decision
             hook = situation.policy.hooks.after_recovery[number]
             action = RunHook(node=node.name, moment=Moment.AFTER_RECOVERY, number=number, hook=hook)
             failure = state.failure_of(action)
-            if failure is None or situation.is_sent_again(failure, since=state.phase_since):
-                if failure and situation.now - state.acted_at < RETRY_SECONDS:
+            if failure is None or situation.is_sent_again(failure, since=state.in_phase.since):
+                if failure and situation.now - state.process.acted_at < RETRY_SECONDS:
                     awaited.append(f"hook after_recovery on {node.name}: {failure.reason}")
                 else:
                     due[node.name] = action
                 break
-    on_hosts = tuple(hook for hook in due.values() if not hook.hook.local)
     if due:
-        return act(*(on_hosts or tuple(due.values())[:1]))
+        return act(*hooks_at_once(due.values()))
     return wait(situation.now, awaited[0], seconds=RETRY_SECONDS) if awaited else None
+
+
+def hooks_at_once(due: Iterable[RunHook]) -> tuple[RunHook, ...]:
+    """The next hook of each node, hosts in parallel; hooks that run on this machine go one by one."""
+    first: dict[NodeName, RunHook] = {}
+    for hook in due:
+        first.setdefault(hook.node, hook)
+    on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
+    return on_hosts or tuple(first.values())[:1]
 
 
 def failed_hook(situation: Situation, nodes: Iterable[NodeProgress] | None = None) -> str | None:
     """Why an `after_recovery` hook failed for good since the phase was entered; None when none did."""
     state = situation.state
     names = None if nodes is None else {node.name for node in nodes}
-    for failed in state.failed:
+    for failed in state.in_phase.failed:
         hook = failed.action
         if not isinstance(hook, RunHook) or hook.moment is not Moment.AFTER_RECOVERY:
             continue
         if (names is None or hook.node in names) and not situation.is_sent_again(
-            failed, since=state.phase_since
+            failed, since=state.in_phase.since
         ):
             return f"hook after_recovery on {hook.node}: {failed.reason}"
     return None
+
+
+def finish_with_hooks(situation: Situation, back: list[NodeProgress], *then: Event) -> Decision:
+    """The hooks of nodes that are back, then their last step, and these events."""
+    hooks = hooks_after(situation, back)
+    if hooks is not None:
+        return hooks
+    events = (*finish(situation, back), *then)
+    failure = failed_hook(situation, back)
+    if failure is not None:
+        return stand_down(situation.state, failure, Outcome.FAILED, *events)
+    return note(*events)
 
 
 def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:
@@ -190,9 +210,9 @@ def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
 
 def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
     """Try copies again that the cluster has given up on, a few times a wave and far apart; None = not now."""
-    state = situation.state
-    wanted = any(given_up(copy) for copy in missing)
-    if wanted and state.retries < _RETRIES and situation.now - state.retried_at > _RETRY_FAILED_SECONDS:
+    process = situation.state.process
+    rested = situation.now - process.retried_at > _RETRY_FAILED_SECONDS
+    if rested and process.retries < _RETRIES and any(given_up(copy) for copy in missing):
         return act(RetryFailed())
     return None
 
@@ -225,11 +245,12 @@ def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Ev
     """The steps by which the current wave makes room for the next; none while a predicate is against it."""
     state, wave = situation.state, situation.state.wave
     back = all(node.phase in (NodePhase.REJOINED, NodePhase.PENDING) for node in state.wave_nodes)
-    if not situation.policy.overlap_recovery or wave is None or not back or _pausing(state) or state.absent:
+    if not situation.policy.overlap_recovery or wave is None or not back:
         return ()
-    since = state.wave_since if state.wave_since is not None else state.phase_since
-    beside = (*state.recovering, RecoveringWave(wave=wave, since=since))
-    after = replace(situation, state=replace(state, wave=None, wave_since=None, recovering=beside))
+    if _pausing(state) or state.process.absent:
+        return ()
+    beside = (*state.recovering, RecoveringWave(wave=wave, since=state.wave_since))
+    after = replace(situation, state=replace(state, wave=None, recovering=beside))
     following = next_wave_of(after, unread=_UNREAD)
     asked = (rule for rule in situation.kind.predicates if rule.name not in _UNREAD)
     rules = tuple(rule for rule in asked if rule.about_wave or rule.name in _BY_RECOVERY)
@@ -263,34 +284,23 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
         back = [node for node in nodes if node.phase is NodePhase.REJOINED]
         present = all(is_next(Move.FINISH, situation, node) for node in back)
         if present and not any(node.name in arriving for node in back):
-            return _finish_wave(situation, one, back)
+            finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
+            return finish_with_hooks(situation, back, finished)
     return None
-
-
-def _finish_wave(situation: Situation, one: RecoveringWave, back: list[NodeProgress]) -> Decision:
-    hooks = hooks_after(situation, back)
-    if hooks is not None:
-        return hooks
-    finished = WaveFinished(number=one.wave.number, seconds=situation.now - one.since)
-    events = (*finish(situation, back), finished)
-    failure = failed_hook(situation, back)
-    if failure is not None:
-        return stand_down(situation.state, failure, Outcome.FAILED, *events)
-    return note(*events)
 
 
 def before_the_next(situation: Situation) -> Decision | None:
     """Before the next wave is chosen: waves that are done, and why to wait for the others first."""
-    state, view, health = situation.state, situation.view, situation.seen.health
+    state, view = situation.state, situation.view
     if not state.recovering:
         return None
-    if view is not None and not isinstance(health, Unknown) and health.settled:
+    if view is not None and situation.settled:
         finishing = finish_recovered(situation, situation.kind.missing(state, view))
         if finishing is not None:
             return finishing
     if _pausing(state):
         return _wait_again(state, "a pause was asked for: no further wave beside this one")
-    if all(node.phase is not NodePhase.PENDING for node in state.nodes.values()):
+    if not state.nodes_in(NodePhase.PENDING):
         return _wait_again(state, "no node is left to restart")
     return None
 
@@ -309,10 +319,10 @@ def _wait_again(state: RunState, why: str) -> Decision:
 
 def _pausing(state: RunState) -> bool:
     """Whether the run is to pause before another wave; nodes that recover count."""
-    if state.request is Request.PAUSE:
+    if state.process.request is Request.PAUSE:
         return True
-    most = state.policy.pause_after if state.policy else None
-    had = state.recovered + sum(node.phase is NodePhase.REJOINED for node in state.nodes.values())
+    most = state.begun.policy.pause_after
+    had = len(state.nodes_in(NodePhase.RECOVERED, NodePhase.REJOINED))
     return most is not None and not state.paused and had >= most
 
 

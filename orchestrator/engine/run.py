@@ -12,7 +12,14 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import admit, changes, recover
-from orchestrator.engine.fold import FINAL_NODE_PHASES, GOING_UP_OR_DOWN, IN_HAND, NodeProgress, RunState
+from orchestrator.engine.fold import (
+    FINAL_NODE_PHASES,
+    GOING_UP_OR_DOWN,
+    IN_HAND,
+    NOT_BEGUN,
+    NodeProgress,
+    RunState,
+)
 from orchestrator.engine.gates import gate_news, gates_are_asked, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.node import Move, Sight, Turn, is_next, is_ours, rejoined, sight, turn
@@ -111,18 +118,16 @@ def decide(
         also: steps of phases that are not the core's own (merging).
 
     Raises:
-        SafetyViolation: the state is of no run (no policy), or verbs are under way whose outcome is not
-            recorded.
+        SafetyViolation: the state is of no run, or verbs are under way whose outcome is not recorded.
     """
-    if state.policy is None:
-        raise SafetyViolation("a run without a policy cannot be decided on")
-    if state.in_flight:
-        raise SafetyViolation(f"outcomes are not recorded: {state.in_flight}")
+    if state.begun is NOT_BEGUN:
+        raise SafetyViolation("a run that has not begun cannot be decided on")
+    if state.process.in_flight:
+        raise SafetyViolation(f"outcomes are not recorded: {state.process.in_flight}")
     if state.phase is Phase.ENDED:
         return Decision()
-    before = Situation(
-        state=state, policy=state.policy, kind=kind_of(state.policy.kind), seen=observation, now=now
-    )
+    policy = state.begun.policy
+    before = Situation(state=state, policy=policy, kind=kind_of(policy.kind), seen=observation, now=now)
     news = _news(before) if before.fresh else ()
     situation = before.after(*news)
     steps = {**STEPS, **(also or {})}
@@ -164,15 +169,15 @@ def _members(situation: Situation) -> tuple[Event, ...]:
     if view is None or state.baseline is None or state.phase not in _TURNING:
         return ()
     expected = {*state.baseline.incarnations, *state.nodes}
-    known = {name for name in expected if name in state.nodes and state.nodes[name].phase in IN_HAND}
-    present = view.members
+    known = {node.name for node in state.nodes_in(*IN_HAND)}
+    present, absent = view.members, state.process.absent
     missing = tuple(
         name
         for name in sorted(expected - known)
         if name not in present
-        and (name not in state.absent or state.absent[name].readings < situation.policy.settle_consecutive)
+        and (name not in absent or absent[name].readings < situation.policy.settle_consecutive)
     )
-    back = tuple(name for name in sorted(state.absent) if name in present or name in known)
+    back = tuple(name for name in sorted(absent) if name in present or name in known)
     return (MembersMissed(missing=missing, back=back),) if missing or back else ()
 
 
@@ -184,8 +189,8 @@ def _urgent(situation: Situation) -> Decision | None:
     state, policy, now = situation.state, situation.policy, situation.now
     if state.phase is Phase.STANDING_DOWN:
         return _taken_down_late(situation)
-    if state.deposed is not None:
-        other = state.deposed
+    other = state.process.deposed
+    if other is not None:
         reason = f"run {other.successor} of {other.owner} took the lease over: what is left is its to restore"
         return stand_down(state, reason, Outcome.DEPOSED)
     late = _taken_down_late(situation)
@@ -198,16 +203,17 @@ def _urgent(situation: Situation) -> Decision | None:
     if state.phase is Phase.FINISHING:
         # All is restarted; what is left is what a stand-down would do as well.
         return None
-    if state.request in (Request.STOP, Request.INTERRUPT):
-        reason = f"asked to stop by {state.requested_by}{state.merging.left_by(state.run)}"
+    if state.process.request in (Request.STOP, Request.INTERRUPT):
+        reason = f"asked to stop by {state.process.requested_by}{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.INTERRUPTED)
-    if policy.timeout is not None and now - state.started > policy.timeout:
+    if policy.timeout is not None and now - state.process.started > policy.timeout:
         reason = f"--timeout of {policy.timeout:.0f} s ran out{state.merging.left_by(state.run)}"
         return stand_down(state, reason, Outcome.HELD)
-    if state.withheld_since is not None and now - state.withheld_since > policy.deadlines.withheld:
+    withheld_for = _withheld_too_long(situation)
+    if withheld_for is not None:
         rebuilds = ", as far as forced awareness lets it" if policy.awareness.forced else ""
         reason = (
-            f"allocation was disabled for {now - state.withheld_since:.0f} s: it is enabled now, and the "
+            f"allocation was disabled for {withheld_for:.0f} s: it is enabled now, and the "
             f"cluster rebuilds elsewhere what the nodes that are down hold{rebuilds}"
         )
         return stand_down(state, reason, Outcome.FAILED)
@@ -220,11 +226,10 @@ def _urgent(situation: Situation) -> Decision | None:
 
 def _pause(situation: Situation) -> Decision | None:
     state, policy = situation.state, situation.policy
-    left = any(node.phase is NodePhase.PENDING for node in state.nodes.values())
-    if not left and not state.merging.pending:
+    if not state.nodes_in(NodePhase.PENDING) and not state.merging.pending:
         return None
-    if state.request is Request.PAUSE:
-        return stand_down(state, f"asked to pause by {state.requested_by}", Outcome.PAUSED)
+    if state.process.request is Request.PAUSE:
+        return stand_down(state, f"asked to pause by {state.process.requested_by}", Outcome.PAUSED)
     done = state.recovered
     if policy.pause_after is not None and not state.paused and done >= policy.pause_after:
         nodes = "node" if done == 1 else "nodes"
@@ -240,17 +245,10 @@ def _taken_down_late(situation: Situation) -> Decision | None:
     late = [node for node in state.nodes.values() if not _at_rest(node) and is_ours(situation, node)]
     if not late:
         return None
-    names = [node.name for node in late]
     why = "its stop was done late"
-    number = state.wave.number if state.wave else state.waves_begun + 1
-    before = state.wave.nodes if state.wave else ()
-    wave = Wave(
-        number=number,
-        nodes=(*before, *(name for name in names if name not in before)),
-        zone=state.wave.zone if state.wave else None,
-        why=state.wave.why if state.wave else why,
-        machines=state.wave.machines if state.wave else (),
-    )
+    before = state.wave or Wave(number=state.waves_begun + 1, nodes=(), why=why)
+    joining = (node.name for node in late if node.name not in before.nodes)
+    wave = replace(before, nodes=(*before.nodes, *joining))
     steps = [node_phase(node.name, node.phase, NodePhase.STARTING, why=why) for node in late]
     if state.phase is Phase.STANDING_DOWN:
         return note(*steps)
@@ -269,10 +267,10 @@ def _second_failure(situation: Situation) -> str | None:
     ours = {n.name for n in state.wave_nodes if n.phase is not NodePhase.PENDING}
     recovering = {node.name for node in state.recovering_nodes}
     if ours or recovering:
-        given_up = {n.name for n in state.nodes.values() if n.phase in (NodePhase.FAILED, NodePhase.SKIPPED)}
+        given_up = {node.name for node in state.nodes_in(NodePhase.FAILED, NodePhase.SKIPPED)}
         spared = ours | given_up | set(state.baseline.bystanders)
-        left = [name for name in sorted(state.absent) if name not in spared and situation.has_left(name)]
-        left = [name for name in left if not _is_ours(situation, name)]
+        away = [name for name in sorted(state.process.absent) if name not in spared]
+        left = [name for name in away if situation.has_left(name) and not _is_ours(situation, name)]
         if left:
             names = ", ".join(sorted(ours | recovering))
             return f"node {left[0]} left the cluster while {names} was away or recovering"
@@ -295,7 +293,7 @@ def _moves(situation: Situation) -> Decision | None:
     rescue = _rescue(situation)
     after = situation.after(*rescue)
     turns = [turn(after, node) for node in after.state.nodes.values() if not _at_rest(node)]
-    if state.deposed is not None:
+    if state.process.deposed is not None:
         turns = [_left_to_the_successor(state, one) for one in turns]
     events: tuple[Event, ...] = (*rescue, *(event for one in turns for event in one.events))
     flips = [one.flip for one in turns if one.flip is not None]
@@ -313,8 +311,7 @@ def _at_rest(node: NodeProgress) -> bool:
 
 def _left_to_the_successor(state: RunState, one: Turn) -> Turn:
     """A deposed run starts only what is seen to be down, and nothing that the other run's record lists."""
-    theirs = state.deposed.in_hand if state.deposed else ()
-    kept = one.sight is Sight.AWAY and one.node.name not in theirs
+    kept = one.sight is Sight.AWAY and not _theirs(state, one.node)
     return one if kept else replace(one, actions=())
 
 
@@ -338,11 +335,11 @@ def _rescue(situation: Situation) -> tuple[Event, ...]:
 def preparing(situation: Situation) -> Decision:
     """Record how the cluster was, and prove that its settings can be written, before anything is changed."""
     state = situation.state
-    if state.withheld:
+    if state.unrestored.withheld:
         # Left by a process that was killed: the run never waits with allocation disabled.
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
     wave = admit.next_wave_of(situation)
-    pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
+    pending = tuple(node.name for node in state.nodes_in(NodePhase.PENDING))
     boots = {name: host.boot_id for name, host in situation.hosts.items() if host.boot_id}
     if situation.view and wave is None:
         baseline = () if state.baseline else (situation.kind.baseline(situation.view, boots),)
@@ -355,16 +352,16 @@ def preparing(situation: Situation) -> Decision:
     if state.baseline is None and situation.view:
         machines = {name: host.machine_id for name, host in situation.hosts.items() if host.machine_id}
         return note(replace(situation.kind.baseline(situation.view, boots), machines=machines))
-    if not state.probed and state.probes < _PROBES:
-        return _probe(situation, seconds=RETRY_SECONDS)
+    if not state.process.probed and state.process.probes < _PROBES:
+        return _probe(situation)
     return note(run_phase(state.phase, _after_preparing(situation)))
 
 
-def _probe(situation: Situation, *, seconds: Seconds) -> Decision:
-    """A settings update that changes nothing, not more often than this."""
-    state = situation.state
-    if state.probed is False and situation.now - state.acted_at < seconds:
-        return wait(situation.now, "a settings update that the cluster acknowledges", seconds=seconds)
+def _probe(situation: Situation) -> Decision:
+    """A settings update that changes nothing."""
+    process, now = situation.state.process, situation.now
+    if process.probed is False and now - process.acted_at < RETRY_SECONDS:
+        return wait(now, "a settings update that the cluster acknowledges", seconds=RETRY_SECONDS)
     return act(ProbeSettings())
 
 
@@ -380,12 +377,13 @@ def gated(situation: Situation) -> Decision:
     first = _before_the_choice(situation)
     if first is not None:
         return first
-    pending = [node for node in state.nodes.values() if node.phase is NodePhase.PENDING]
+    pending = state.nodes_in(NodePhase.PENDING)
     if not pending:
-        return _nothing_left(situation)
+        failed = admit.failed_before(situation, state.nodes_in(NodePhase.FAILED))
+        return failed or note(run_phase(state.phase, Phase.FINISHING))
     wave = admit.chosen(situation) or Wave(number=state.waves_begun + 1, nodes=(pending[0].name,))
     refused = admit.refusals(situation, situation.kind.predicates, wave)
-    blocked = bool(refused) or view is None or isinstance(situation.seen.settings, Unknown)
+    blocked = bool(refused) or not situation.readable
     undo = recover.hooks_after(situation, admit.candidates_to_undo(situation, wave, held=blocked))
     if undo is not None:
         return undo
@@ -403,22 +401,16 @@ def gated(situation: Situation) -> Decision:
 def _before_the_choice(situation: Situation) -> Decision | None:
     """What goes before the next wave: settings, nodes back outside a wave, a run that cannot finish."""
     state = situation.state
-    if state.withheld:
+    if state.unrestored.withheld:
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
-    if state.probed is False and (
-        state.probes < _PROBES or situation.now - state.acted_at > _REPROBE_SECONDS
-    ):
-        return _probe(situation, seconds=RETRY_SECONDS)
-    if state.probed is None:
-        return act(ProbeSettings())
+    again = state.process.probes < _PROBES or situation.now - state.process.acted_at > _REPROBE_SECONDS
+    if not state.process.probed and again:
+        return _probe(situation)
     if situation.fresh:
         returned = _finish_outside(situation)
         if returned is not None:
             return returned
-    finishing = recover.before_the_next(situation)
-    if finishing is not None:
-        return finishing
-    return _cannot_begin(situation)
+    return recover.before_the_next(situation) or _cannot_begin(situation)
 
 
 def _finish_outside(situation: Situation) -> Decision | None:
@@ -427,23 +419,13 @@ def _finish_outside(situation: Situation) -> Decision | None:
     recovering = {node.name for node in state.recovering_nodes}
     others = (node for node in state.nodes.values() if node.name not in recovering)
     back = [node for node in others if is_next(Move.FINISH, situation, node)]
-    if not back:
-        return None
-    hooks = recover.hooks_after(situation, back)
-    if hooks is not None:
-        return hooks
-    events = recover.finish(situation, back)
-    failure = recover.failed_hook(situation, back)
-    if failure is not None:
-        return stand_down(state, failure, Outcome.FAILED, *events)
-    return note(*events)
+    return recover.finish_with_hooks(situation, back) if back else None
 
 
 def _cannot_begin(situation: Situation) -> Decision | None:
     """A run that can be seen not to finish does not begin: everything that no waiting cures, at once."""
     state = situation.state
-    known = situation.view is not None and not isinstance(situation.seen.settings, Unknown)
-    if not known or not situation.fresh or not admit.untouched_so_far(state):
+    if not situation.readable or not situation.fresh or not admit.untouched_so_far(state):
         return None
     if situation.policy.begin_anyway:
         skipped = admit.skipped_at_planning(situation)
@@ -463,23 +445,14 @@ def _not_admitted(
     voting = changes.restore_voting(situation)
     if voting is not None and (voting.events or voting.actions):
         return voting  # no exclusion outlasts the gates
-    if view is not None and not isinstance(situation.seen.settings, Unknown):
-        adding = _add_replicas(situation, view, wave)
-        if adding is not None:
-            return adding
-        again = recover.held_by_recovery(situation, refused)
-        if again is not None:
-            return again
+    if view is not None and situation.readable:
+        first = _add_replicas(situation, view, wave) or recover.held_by_recovery(situation, refused)
+        if first is not None:
+            return first
         retrying = recover.retry_given_up(situation, tuple(view.not_started))
         if retrying is not None and any(hold.predicate == "no_worse_than_baseline" for hold in refused):
             return retrying
     return admit.failed_and_absent(situation) or admit.held(situation, refused)
-
-
-def _nothing_left(situation: Situation) -> Decision:
-    state = situation.state
-    failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
-    return admit.failed_before(situation, failed) or note(run_phase(state.phase, Phase.FINISHING))
 
 
 def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
@@ -498,9 +471,9 @@ def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decisi
         action = SetReplicas(index=index.name, index_uuid=index.uuid, found=0, wanted=1)
         failure = situation.state.failure_of(action)
         pause = RETRY_SECONDS if failure is None or failure.in_doubt else _REPROBE_SECONDS
-        if failure and situation.now - situation.state.acted_at < pause:
+        if failure and situation.now - situation.state.process.acted_at < pause:
             continue
-        if index.uuid not in situation.state.replicas:
+        if index.uuid not in situation.state.unrestored.replicas:
             events.append(ReplicasAdded(index=index.name, index_uuid=index.uuid, found=0, wanted=1))
         actions.append(action)
     return act(*actions, events=events) if actions else None
@@ -509,13 +482,14 @@ def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decisi
 def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
     """Have another master elected before the master's own stop, if the playbook wants that and it is safe."""
     state, master = situation.state, view.master
-    if state.excluded:
-        asked = any(ExcludeFromVoting(node=name) in state.confirmed for name in state.excluded)
-        waited = situation.now - state.acted_at
-        if asked and master in state.excluded and waited < _STEP_DOWN_SECONDS:
+    ours = state.unrestored.excluded
+    if ours:
+        asked = any(ExcludeFromVoting(node=name) in state.in_phase.confirmed for name in ours)
+        waited = situation.now - state.process.acted_at
+        if asked and master in ours and waited < _STEP_DOWN_SECONDS:
             return wait(situation.now, f"another master than {master}", seconds=0.5)
         # It stepped down, or it will not: either way the exclusion goes before the stop.
-        clearing = situation.now - state.phase_since > situation.policy.deadlines.rejoin
+        clearing = situation.now - state.in_phase.since > situation.policy.deadlines.rejoin
         failure = state.failure_of(ClearVotingExclusions())
         if failure and clearing:
             reason = f"voting exclusions could not be cleared: {failure.reason}"
@@ -525,7 +499,7 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
     if not situation.policy.master_step_down or master not in wave.nodes or voters < _VOTERS_FOR_STEP_DOWN:
         return None
     exclude = ExcludeFromVoting(node=master)
-    if state.failure_of(exclude) or exclude in state.confirmed:
+    if state.failure_of(exclude) or exclude in state.in_phase.confirmed:
         return None  # it stepped down and was elected again, or will not step down: it goes as it is
     return act(exclude, events=(VotingExcluded(node=master),))
 
@@ -540,36 +514,23 @@ def _disable(situation: Situation, wave: Wave) -> Decision:
         hosts = situation.hosts
         boots = {n: boot for n in wave.nodes if n in hosts and (boot := hosts[n].boot_id)}
         events.append(WaveStarted(wave=wave, incarnations=lives, boots=boots))
-    due = _hooks_before(situation, wave)
+    due = [
+        RunHook(node=name, moment=Moment.BEFORE_STOP, number=number, hook=hook)
+        for name in wave.nodes
+        for number, hook in enumerate(situation.policy.hooks.before_stop)
+        if number not in state.nodes[name].ready
+    ]
     failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
     if failure:
         candidate = state.nodes[NodeName(action_target(failure.action))]
         reason = f"hook before_stop on {candidate.name}: {failure.reason}"
         if not situation.is_sent_again(failure, since=candidate.ready_since or situation.now):
             return stand_down(state, reason, Outcome.FAILED)
-        if situation.now - state.acted_at < RETRY_SECONDS:
+        if situation.now - state.process.acted_at < RETRY_SECONDS:
             return wait(situation.now, reason, seconds=RETRY_SECONDS)
     if due:
-        return act(*_at_once(due), events=events)
+        return act(*recover.hooks_at_once(due), events=events)
     return changes.disable_allocation(situation, *events)
-
-
-def _hooks_before(situation: Situation, wave: Wave) -> tuple[RunHook, ...]:
-    return tuple(
-        RunHook(node=name, moment=Moment.BEFORE_STOP, number=number, hook=hook)
-        for name in wave.nodes
-        for number, hook in enumerate(situation.policy.hooks.before_stop)
-        if number not in situation.state.nodes[name].ready
-    )
-
-
-def _at_once(hooks: tuple[RunHook, ...]) -> tuple[RunHook, ...]:
-    """The next hook of each node, hosts in parallel; hooks that run on this machine go one by one."""
-    first: dict[NodeName, RunHook] = {}
-    for hook in hooks:
-        first.setdefault(hook.node, hook)
-    on_hosts = tuple(hook for hook in first.values() if not hook.hook.local)
-    return on_hosts or tuple(first.values())[:1]
 
 
 def withheld(situation: Situation) -> Decision:
@@ -577,19 +538,17 @@ def withheld(situation: Situation) -> Decision:
     state, policy, wave = situation.state, situation.policy, situation.state.wave
     if wave is None or not situation.fresh:
         return LOOK_AGAIN
-    failure = next((f for f in state.failed if isinstance(f.action, WriteSettings)), None)
+    failure = next((f for f in state.in_phase.failed if isinstance(f.action, WriteSettings)), None)
     if failure and not failure.in_doubt:
         why = f"settings could not be written: {failure.reason}"
         return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
     flush = Flush()
-    if policy.flush and flush not in state.confirmed and not state.failure_of(flush):
+    if policy.flush and flush not in state.in_phase.confirmed and not state.failure_of(flush):
         # A flush that fails costs recovery time and nothing else: it is in the journal.
         return act(flush)
     refused = admit.refusals(situation, situation.kind.predicates, wave)
-    off = not isinstance(situation.seen.settings, Unknown) and not situation.kind.withhold(
-        situation.seen.settings, policy
-    )
-    if not off:
+    settings = situation.seen.settings
+    if isinstance(settings, Unknown) or situation.kind.withhold(settings, policy):
         evidence = "the update is not in the settings that were read back"
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
@@ -626,16 +585,12 @@ def down(situation: Situation) -> Decision:
         return LOOK_AGAIN
     touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
     if not touched:
-        why = _why_not_stopped(state)
-        return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
+        stops = (one for one in state.in_phase.failed if isinstance(one.action, StopNode))
+        reason = next((one.reason for one in stops if not one.in_doubt), "the same lives")
+        return note(run_phase(state.phase, Phase.REASSIGNED, why=f"no node was stopped: {reason}"))
     if all(_runs(situation, node) for node in touched):
         return note(run_phase(state.phase, Phase.REJOINED))
     return _listen(situation, touched)
-
-
-def _why_not_stopped(state: RunState) -> str:
-    refused = next((f for f in state.failed if isinstance(f.action, StopNode) and not f.in_doubt), None)
-    return f"no node was stopped: {refused.reason}" if refused else "no node was stopped: the same lives"
 
 
 def _runs(situation: Situation, node: NodeProgress) -> bool:
@@ -663,21 +618,28 @@ def _listen(situation: Situation, nodes: list[NodeProgress]) -> Decision:
 
 def rejoining(situation: Situation) -> Decision:
     """Started; wait until the master lists every node in a new life, in several readings that agree."""
-    state, policy, now = situation.state, situation.policy, situation.now
+    state = situation.state
     if not situation.fresh:
         return LOOK_AGAIN
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.STARTING]
     away = [node.name for node in nodes if not is_next(Move.REJOIN, situation, node)]
     lacking = _lacking(situation, [node for node in nodes if node.name not in away])
-    settled = not isinstance(situation.seen.health, Unknown) and situation.seen.health.settled
-    if away or lacking or not settled:
+    if away or lacking or not situation.settled:
         return _not_back(situation, away, lacking)
-    count = state.good_readings + 1
-    if nodes and count < policy.settle_consecutive:
-        progress = GoodReading(count=count)
-        return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=(progress,))
+    agreeing = _agreeing(situation) if nodes else None
+    if agreeing is not None:
+        return agreeing
     steps = [rejoined(situation, node) for node in nodes]
     return note(*steps, run_phase(state.phase, Phase.REASSIGNED))
+
+
+def _agreeing(situation: Situation) -> Decision | None:
+    """One good reading more, to be counted; None once enough of them agree in a row."""
+    count = situation.state.in_phase.good_readings + 1
+    if count >= situation.policy.settle_consecutive:
+        return None
+    progress = (GoodReading(count=count),)
+    return wait(situation.now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
 
 
 def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, str]:
@@ -693,10 +655,10 @@ def _not_back(situation: Situation, away: list[NodeName], lacking: Mapping[NodeN
     state, policy, now = situation.state, situation.policy, situation.now
     lack = [f"{name} ({what})" for name, what in lacking.items()]
     names = ", ".join([*away, *lack]) or "a reading that is not stale"
-    if now - state.phase_since > policy.deadlines.rejoin:
+    if now - state.in_phase.since > policy.deadlines.rejoin:
         reason = f"{names}: not back in the cluster within {policy.deadlines.rejoin:.0f} s"
         return stand_down(state, reason, Outcome.FAILED, overdue=[*away, *lacking])
-    broken = (GoodReading(count=0, why=f"{names} not back"),) if state.good_readings else ()
+    broken = (GoodReading(count=0, why=f"{names} not back"),) if state.in_phase.good_readings else ()
     return wait(
         now,
         f"{names} to rejoin",
@@ -715,9 +677,7 @@ def reassigned(situation: Situation) -> Decision:
     state, policy, now = situation.state, situation.policy, situation.now
     restoring = changes.restore_settings(situation, Purpose.REASSIGN)
     if restoring is not None:
-        if now - state.phase_since > policy.deadlines.rejoin and not restoring.at_once:
-            return stand_down(state, "allocation could not be restored yet", Outcome.FAILED)
-        return restoring
+        return _in_time(situation, restoring, "allocation")
     touched = [node for node in state.wave_nodes if node.phase is not NodePhase.PENDING]
     if not touched:
         return note(run_phase(state.phase, Phase.GATED))
@@ -726,11 +686,9 @@ def reassigned(situation: Situation) -> Decision:
     raising = changes.raise_again(situation)
     if raising is not None:
         return raising
-    view, health = situation.view, situation.seen.health
+    view = situation.view
     unsettled = situation.kind.unsettled(view) if view is not None else None
-    missing: tuple[ShardCopy, ...] | None = None
-    if view is not None and not isinstance(health, Unknown) and health.settled:
-        missing = situation.kind.missing(state, view)
+    missing = situation.kind.missing(state, view) if view is not None and situation.settled else None
     away = [node.name for node in touched if situation.member(node.name) is None]
     absent = [*away, *(name for name in situation.absent_members if name not in away)]
     finishing = recover.finish_recovered(situation, missing) if missing is not None else None
@@ -738,11 +696,7 @@ def reassigned(situation: Situation) -> Decision:
         return finishing
     onwards = () if unsettled or absent else _onwards(situation, missing)
     if onwards:
-        count = state.good_readings + 1
-        if count >= policy.settle_consecutive:
-            return note(*onwards)
-        progress = (GoodReading(count=count),)
-        return wait(now, "readings that agree", seconds=QUICK_SECONDS, events=progress)
+        return _agreeing(situation) or note(*onwards)
     failed = admit.failed_and_absent(situation) if missing or unsettled else None
     if failed is not None:
         return failed
@@ -752,6 +706,14 @@ def reassigned(situation: Situation) -> Decision:
         reason = f"not recovered within {policy.deadlines.recover:.0f} s: {what}"
         return stand_down(state, reason, Outcome.HELD)
     return _recovering(situation, missing, unsettled, absent)
+
+
+def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
+    """What restores, within its limit. A setting that a reading shows to be restored is never too late."""
+    late = situation.now - situation.state.in_phase.since > situation.policy.deadlines.rejoin
+    if late and not restoring.at_once:
+        return stand_down(situation.state, f"{what} could not be restored yet", Outcome.FAILED)
+    return restoring
 
 
 def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tuple[Event, ...]:
@@ -778,7 +740,7 @@ def _recovering(
 ) -> Decision:
     state, now, view = situation.state, situation.now, situation.view
     why = unsettled or (f"{absent[0]} is absent" if absent else "copies are missing")
-    broken = (GoodReading(count=0, why=why),) if state.good_readings else ()
+    broken = (GoodReading(count=0, why=why),) if state.in_phase.good_readings else ()
     if missing is None or view is None:
         return wait(now, "a reading of the cluster", seconds=1.0, events=broken)
     if absent:
@@ -812,8 +774,7 @@ def settled(situation: Situation) -> Decision:
         return hooks
     events: list[Event] = [*recover.finish(situation, nodes)]
     if state.wave:
-        seconds = now - (state.wave_since if state.wave_since is not None else now)
-        events.append(WaveFinished(number=state.wave.number, seconds=seconds))
+        events.append(WaveFinished(number=state.wave.number, seconds=now - state.wave_since))
     failure = recover.failed_hook(situation, nodes)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED, *events)
@@ -825,16 +786,12 @@ def settled(situation: Situation) -> Decision:
 
 def finishing(situation: Situation) -> Decision:
     """Every node is restarted: restore everything and end."""
-    state, now = situation.state, situation.now
+    state = situation.state
     restoring = changes.restore_all(situation)
     if restoring is not None:
-        # A setting that a reading shows to be restored is restored, however late it came.
-        if now - state.phase_since > situation.policy.deadlines.rejoin and not restoring.at_once:
-            return stand_down(state, "settings could not be restored yet", Outcome.FAILED)
-        return restoring
-    hooks = recover.hooks_after(
-        situation, [n for n in state.nodes.values() if is_next(Move.UNDO, situation, n)]
-    )
+        return _in_time(situation, restoring, "settings")
+    owing = [node for node in state.nodes.values() if is_next(Move.UNDO, situation, node)]
+    hooks = recover.hooks_after(situation, owing)
     if hooks is not None:
         return hooks
     failure = recover.failed_hook(situation)
@@ -843,13 +800,11 @@ def finishing(situation: Situation) -> Decision:
     lost = _lost_stop_awaited(situation)
     if lost is not None:
         return lost
-    skipped = [node for node in state.nodes.values() if node.phase is NodePhase.SKIPPED]
-    names = ", ".join(node.name for node in skipped)
-    not_admitted = [node for node in skipped if node.failure]
+    skipped = state.nodes_in(NodePhase.SKIPPED)
+    not_admitted = [f"{node.name} was skipped: {node.failure}" for node in skipped if node.failure]
     outcome = Outcome.HELD if not_admitted else Outcome.DONE
-    message = f"skipped: {names}" if skipped else ""
-    if not_admitted:
-        message = "; ".join(f"{node.name} was skipped: {node.failure}" for node in not_admitted)
+    message = f"skipped: {', '.join(node.name for node in skipped)}" if skipped else ""
+    message = "; ".join(not_admitted) or message
     return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
 
 
@@ -866,22 +821,26 @@ def standing_down(situation: Situation) -> Decision:
     state, policy, now = situation.state, situation.policy, situation.now
     if not situation.fresh:
         return LOOK_AGAIN
-    back = _back(situation)
+    # Not after readings that agree, as in a wave: a stand-down does not wait for them.
+    members = [node for node in state.nodes.values() if is_next(Move.REJOIN, situation, node)]
+    back = [rejoined(situation, node) for node in members]
     if back:
         return note(*back)
     awaited = _awaited(situation)
-    starting = [n.name for n in state.nodes.values() if n.phase in GOING_UP_OR_DOWN and not _theirs(state, n)]
-    overdue = _allocation_overdue(situation)
-    if awaited and state.second_failure is None and not overdue:
+    starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
+    overdue = _withheld_too_long(situation) is not None
+    if awaited and state.process.second_failure is None and not overdue:
         # Back before allocation is: copies that return need not be rebuilt elsewhere.
         names = ", ".join(awaited)
         return wait(
             now, f"{names} to be back", seconds=1.0, services=awaited, cluster=members_awaited(situation)
         )
-    if state.deposed is not None:
+    if state.process.deposed is not None:
         return _end(situation)
-    late = now - _restoring_since(situation) > policy.deadlines.rejoin
-    if situation.view is None and _changed(state):
+    # The limit of restoring counts from when the last node's fate was known.
+    since = max([state.in_phase.since, *(node.since for node in state.nodes.values())])
+    late = now - since > policy.deadlines.rejoin
+    if situation.view is None and (state.unrestored.anything or state.in_hand):
         if late:
             return _end(situation)
         whom = "a node that answers" if policy.kind is Kind.RIAK else "a master"
@@ -905,15 +864,6 @@ def _undo(situation: Situation, *, late: bool) -> Decision | None:
     return wait(situation.now, f"{', '.join(unseen)} to be back", seconds=1.0) if unseen else None
 
 
-def _back(situation: Situation) -> tuple[Event, ...]:
-    """Nodes that are members in a new life: the stand-down does not wait for readings that agree."""
-    return tuple(
-        rejoined(situation, node)
-        for node in situation.state.nodes.values()
-        if is_next(Move.REJOIN, situation, node)
-    )
-
-
 def _lost_stop_awaited(situation: Situation) -> Decision | None:
     """The last wait of a run: a lost stop that is done once the run has ended leaves its node down.
 
@@ -928,7 +878,7 @@ def _lost_stop_awaited(situation: Situation) -> Decision | None:
 
 
 def _theirs(state: RunState, node: NodeProgress) -> bool:
-    return state.deposed is not None and node.name in state.deposed.in_hand
+    return state.process.deposed is not None and node.name in state.process.deposed.in_hand
 
 
 def _awaited(situation: Situation) -> list[NodeName]:
@@ -936,23 +886,16 @@ def _awaited(situation: Situation) -> list[NodeName]:
     state = situation.state
     nodes = [node for node in state.nodes.values() if not _theirs(state, node)]
     back = any(node.phase is NodePhase.REJOINED for node in nodes)
-    passed_over = state.overdue if back else frozenset()
+    down = state.process.standing_down
+    passed_over = down.overdue if back and down else ()
     return [n.name for n in nodes if n.phase in GOING_UP_OR_DOWN and n.name not in passed_over]
 
 
-def _allocation_overdue(situation: Situation) -> bool:
-    """Allocation was disabled for its whole time: it is restored now, whichever node is still on its way."""
-    since = situation.state.withheld_since
-    return since is not None and situation.now - since > situation.policy.deadlines.withheld
-
-
-def _restoring_since(situation: Situation) -> Instant:
-    """From when the limit of restoring counts: when the last node's fate was known."""
-    return max([situation.state.phase_since, *(n.since for n in situation.state.nodes.values())])
-
-
-def _changed(state: RunState) -> bool:
-    return bool(state.debts or state.replicas or state.excluded or state.in_hand)
+def _withheld_too_long(situation: Situation) -> Seconds | None:
+    """How long allocation has been disabled, if too long: it is restored, whatever is on its way."""
+    since = situation.state.unrestored.withheld_since
+    passed = 0.0 if since is None else situation.now - since
+    return passed if passed > situation.policy.deadlines.withheld else None
 
 
 _EXIT: Final = {
@@ -976,7 +919,7 @@ def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
     return RunFinished(
         outcome=outcome,
         exit_code=int(_EXIT[outcome]),
-        seconds=situation.now - situation.state.started,
+        seconds=situation.now - situation.state.process.started,
         message=message,
     )
 
@@ -984,16 +927,16 @@ def _ended(situation: Situation, outcome: Outcome, message: str) -> RunFinished:
 def _end(situation: Situation) -> Decision:
     state = situation.state
     left = _left(situation)
-    failed = [node for node in state.nodes.values() if node.phase is NodePhase.FAILED]
-    outcome = state.stand_down_outcome or Outcome.RESTORED
-    if state.deposed is not None:
+    failed = state.nodes_in(NodePhase.FAILED)
+    down = state.process.standing_down
+    outcome, reason = (down.outcome, down.reason) if down else (Outcome.RESTORED, "")
+    if state.process.deposed is not None:
         outcome = Outcome.DEPOSED
     hook = recover.failed_hook(situation)
     if left:
         outcome = Outcome.NOT_RESTORED
     elif (failed or hook) and outcome is not Outcome.DEPOSED:
         outcome = Outcome.FAILED
-    reason = state.stand_down_reason or ""
     # The reason of a stand-down is often the failure of the very node: one mention is enough.
     also = [
         f"{node.name}: {node.failure}"
@@ -1011,16 +954,14 @@ def _end(situation: Situation) -> Decision:
 def _left(situation: Situation) -> tuple[str, ...]:
     """What is not restored, in words that a person can act on."""
     state = situation.state
-    if state.deposed is not None:
+    if state.process.deposed is not None:
         return ()
-    debts = [
-        *changes.unrestored(state, Purpose.REASSIGN),
-        *changes.unrestored(state, Purpose.PUT_BACK),
-    ]
+    debts = [*changes.unrestored(state, Purpose.REASSIGN), *changes.unrestored(state, Purpose.PUT_BACK)]
     settings = [f"{d.key} ({d.level.value}) = {d.wanted}, found {d.found}" for d in debts]
-    exclusions = [f"voting exclusion of {name}" for name in sorted(state.excluded)]
-    replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in state.replicas.values()]
-    nodes = [f"node {n.name} is {n.phase.value}" for n in state.nodes.values() if n.phase in GOING_UP_OR_DOWN]
+    exclusions = [f"voting exclusion of {name}" for name in sorted(state.unrestored.excluded)]
+    added = state.unrestored.replicas.values()
+    replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in added]
+    nodes = [f"node {node.name} is {node.phase.value}" for node in state.nodes_in(*GOING_UP_OR_DOWN)]
     return (*settings, *exclusions, *replicas, *nodes)
 
 
@@ -1058,7 +999,7 @@ def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
 def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -> frozenset[NodeName]:
     wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
     open_ = {n.name for n in state.nodes.values() if n.doubt is not None or n.lost_at is not None}
-    late = frozenset(name for name in state.absent if name in state.nodes) | open_
+    late = frozenset(name for name in state.process.absent if name in state.nodes) | open_
     match hosts:
         case Hosts.NONE:
             return frozenset()
@@ -1069,5 +1010,4 @@ def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -
         case Hosts.ABSENT:
             return late
         case Hosts.OURS:
-            ours = IN_HAND | {NodePhase.REJOINED}
-            return frozenset(n.name for n in state.nodes.values() if n.phase in ours) | late
+            return frozenset(node.name for node in state.in_hand) | late

@@ -90,7 +90,17 @@ class Situation:
     @property
     def fresh(self) -> bool:
         """Whether the reading was begun after the last thing that the run did."""
-        return self.seen.at >= self.state.acted_at
+        return self.seen.at >= self.state.process.acted_at
+
+    @property
+    def readable(self) -> bool:
+        """Whether the cluster state and the settings were read."""
+        return self.view is not None and not isinstance(self.seen.settings, Unknown)
+
+    @property
+    def settled(self) -> bool:
+        """Whether health was read, and that reading is not an old one."""
+        return not isinstance(self.seen.health, Unknown) and self.seen.health.settled
 
     @property
     def hosts(self) -> dict[NodeName, HostView]:
@@ -103,7 +113,7 @@ class Situation:
 
     def goal(self, node: NodeProgress) -> Goal:
         """What is wanted of a node: a run that stands down, or that was deposed, only brings up."""
-        down = self.state.phase is Phase.STANDING_DOWN or self.state.deposed is not None
+        down = self.state.phase is Phase.STANDING_DOWN or self.state.process.deposed is not None
         return Goal.BRING_UP if down else node.goal
 
     def same_life(self, node: NodeProgress) -> bool:
@@ -147,7 +157,7 @@ class Situation:
 
     def absence(self, name: NodeName) -> Absence | None:
         """The absence of a member once enough readings in a row agree on it; None before."""
-        absence = self.state.absent.get(name)
+        absence = self.state.process.absent.get(name)
         if absence is None or absence.readings < self.policy.settle_consecutive:
             return None
         return absence
@@ -164,11 +174,10 @@ class Situation:
         Those that a lost stop took down after all are among them, also while this run starts them.
         """
         spared = set(self.state.baseline.bystanders) if self.state.baseline else set[NodeName]()
-        over = (NodePhase.FAILED, NodePhase.SKIPPED)
-        nodes = self.state.nodes.values()
-        given_up = {n.name for n in nodes if n.phase in over}
-        late = {n.name for n in nodes if n.phase is NodePhase.STARTING and n.goal is Goal.BRING_UP}
-        return tuple(sorted((self.state.absent.keys() | late) - spared - given_up))
+        given_up = {node.name for node in self.state.nodes_in(NodePhase.FAILED, NodePhase.SKIPPED)}
+        starting = self.state.nodes_in(NodePhase.STARTING)
+        late = {node.name for node in starting if node.goal is Goal.BRING_UP}
+        return tuple(sorted((self.state.process.absent.keys() | late) - spared - given_up))
 
 
 def act(*actions: Action, events: Iterable[Event] = ()) -> Decision:

@@ -43,8 +43,8 @@ class Tuning:
 
 def to_tune(state: RunState) -> frozenset[NodeName]:
     """Nodes whose hosts are to be read for tuning now: down, hooks done, and nothing sent yet."""
-    policy = state.policy
-    if policy is None or policy.tune is None or state.phase is not Phase.DOWN:
+    policy = state.begun.policy
+    if policy.tune is None or state.phase is not Phase.DOWN:
         return frozenset()
     return frozenset(
         node.name
@@ -84,10 +84,11 @@ def tuned(situation: Situation, node: NodeProgress) -> Tuning:
 
 def _outcomes(state: RunState, name: NodeName) -> tuple[TuneHost | ActionFailed, ...]:
     """What came of the changes that were sent for a node, by this process, since it went down."""
-    done = [action for action in state.confirmed if isinstance(action, TuneHost) and action.node == name]
+    tuned = (action for action in state.in_phase.confirmed if isinstance(action, TuneHost))
+    done = [action for action in tuned if action.node == name]
     failed = [
         failure
-        for failure in state.failed
+        for failure in state.in_phase.failed
         if isinstance(failure.action, TuneHost) and failure.action.node == name
     ]
     return (*done, *failed)

@@ -26,10 +26,10 @@ def _hosts_are_tuned_under_stopped_nodes(step: Step) -> Iterator[str]:
 
 
 def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
-    action, policy = step.sent, step.before.policy
+    action, policy = step.sent, step.before.begun.policy
     if not isinstance(action, TuneHost):
         return
-    wanted = {setting.tunable for setting in policy.tune.settings} if policy and policy.tune else set()
+    wanted = {setting.tunable for setting in policy.tune.settings} if policy.tune else set()
     if action.tunable not in wanted:
         yield f"{action.tunable} of {action.node} is set, and no profile asks for it"
     if not action.changes:
@@ -40,13 +40,14 @@ def _tuning_is_told_of_once(step: Step) -> Iterator[str]:
     """What was sent for a node has its outcome told before the node goes on to its start."""
     event, state = step.record.event, step.before
     if isinstance(event, TuningApplied):
-        sent = [action for action in state.confirmed if isinstance(action, TuneHost)]
+        sent = [action for action in state.in_phase.confirmed if isinstance(action, TuneHost)]
         if not any(one.node == event.node and one.tunable == event.tunable for one in sent):
             yield f"{event.tunable} of {event.node} is said to be set, and was not"
     if isinstance(event, TuningMissed) and event.node not in state.nodes:
         yield f"{event.node} is none of the run's"
     if isinstance(event, PhaseEntered) and event.to == NodePhase.STARTING.value and event.node is not None:
-        unended = [a.tunable for a in state.in_flight if isinstance(a, TuneHost) and a.node == event.node]
+        flying = (action for action in state.process.in_flight if isinstance(action, TuneHost))
+        unended = [action.tunable for action in flying if action.node == event.node]
         if unended:
             yield f"{event.node} goes on while {', '.join(unended)} is under way"
 

@@ -333,9 +333,9 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
     A wave that was planned may become smaller and never wider. A node that is absent now keeps its place: the
     predicate about expected nodes says so.
     """
-    policy = state.policy
-    pending = tuple(node.name for node in state.nodes.values() if node.phase is NodePhase.PENDING)
-    if not pending or policy is None:
+    policy = state.begun.policy
+    pending = tuple(node.name for node in state.nodes_in(NodePhase.PENDING))
+    if not pending:
         return None
     members = view.members
     present = in_order(tuple(members[name] for name in pending if name in members), view.master)
@@ -386,8 +386,8 @@ def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy)
 
 def _planned_with(state: RunState, wave: Wave) -> frozenset[NodeName]:
     """What may go with a wave's first node: its planned wave, or whatever no planned wave names."""
-    first, known = wave.nodes[0], {name for group in state.planned for name in group}
-    group = next((group for group in state.planned if first in group), None)
+    first, known = wave.nodes[0], {name for group in state.begun.planned for name in group}
+    group = next((group for group in state.begun.planned if first in group), None)
     return frozenset(group) if group is not None else frozenset(state.nodes) - known
 
 

@@ -35,7 +35,8 @@ def next_for(
 def _doubted_until(state: RunState, one: MergeProgress, merge: ForceMerge) -> Instant:
     """Until when the merge that was asked for last may be begun: a node that stood still takes it up late."""
     if one.asked_at is None:
-        return state.started + DOUBT_SECONDS  # whatever became of it, it was sent before this process began
+        # Whatever became of it, it was sent before this process began.
+        return state.process.started + DOUBT_SECONDS
     failure = state.failure_of(merge)
     return one.asked_at + (DOUBT_SECONDS if failure is not None and failure.in_doubt else 0.0)
 
@@ -46,11 +47,11 @@ def may_be_sent(situation: Situation, action: Action) -> bool:
     What was asked for is seen to its end without the lease too; asking anew is for its holder alone.
     """
     state, now = situation.state, situation.now
-    if isinstance(action, ForceMerge) and state.lease_lost is not None:
+    if isinstance(action, ForceMerge) and state.process.lease_lost is not None:
         return False
     if isinstance(action, ForceMerge) and situation.seen.at - state.merging.writes_at < WRITES_SECONDS:
         return False  # by this process, which has just begun
-    return state.failure_of(action) is None or now - state.acted_at >= RETRY_SECONDS
+    return state.failure_of(action) is None or now - state.process.acted_at >= RETRY_SECONDS
 
 
 def cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress) -> str:
@@ -58,7 +59,7 @@ def cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress)
     refused = next(
         (
             f
-            for f in reversed(situation.state.failed)
+            for f in reversed(situation.state.in_phase.failed)
             if isinstance(f.action, ForceMerge) and f.action.index_uuid == index.uuid
         ),
         None,

@@ -51,7 +51,7 @@ def _what_may_still_come_is_waited_for(step: Step) -> Iterator[str]:
     failure = step.before.failure_of(action)
     if one.asked_at is not None and (failure is None or not failure.in_doubt):
         return
-    since = one.asked_at if one.asked_at is not None else step.before.started
+    since = one.asked_at if one.asked_at is not None else step.before.process.started
     if step.record.at - since < _DOUBT_SECONDS:
         waited = f"{step.record.at - since:.1f} s"
         yield f"{action.index} is merged again {waited} after a merge of it that may still come"
@@ -74,19 +74,19 @@ def _merges_are_written_down_first(step: Step) -> Iterator[str]:
 
 def _nobody_merges_without_the_lease(step: Step) -> Iterator[str]:
     asked = _asked(step)
-    if asked is not None and step.before.lease_lost is not None:
-        yield f"{asked[0].index} is merged: {step.before.lease_lost}"
+    if asked is not None and step.before.process.lease_lost is not None:
+        yield f"{asked[0].index} is merged: {step.before.process.lease_lost}"
 
 
 def _no_merge_after_standing_down(step: Step) -> Iterator[str]:
     asked = _asked(step)
-    if asked is not None and step.before.stand_down_reason is not None:
-        yield f"{asked[0].index} is merged after: {step.before.stand_down_reason}"
+    if asked is not None and step.before.process.standing_down is not None:
+        yield f"{asked[0].index} is merged after: {step.before.process.standing_down.reason}"
 
 
 def _merges_keep_to_their_number(step: Step) -> Iterator[str]:
-    policy, event = step.after.policy, step.record.event
-    if policy is None or policy.merge is None or not (isinstance(event, MergeBegun) or step.sent):
+    policy, event = step.after.begun.policy, step.record.event
+    if policy.merge is None or not (isinstance(event, MergeBegun) or step.sent):
         return
     hand = sorted(one.target.index for one in step.after.merging.in_hand)
     if len(hand) > policy.merge.at_once:
@@ -95,8 +95,8 @@ def _merges_keep_to_their_number(step: Step) -> Iterator[str]:
 
 def _writes_are_read_twice(step: Step) -> Iterator[str]:
     """By this process: what another one read says nothing of now."""
-    asked, policy = _asked(step), step.before.policy
-    if asked is None or policy is None or policy.merge is None or policy.merge.allow_writes:
+    asked, policy = _asked(step), step.before.begun.policy
+    if asked is None or policy.merge is None or policy.merge.allow_writes:
         return
     merging, index = step.before.merging, asked[0]
     if merging.writes is None or index.index_uuid not in merging.writes:
@@ -107,12 +107,12 @@ def _writes_are_read_twice(step: Step) -> Iterator[str]:
 
 def _what_is_merged_was_counted(step: Step) -> Iterator[str]:
     event, state = step.record.event, step.before
-    if not isinstance(event, IndexMerged) or state.policy is None or state.policy.merge is None:
+    if not isinstance(event, IndexMerged) or state.begun.policy.merge is None:
         return
     one = state.merging.indices.get(event.index_uuid)
     if one is None or one.ended:
         yield f"{event.index} is none of the run's, or was merged already"
-    elif event.segments > state.policy.merge.max_segments and not event.why:
+    elif event.segments > state.begun.policy.merge.max_segments and not event.why:
         yield f"{event.index} is said to be merged and has {event.segments} segments"
     elif one.begun is not None and one.refreshed_at is None and not event.why:
         yield f"{event.index} is said to be merged, and no search sees that yet"
@@ -120,7 +120,7 @@ def _what_is_merged_was_counted(step: Step) -> Iterator[str]:
 
 def _nodes_wait_for_merges(step: Step) -> Iterator[str]:
     state, action, event = step.before, step.sent, step.record.event
-    if state.policy is None or state.policy.merge is None or state.repairs is not None:
+    if state.begun.policy.merge is None or state.begun.repairs is not None:
         return  # a run that puts back what another one left takes up what that one had in hand
     left = [one.target.index for one in (*state.merging.in_hand, *state.merging.pending)]
     goes = isinstance(action, StopNode | RebootHost) or isinstance(event, WaveStarted)
@@ -135,7 +135,8 @@ def _only_what_is_wanted_is_set(step: Step) -> Iterator[str]:
     action, state = step.sent, step.before
     if not isinstance(action, SetIndexSettings):
         return
-    right = state.policy.merge.put_right if state.policy and state.policy.merge else None
+    merge = state.begun.policy.merge
+    right = merge.put_right if merge else None
     replicas = None if right is None or right.number_of_replicas is None else str(right.number_of_replicas)
     asked = {
         "index.number_of_replicas": replicas,

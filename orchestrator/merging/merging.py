@@ -173,7 +173,7 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
 
 def _is_late(situation: Situation, one: MergeProgress) -> bool:
     policy = situation.policy.merge
-    begun = max(one.begun or 0.0, situation.state.started)
+    begun = max(one.begun or 0.0, situation.state.process.started)
     return policy is not None and situation.now - begun > policy.deadline
 
 
@@ -194,7 +194,7 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision:
     """Ask for the next merges that the limits and the rules allow."""
     state, now = situation.state, situation.now
-    if state.request is Request.PAUSE:
+    if state.process.request is Request.PAUSE:
         return _waiting(situation, bulk, "before it pauses, ")
     looked = situation.seen.at - state.merging.writes_at
     if state.merging.pending and looked < WRITES_SECONDS:
@@ -260,7 +260,7 @@ def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
 
 def _not_ready(situation: Situation) -> tuple[Hold, ...]:
     """What would hold the restart for good, by the rules that merging changes nothing about."""
-    pending = tuple(node.name for node in situation.state.nodes.values() if node.phase is NodePhase.PENDING)
+    pending = tuple(node.name for node in situation.state.nodes_in(NodePhase.PENDING))
     rules = tuple(rule for rule in situation.kind.predicates if rule.name in _READY and pending)
     return holds(rules, _question(situation, Wave(number=1, nodes=pending), None))
 

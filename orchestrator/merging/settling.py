@@ -39,7 +39,7 @@ def settling(situation: Situation) -> Decision:
     state, view, bulk, now = situation.state, situation.view, situation.seen.bulk, situation.now
     if not situation.fresh:
         return LOOK_AGAIN
-    over = now - state.phase_since > situation.policy.deadlines.recover
+    over = now - state.in_phase.since > situation.policy.deadlines.recover
     doubtful = not_to_be_believed(situation)
     if isinstance(bulk, Unknown) or view is None or doubtful:
         why = f"{doubtful[0].subject}: {doubtful[0].evidence}" if doubtful else ""
@@ -52,7 +52,7 @@ def settling(situation: Situation) -> Decision:
     if failed is not None and (over or not failed.in_doubt):
         what = f"the settings of {action_target(failed.action)} could not be put right: {failed.reason}"
         return stand_down(state, what, Outcome.FAILED)
-    if right and failed is not None and now - state.acted_at < RETRY_SECONDS:
+    if right and failed is not None and now - state.process.acted_at < RETRY_SECONDS:
         return wait(now, "settings of the loaded indices to be put right", seconds=RETRY_SECONDS)
     if right:
         return act(*right)
@@ -63,14 +63,14 @@ def settling(situation: Situation) -> Decision:
             return stand_down(state, f"the copies did not settle: {what}", Outcome.FAILED)
         started = sum(copy.started for copy in view.copies)
         return wait(now, what, cluster=CopiesActive(count=started + len(missing)))
-    tried = (*state.confirmed, *(failure.action for failure in state.failed))
+    tried = (*state.in_phase.confirmed, *(failure.action for failure in state.in_phase.failed))
     # A refresh or a flush that fails costs recovery time and nothing else: it is in the journal.
     refreshes = [RefreshIndex(index=index.name, index_uuid=index.uuid) for index in bulk.indices.values()]
     ends: tuple[Action, ...] = (*refreshes, Flush())
     todo = [action for action in ends if action not in tried]
     if todo:
         return act(*todo)
-    pending = any(node.phase is NodePhase.PENDING for node in state.nodes.values())
+    pending = state.nodes_in(NodePhase.PENDING)
     return note(run_phase(state.phase, Phase.GATED if pending else Phase.FINISHING))
 
 
@@ -91,7 +91,7 @@ def _put_right(situation: Situation, view: ClusterView, bulk: BulkView) -> Itera
             wanted=wanted,
         )
         # Accepted, and read back in other words (`1000ms` for `1s`): it is not sent for ever.
-        if action not in situation.state.confirmed:
+        if action not in situation.state.in_phase.confirmed:
             yield action
 
 

@@ -49,8 +49,7 @@ class Attempt:
     def kind(self) -> Kind:
         """The cluster's kind."""
         begun = next((event for event in self.first if isinstance(event, RunStarted)), None)
-        policy = begun.policy if begun else self.state.policy
-        return policy.kind if policy else Kind.ELASTICSEARCH
+        return (begun or self.state.begun).policy.kind
 
 
 def begin(attempt: Attempt) -> Sequence[Record]:
@@ -83,7 +82,7 @@ def drive(attempt: Attempt) -> RunState:
         reporter = enter(process.reporter(watched))
         reporter.events(begin(attempt))
         state = attempt.state
-        hosts = ports.hosts(state.addresses, state.data_paths)
+        hosts = ports.hosts(state.begun.addresses, state.begun.data_paths)
         listener = enter(process.background.listen(listening, hosts))
         left = enter(process.background.left_requests(attempt.journal))
         own = enter(process.requests.during(lambda: loop.state))
@@ -97,7 +96,7 @@ def drive(attempt: Attempt) -> RunState:
                 clock=process.clock,
                 listener=listener,
                 reporter=reporter,
-                gates=ports.gates(state.policy.gates if state.policy else ()),
+                gates=ports.gates(state.begun.policy.gates),
             ),
             asked=strongest(own, left),
             workers=process.workers,

@@ -45,7 +45,7 @@ class PastRun:
     @property
     def failed(self) -> tuple[NodeName, ...]:
         """Its nodes that failed."""
-        return tuple(node.name for node in self.state.nodes.values() if node.phase is NodePhase.FAILED)
+        return tuple(node.name for node in self.state.nodes_in(NodePhase.FAILED))
 
     def require_nodes(self, skipped: Sequence[str]) -> tuple[NodeName, ...]:
         """Names of nodes to skip.

@@ -94,26 +94,27 @@ def unsent(action: Action, why: str, *, passes: bool = True) -> ActionFailed:
 
 def busy_hosts(state: RunState) -> frozenset[NodeName]:
     """Nodes on whose hosts a `while_stopped` hook of ours may still run: its outcome is not known."""
-    failed = [failure.action for failure in state.failed if failure.in_doubt]
+    failed = [failure.action for failure in state.in_phase.failed if failure.in_doubt]
     return frozenset(
         action.node
-        for action in (*state.in_flight, *failed)
+        for action in (*state.process.in_flight, *failed)
         if isinstance(action, RunHook) and action.moment is Moment.WHILE_STOPPED
     )
 
 
 def blind_starts(state: RunState, *, busy: Collection[NodeName]) -> tuple[StartNode, ...]:
     """A start for each node that may be down because of us; a start of one that runs does nothing."""
-    starts = [StartNode(node=node.name) for node in state.nodes.values() if node.phase in IN_HAND]
+    starts = [StartNode(node=node.name) for node in state.nodes_in(*IN_HAND)]
     return tuple(
         start
         for start in starts
-        if start.node not in busy and (state.deposed is None or _may_start(start, state.deposed))
+        if start.node not in busy
+        and (state.process.deposed is None or _may_start(start, state.process.deposed))
     )
 
 
 def blind_restores(state: RunState) -> tuple[WriteSettings, ...]:
     """Allocation as it was found. Other settings can wait for `resume` or `restore`."""
-    withheld = sorted(state.withheld, key=lambda key: (key[0].value, key[1]))
-    changes = tuple(state.debts[key].undone() for key in withheld if key in state.debts)
+    left = state.unrestored
+    changes = tuple(debt.undone() for key, debt in left.in_order if key in left.withheld)
     return (WriteSettings(changes=changes, purpose=Purpose.REASSIGN),) if changes else ()

@@ -67,7 +67,7 @@ class Lookout:
         at, before = self._clock.now(), self._before
         self._before = at
         look, nodes = needed(state)
-        self._cluster.avoid(frozenset(node.name for node in state.nodes.values() if node.phase in IN_HAND))
+        self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
         read, hosts, gates = self._read(look - {Look.BULK}, nodes)
         read = self._not_older(read, at)
         return replace(
@@ -98,7 +98,7 @@ class Lookout:
 
     def _tuning(self, state: RunState) -> Mapping[NodeName, Reading[HostTuning]]:
         """Read once a node and wave, in the moment between its stop and its start."""
-        profile = state.policy.tune if state.policy else None
+        profile = state.begun.policy.tune
         nodes = to_tune(state)
         return self._hosts.tuning(nodes, profile) if profile and nodes else {}
 

@@ -184,7 +184,8 @@ class Loop:
         """Start to stand down; actions whose outcome is not recorded may have been done."""
         reason = f"a defect of the program: {type(defect).__name__}: {defect}"
         events: list[Event] = [
-            ActionFailed(action=action, reason=reason, in_doubt=True) for action in self.state.in_flight
+            ActionFailed(action=action, reason=reason, in_doubt=True)
+            for action in self.state.process.in_flight
         ]
         if self.state.phase is not Phase.STANDING_DOWN:
             events.append(StandingDown(reason=reason, outcome=Outcome.FAILED))
@@ -246,7 +247,7 @@ class Loop:
     def _heed(self) -> None:
         """Write down what was asked, a lease that is lost, and a successor, once each."""
         request, by = self._asked()
-        if request > self.state.request:
+        if request > self.state.process.request:
             self._write([Requested(request=request, by=by)])
         self._heed_lease(self._ports.lease.view())
 
@@ -255,18 +256,18 @@ class Loop:
         if successor is not None and successor.run == self.state.run:
             self._journal_is_ours = False  # one more event of ours, and the successor could not write any
         news: list[Event] = []
-        if not lease.held and self.state.lease_lost is None:
+        if not lease.held and self.state.process.lease_lost is None:
             news.append(LeaseLost(reason=f"the lease is lost to {lease.holder}"))
-        if lease.held and self.state.lease_lost is not None:
+        if lease.held and self.state.process.lease_lost is not None:
             news.append(LeaseRegained(holder=lease.holder))
-        if successor is not None and self.state.deposed is None:
+        if successor is not None and self.state.process.deposed is None:
             news.append(self._deposed(successor))
         if news:
             self._write(news)
 
     def _deposed(self, successor: Successor, *, by_journal: bool = False) -> Deposed:
         """The event. A process that works from our journal has every node in hand that the journal has."""
-        ours = [node.name for node in self.state.nodes.values() if node.phase in IN_HAND]
+        ours = [node.name for node in self.state.nodes_in(*IN_HAND)]
         theirs = (*successor.in_hand, *(ours if by_journal or successor.run == self.state.run else ()))
         return Deposed(
             successor=successor.run,
@@ -335,7 +336,7 @@ class Loop:
             self._journal_is_ours, self._unwritten = False, []
             if binding:
                 self._follow(self._unjournalled(events))
-            if self.state.deposed is None:
+            if self.state.process.deposed is None:
                 found = Successor(run=error.run, owner=error.owner, epoch=error.epoch)
                 self._follow(self._unjournalled([self._deposed(found, by_journal=True)]))
             return binding
@@ -368,7 +369,7 @@ class Loop:
     def _act(self, actions: Sequence[Action]) -> None:
         kept = self._barred(actions)
         if kept:
-            passes = self.state.deposed is None
+            passes = self.state.process.deposed is None
             self._write([unsent(actions[n], why, passes=passes) for n, why in sorted(kept.items())])
         sent = [action for number, action in enumerate(actions) if number not in kept]
         if not sent:
@@ -394,6 +395,6 @@ class Loop:
         lease = self._ports.lease.confirm()
         if not isinstance(lease, Unknown):
             self._heed_lease(lease)
-        wanted = needs_record and self.state.deposed is None
+        wanted = needs_record and self.state.process.deposed is None
         record = self._ports.lease.publish(self.state) if wanted else Done()
-        return barred(actions, deposed=self.state.deposed, lease=lease, record=record)
+        return barred(actions, deposed=self.state.process.deposed, lease=lease, record=record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.fold import NOT_BEGUN, RunState
 from orchestrator.engine.situation import Decision
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished
@@ -154,51 +154,52 @@ def screen_of(
         node.name: NodeCell(
             name=node.name,
             phase=node.phase,
-            seconds=max(0.0, now - (node.since or state.started)),
+            seconds=max(0.0, now - (node.since or state.process.started)),
             starts=node.tries,
             took=took.get(node.name),
             failure=node.failure,
         )
         for node in state.nodes.values()
     }
-    wave_since = state.wave_since if state.wave_since is not None else state.phase_since
+    withheld_since = state.unrestored.withheld_since
     return Screen(
         run=state.run,
-        cluster=state.cluster,
+        cluster=state.begun.cluster,
         what=_what(state),
         phase=state.phase,
-        phase_seconds=max(0.0, now - state.phase_since),
+        phase_seconds=max(0.0, now - state.in_phase.since),
         now=now,
-        elapsed=max(0.0, now - state.started),
+        elapsed=max(0.0, now - state.process.started),
         left=seconds_left(state, events, now=now, predicted=predicted),
         nodes=tuple(cells.values()),
         wave=state.wave,
         wave_cells=tuple(cells[node.name] for node in state.wave_nodes),
-        wave_seconds=max(0.0, now - wave_since),
+        wave_seconds=max(0.0, now - state.wave_since),
         beside=still_recovering(state, now),
         wait=wait_of(state, decision),
         recovery=recovery_of(seen, now),
-        withheld=None if state.withheld_since is None else max(0.0, now - state.withheld_since),
+        withheld=None if withheld_since is None else max(0.0, now - withheld_since),
         not_put_back=not_put_back(state),
-        request=state.request,
+        request=state.process.request,
         trouble=_trouble(state),
         merges=_merges(state, now),
     )
 
 
 def _what(state: RunState) -> str:
-    if state.policy is None:
-        return state.version
-    server = f"{product(state.distribution, state.policy.kind)} {state.version}"
-    if state.repairs is not None:
-        return f"{server}, putting back what run {state.repairs} left"
-    how = "reboot of every host" if state.policy.reboot else "restart"
+    begun, policy = state.begun, state.begun.policy
+    if begun is NOT_BEGUN:
+        return ""
+    server = f"{product(begun.distribution, policy.kind)} {begun.version}"
+    if begun.repairs is not None:
+        return f"{server}, putting back what run {begun.repairs} left"
+    how = "reboot of every host" if policy.reboot else "restart"
     number = len(state.merging.indices)
     first = f"merge of {counted(number, 'index', 'indices')}" if number else ""
     if first and not state.nodes:
         return f"{server}, {first}"
     then = f"{first}, then " if first else ""
-    return f"{server}, {then}rolling {how}, strategy {state.policy.strategy.value}"
+    return f"{server}, {then}rolling {how}, strategy {policy.strategy.value}"
 
 
 def _merges(state: RunState, now: Instant) -> MergesCell | None:
@@ -225,13 +226,13 @@ def _merges(state: RunState, now: Instant) -> MergesCell | None:
 
 def _trouble(state: RunState) -> tuple[str, ...]:
     lines = []
-    if state.stand_down_reason is not None:
-        outcome = state.stand_down_outcome.value if state.stand_down_outcome else "stopped"
-        lines.append(f"Standing down ({outcome}): {state.stand_down_reason}")
-    if state.second_failure is not None:
-        lines.append(f"Second failure: {state.second_failure}")
-    if state.lease_lost is not None:
-        lines.append(f"Lease lost: {state.lease_lost}")
+    down = state.process.standing_down
+    if down is not None:
+        lines.append(f"Standing down ({down.outcome.value}): {down.reason}")
+    if state.process.second_failure is not None:
+        lines.append(f"Second failure: {state.process.second_failure}")
+    if state.process.lease_lost is not None:
+        lines.append(f"Lease lost: {state.process.lease_lost}")
     lines += [f"{node.name} failed: {node.failure}" for node in state.nodes.values() if node.failure]
     return tuple(lines)
 
@@ -274,12 +275,12 @@ def seconds_left(
         return None
     if back and any(isinstance(event, WaveGaveWay) for event in events):
         # Waves overlap, so their seconds do not add up: by the clock, whatever is in hand.
-        return (now - state.started) / back * to_do
+        return (now - state.process.started) / back * to_do
     if waves and back:
         a_node = sum(waves) / back
         in_hand = [node for node in state.wave_nodes if node.phase not in _AT_REST]
-        spent = now - state.wave_since if in_hand and state.wave_since is not None else 0.0
+        spent = now - state.wave_since if in_hand else 0.0
         return a_node * (to_do - len(in_hand)) + max(0.0, a_node * len(in_hand) - spent)
     if predicted is not None and not state.merging.indices:  # a plan does not know how long merges take
-        return max(0.0, predicted - (now - state.started))
+        return max(0.0, predicted - (now - state.process.started))
     return None

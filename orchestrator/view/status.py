@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.fold import ProcessState, RunState
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.model.event import Record
 from orchestrator.model.phase import NodePhase, Phase, Request
-from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant
 from orchestrator.view.lines import record_line
 from orchestrator.view.merges import left_to_do, merge_object, merges_in_words
@@ -35,11 +34,11 @@ def status_text(
         now: the moment at which it is asked.
         alive: whether its process is known to run; None when that is not known.
     """
-    last = records[-1].at if records else state.phase_since
-    kind = state.policy.kind if state.policy else Kind.ELASTICSEARCH
+    last = records[-1].at if records else state.in_phase.since
+    kind = state.begun.policy.kind
     lines = [
-        f"run {state.run} on {state.cluster}: {_where(state)}",
-        f"  began {stamp_seconds(state.started)}, {duration(now - state.started)} ago",
+        f"run {state.run} on {state.begun.cluster}: {_where(state)}",
+        f"  began {stamp_seconds(state.process.started)}, {duration(now - state.process.started)} ago",
         f"  last event {duration(now - last)} ago{_alive(state, alive)}",
         f"  nodes: {_nodes(state)}",
     ]
@@ -52,10 +51,8 @@ def status_text(
     if state.recovering and state.phase is not Phase.ENDED:
         lines.append(f"  beside it: {still_recovering(state, now)}")
     lines += _waiting(state, now, alive)
-    if state.request is not Request.NONE and state.phase is not Phase.ENDED:  # then the message tells
-        lines.append(f"  asked to {state.request.name.lower()} by {one_line(state.requested_by)}")
-    if state.stand_down_reason is not None and state.phase is not Phase.ENDED:
-        lines.append(f"  standing down: {one_line(state.stand_down_reason)}")
+    if state.phase is not Phase.ENDED:  # then the message tells
+        lines += _asked(state.process)
     if state.message:
         lines.append(f"  {one_line(state.message, 1000)}")
     left = not_put_back(state)
@@ -74,12 +71,12 @@ def status_object(
     wait = wait_of(state)
     return {
         "event": "status",
-        "cluster": state.cluster,
-        "version": state.version,
+        "cluster": state.begun.cluster,
+        "version": state.begun.version,
         "phase": state.phase.value,
-        "phase_since": stamp(state.phase_since),
-        "started": stamp(state.started),
-        "seconds": round(max(0.0, now - state.started), 3),
+        "phase_since": stamp(state.in_phase.since),
+        "started": stamp(state.process.started),
+        "seconds": round(max(0.0, now - state.process.started), 3),
         "alive": alive,
         "outcome": state.outcome.value if state.outcome else None,
         "wave": {"number": state.wave.number, "zone": state.wave.zone, "nodes": list(state.wave.nodes)}
@@ -96,15 +93,24 @@ def status_object(
         "waiting_for": wait.awaited if wait else None,
         "waiting_since": stamp(wait.since) if wait else None,
         "waiting_until": stamp(wait.until) if wait and wait.until is not None else None,
-        "holds": [hold_object(hold) for hold in state.holds],
-        "request": state.request.name.lower(),
-        "standing_down": state.stand_down_reason,
+        "holds": [hold_object(hold) for hold in state.in_phase.holds],
+        "request": state.process.request.name.lower(),
+        "standing_down": down.reason if (down := state.process.standing_down) else None,
         "not_put_back": list(not_put_back(state)),
         "last_sequence": records[-1].sequence if records else None,
         "last_event_at": stamp(records[-1].at) if records else None,
         "message": state.message,
         **({"merges": [merge_object(one) for one in merges]} if (merges := _merges(state)) else {}),
     }
+
+
+def _asked(process: ProcessState) -> list[str]:
+    lines = []
+    if process.request is not Request.NONE:
+        lines.append(f"  asked to {process.request.name.lower()} by {one_line(process.requested_by)}")
+    if process.standing_down is not None:
+        lines.append(f"  standing down: {one_line(process.standing_down.reason)}")
+    return lines
 
 
 def _merges(state: RunState) -> tuple[MergeProgress, ...]:
@@ -126,7 +132,7 @@ def _alive(state: RunState, alive: bool | None) -> str:  # noqa: FBT001  (three 
 def _nodes(state: RunState) -> str:
     counts = []
     for phase in NodePhase:
-        names = [node.name for node in state.nodes.values() if node.phase is phase]
+        names = [node.name for node in state.nodes_in(phase)]
         if names:
             shown = "" if phase is NodePhase.PENDING else f" ({listed(names, 6)})"
             counts.append(f"{len(names)} {phase.value}{shown}")

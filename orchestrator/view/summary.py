@@ -85,14 +85,14 @@ def not_put_back(state: RunState) -> tuple[str, ...]:
     left = [
         f"setting {change.key} ({level.value}): "
         f"{setting(change.found)} was found, {setting(change.wanted)} was set"
-        for (level, _), change in sorted(state.debts.items(), key=lambda item: (item[0][0].value, item[0][1]))
+        for (level, _), change in state.unrestored.in_order
     ]
     left += [
         f"index {added.index}: {counted(added.found, 'replica')} found, {added.wanted} set"
-        for added in state.replicas.values()
+        for added in state.unrestored.replicas.values()
     ]
-    if state.excluded:
-        left.append(f"excluded from voting: {listed(sorted(state.excluded))}")
+    if state.unrestored.excluded:
+        left.append(f"excluded from voting: {listed(sorted(state.unrestored.excluded))}")
     left += [
         f"node {node.name}: {node.phase.value}" + (f" ({node.failure})" if node.failure else "")
         for node in state.nodes.values()
@@ -115,24 +115,24 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     left = not_put_back(state)
     return Summary(
         run=state.run,
-        cluster=state.cluster,
+        cluster=state.begun.cluster,
         outcome=outcome,
         exit_code=finished.exit_code if finished else exit_code_of(outcome),
         restarted=restarted,
         failed=failed,
         pending=tuple(name for name in state.nodes if name not in handled),
-        seconds=finished.seconds if finished else max(0.0, now - state.started),
+        seconds=finished.seconds if finished else max(0.0, now - state.process.started),
         node_seconds={event.node: event.seconds for event in events if isinstance(event, NodeRecovered)},
-        holds=state.holds or (_held_by(events) if outcome is Outcome.HELD else ()),
+        holds=state.in_phase.holds or (_held_by(events) if outcome is Outcome.HELD else ()),
         left=stood_down.left if stood_down and stood_down.left else left,
         message=(finished.message if finished else "") or state.message,
         unchecked=tuple(names.get(NodePhase.REJOINED, [])),
-        repairs=state.repairs is not None,
+        repairs=state.begun.repairs is not None,
         resumed=any(isinstance(event, RunResumed) for event in events),
         merges=tuple(state.merging.indices.values()),
         recovered=tuple(event for event in events if isinstance(event, NodeRecovered)),
-        by_operations=recovers_by_operations(state.version, state.distribution),
-        kind=state.policy.kind if state.policy else Kind.ELASTICSEARCH,
+        by_operations=recovers_by_operations(state.begun.version, state.begun.distribution),
+        kind=state.begun.policy.kind,
     )
 
 

@@ -42,20 +42,21 @@ def wait_of(state: RunState, decision: Decision | None = None) -> Wait | None:
 
     Without a decision, as for a run of which only the journal is at hand, the phase tells.
     """
-    holds = decision.holds if decision is not None else state.holds
+    holds = decision.holds if decision is not None else state.in_phase.holds
     if state.phase is Phase.ENDED:
         return None
     if decision is not None and decision.watch is None and not holds:
         return None
     said = decision.watch.for_people if decision is not None and decision.watch is not None else ""
-    since = _holding_since(state) if holds else state.phase_since
+    since = _holding_since(state) if holds else state.in_phase.since
     return Wait(awaited=said or awaited(state), holds=holds, since=since, until=limit(state))
 
 
 def _holding_since(state: RunState) -> Instant:
     """Since when predicates or gates have held; the phase's beginning where neither is written down yet."""
-    known = [at for at in (state.holding_since, state.gates_closed_since) if at is not None]
-    return min(known, default=state.phase_since)
+    here = state.in_phase
+    known = [at for at in (here.holding_since, here.gates_closed_since) if at is not None]
+    return min(known, default=here.since)
 
 
 def awaited(state: RunState) -> str:
@@ -64,12 +65,13 @@ def awaited(state: RunState) -> str:
 
 
 def _of_riak(state: RunState) -> str | None:
-    of_riak = state.policy is not None and state.policy.kind is Kind.RIAK
+    of_riak = state.begun.policy.kind is Kind.RIAK
     return _OF_RIAK.get(state.phase) if of_riak else None
 
 
 def _awaited(state: RunState) -> str:
     names = listed([node.name for node in state.wave_nodes]) or "the wave"
+    holds = state.in_phase.holds
     match state.phase:
         case Phase.PREPARING:
             return "the first readings, the lease and the baseline"
@@ -77,9 +79,9 @@ def _awaited(state: RunState) -> str:
             return _merging(state)
         case Phase.MERGED:
             return "the copies to settle after the merges"
-        case Phase.GATED if state.holds and all(hold.predicate == GATES_OPEN for hold in state.holds):
-            gates = listed([hold.subject for hold in state.holds], 3)
-            return f"{'gate' if len(state.holds) == 1 else 'gates'} {gates} to open"
+        case Phase.GATED if holds and all(hold.predicate == GATES_OPEN for hold in holds):
+            gates = listed([hold.subject for hold in holds], 3)
+            return f"{'gate' if len(holds) == 1 else 'gates'} {gates} to open"
         case Phase.GATED:
             return f"every predicate to allow the stop of {names}"
         case Phase.WITHHELD:
@@ -148,32 +150,30 @@ def _down(state: RunState) -> str:
 
 
 def limit(state: RunState) -> Instant | None:
-    """The nearest deadline that bounds what is awaited now; None without a policy or a deadline.
+    """The nearest deadline that bounds what is awaited now; None without one.
 
     For display: the engine's own deadlines decide.
     """
-    if state.policy is None:
-        return None
-    deadlines = state.policy.deadlines
+    policy, here = state.begun.policy, state.in_phase
+    deadlines = policy.deadlines
     ends: list[Instant] = []
-    if state.withheld_since is not None:
-        ends.append(state.withheld_since + deadlines.withheld)
-    if state.policy.timeout is not None:
-        ends.append(state.started + state.policy.timeout)
-    if state.phase is Phase.MERGING and state.policy.merge is not None:
-        ends += [
-            one.begun + state.policy.merge.deadline for one in state.merging.in_hand if one.begun is not None
-        ]
+    if state.unrestored.withheld_since is not None:
+        ends.append(state.unrestored.withheld_since + deadlines.withheld)
+    if policy.timeout is not None:
+        ends.append(state.process.started + policy.timeout)
+    if state.phase is Phase.MERGING and policy.merge is not None:
+        begun = (one.begun for one in state.merging.in_hand if one.begun is not None)
+        ends += [at + policy.merge.deadline for at in begun]
     if state.phase is Phase.MERGED:
-        ends.append(state.phase_since + deadlines.recover)
-    if state.phase is Phase.GATED and state.holding_since is not None:
-        ends.append(state.holding_since + deadlines.hold)
-    if state.phase in (Phase.GATED, Phase.MERGING) and state.gates_closed_since is not None:
-        ends.append(state.gates_closed_since + deadlines.gate)
+        ends.append(here.since + deadlines.recover)
+    if state.phase is Phase.GATED and here.holding_since is not None:
+        ends.append(here.holding_since + deadlines.hold)
+    if state.phase in (Phase.GATED, Phase.MERGING) and here.gates_closed_since is not None:
+        ends.append(here.gates_closed_since + deadlines.gate)
     if state.phase is Phase.DOWN:
         ends += [end for node in state.wave_nodes if (end := _limit_of(node, deadlines)) is not None]
     if state.phase is Phase.REJOINED:
-        ends.append(state.phase_since + deadlines.rejoin)
+        ends.append(here.since + deadlines.rejoin)
     if state.phase is Phase.REASSIGNED:
         ends.append(state.recovery_since + deadlines.recover)
     return min(ends, default=None)

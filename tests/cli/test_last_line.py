@@ -12,7 +12,7 @@ import pytest
 from orchestrator.cli.context import context_of, left_at_once
 from orchestrator.cli.main import run
 from orchestrator.cli.options import Output
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.fold import RunState, Unrestored
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
@@ -74,7 +74,7 @@ def under_way(console: Console) -> None:
 
 @pytest.mark.parametrize("output", Output)
 def test_the_last_words_of_a_second_signal(output: Output) -> None:
-    state = RunState(run=RUN, excluded=frozenset({NodeName("es1\x1b[2J")}))
+    state = RunState(run=RUN, unrestored=Unrestored(excluded=frozenset({NodeName("es1\x1b[2J")})))
     words = left_at_once(state, context_of(output))
     assert r"NOT PUT BACK: excluded from voting: es1\x1b[2J" in words.error
     assert words.error.replace("\n", "").isprintable()

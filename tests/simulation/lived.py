@@ -318,14 +318,14 @@ class AnyLife:
         while not self.simulation.fate.torn and world.agenda.now < self.simulation.fate.disk_full_until:
             # Nobody can begin anything before the disk under the state file has room again.
             world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
-        if state.repairs is not None and not self.simulation.fate.torn:
+        if state.begun.repairs is not None and not self.simulation.fate.torn:
             # Another machine's run that puts back: once it has, a run of its own follows.
             if state.outcome is Outcome.RESTORED:
                 return self._begin_elsewhere()
             return self._here_or_elsewhere(self.simulation.restore)
         if who is Afterwards.ELSEWHERE:
             return self._begin_elsewhere()
-        if who is Afterwards.RESTORE and not state.restoring:
+        if who is Afterwards.RESTORE and not state.process.restoring:
             return self._here_or_elsewhere(self.simulation.restore)
         return self._here_or_elsewhere(lambda: self.simulation.resume(retry_failed=True))
 

@@ -142,7 +142,7 @@ def unmerged(world: World, state: RunState, begun: float) -> list[str]:
 
     Not of an index that was written since it was `begun`: what is written makes segments.
     """
-    merge = state.policy.merge if state.policy else None
+    merge = state.begun.policy.merge
     found: list[str] = []
     for uuid in state.merging.indices if merge else ():
         index = world.indices.get(uuid)

@@ -89,7 +89,7 @@ def a_second_node_is_gone() -> str | None:
     world.nodes[NodeName("es2")].start_seconds = 60.0
     gone = NodeDies(node=NodeName("es3"), back_after=300.0)
     _, state = play.run(world, plan=[Mishap(what=gone, verb="stop", after=20.0)], wanted=by_zone())
-    return None if state.second_failure is not None else f"es3 left unnoticed: {state.outcome}"
+    return None if state.process.second_failure is not None else f"es3 left unnoticed: {state.outcome}"
 
 
 _POOL: Final = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
@@ -140,7 +140,7 @@ def _stopping_blindly(turn: Any) -> Any:
     def turned(situation: Situation, one: NodeProgress) -> Turn:
         found: Turn = turn(situation, one)
         failure = situation.state.failure_of(StopNode(node=one.name))
-        soon = situation.now - situation.state.acted_at < RETRY_SECONDS
+        soon = situation.now - situation.state.process.acted_at < RETRY_SECONDS
         if one.phase is NodePhase.STOPPING and failure is not None and failure.in_doubt and not soon:
             return replace(found, actions=(StopNode(node=one.name),))
         return found
@@ -178,7 +178,7 @@ def _overwriting(put_back: Any) -> Any:
     def overwrites(situation: Situation, purpose: Purpose) -> Decision | None:
         debts, seen = changes.unrestored(situation.state, purpose), situation.seen.settings
         write = WriteSettings(changes=tuple(debt.undone() for debt in debts), purpose=purpose)
-        if debts and write in situation.state.confirmed:
+        if debts and write in situation.state.in_phase.confirmed:
             return _restored(debts)
         if isinstance(seen, SettingsView) and situation.fresh:
             foreign = [d for d in debts if seen.at(d.level, d.key) not in (d.found, d.wanted)]
@@ -227,7 +227,9 @@ def _starting_behind_a_gate(turn: Any) -> Any:
     def barred(situation: Situation, one: NodeProgress) -> Turn:
         found: Turn = turn(situation, one)
         starts = any(isinstance(action, StartNode) for action in found.actions)
-        return replace(found, actions=()) if starts and situation.state.lease_lost is not None else found
+        return (
+            replace(found, actions=()) if starts and situation.state.process.lease_lost is not None else found
+        )
 
     return barred
 
@@ -254,7 +256,8 @@ def _taking_over_no_nodes(from_record: Any) -> Any:
 
 def _forgetting_debts(in_doubt: Any) -> Any:
     def forgets(state: RunState, at: float) -> RunState:
-        return replace(in_doubt(state, at), debts={}, withheld=frozenset(), withheld_since=None)
+        left = replace(state.unrestored, settings={}, withheld=frozenset(), withheld_since=None)
+        return replace(in_doubt(state, at), unrestored=left)
 
     return forgets
 
@@ -305,7 +308,7 @@ def _tuning_unwritten(_: Any) -> Any:
 
 def _pardoning(lost_beyond_baseline: Any) -> Any:
     def missing(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-        overlap = state.policy is not None and state.policy.overlap_recovery
+        overlap = state.begun.policy.overlap_recovery
         beyond: tuple[ShardCopy, ...] = lost_beyond_baseline(state, view)
         return tuple(copy for copy in beyond if not (overlap and copy.unassigned_reason == "NODE_LEFT"))
 
@@ -334,14 +337,14 @@ def _pardoning_what_recovers(second_failure: Any) -> Any:
 
 def _forgetting_replicas(_: Any) -> Any:
     def claims(situation: Situation) -> Decision | None:
-        owed = situation.state.replicas
+        owed = situation.state.unrestored.replicas
         return note(*(ReplicasRestored(index_uuid=uuid) for uuid in owed)) if owed else None
 
     return claims
 
 
 def _forgetting_exclusions(_: Any) -> Any:
-    return lambda situation: note(VotingRestored()) if situation.state.excluded else None
+    return lambda situation: note(VotingRestored()) if situation.state.unrestored.excluded else None
 
 
 _OF_OVERLAP: Final[tuple[Defect, ...]] = (

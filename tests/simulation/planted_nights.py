@@ -124,7 +124,9 @@ def _excusing_nothing(red: Any) -> Any:
 def _giving_up_on_a_refusal(down: Any) -> Any:
     def gives_up(situation: Situation) -> Decision:
         state = situation.state
-        refused = [one for one in state.failed if isinstance(one.action, StopNode) and not one.in_doubt]
+        refused = [
+            one for one in state.in_phase.failed if isinstance(one.action, StopNode) and not one.in_doubt
+        ]
         if refused:
             return stand_down(state, refused[0].reason, Outcome.FAILED)
         return down(situation)  # type: ignore[no-any-return]  # the original's
@@ -137,7 +139,7 @@ def _taking_the_first(_: Any) -> Any:
 
 
 def _one_reading_suffices(_: Any) -> Any:
-    return lambda self, name: name in self.state.absent
+    return lambda self, name: name in self.state.process.absent
 
 
 def _any_disk(question: Question, _view: ClusterView) -> Iterator[Finding]:

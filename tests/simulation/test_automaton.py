@@ -88,7 +88,7 @@ def interrupted_with_a_hook_owed() -> None:
     _well(simulation, state, Outcome.INTERRUPTED)
     assert _steps(simulation, ES2) == ["stopping", "starting", "rejoined"]
     assert "while_stopped" not in _sent(simulation, ES2)
-    took = simulation.world.agenda.now - state.started
+    took = simulation.world.agenda.now - state.process.started
     assert took < 60.0, "whoever interrupts a run waits for no limit"
     state = _play(simulation, simulation.resume())
     _well(simulation, state)
@@ -227,7 +227,7 @@ def dies_after_it_is_back() -> None:
     state = _play(simulation, simulation.begin(by_zone(deadlines=SHORT)))
     _well(simulation, state, Outcome.FAILED)
     assert "es5 left the cluster again" in state.message
-    assert state.second_failure == "es5 left the cluster again after it had rejoined"
+    assert state.process.second_failure == "es5 left the cluster again after it had rejoined"
     assert all(node.joined for node in world.nodes.values()), "it is started again"
 
 

@@ -75,7 +75,7 @@ def test_a_reboot_that_a_signal_came_before_is_done_after_the_resume() -> None:
     asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="stop", after=1.0)
     simulation, state = run(world, plan=[asked], wanted=policy(reboot=True))
     assert state.outcome is Outcome.INTERRUPTED, state.message
-    assert world.agenda.now - state.started < 60.0, "a node that was only started is not waited for"
+    assert world.agenda.now - state.process.started < 60.0, "a node that was only started is not waited for"
     assert boots(world)["es2"] == 1
     assert play(simulation, simulation.resume()).outcome is Outcome.DONE
     assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
@@ -169,7 +169,7 @@ def test_a_pause_is_heard_while_the_run_holds(verb: str | None) -> None:
     trip = [Trip(verb="hook_after_recovery", how=How.REFUSED, times=0)]
     _, state = run(world, plan=plan, trips=trip, wanted=policy(hooks=HOOKS))
     assert state.outcome is Outcome.PAUSED, state.message
-    assert world.agenda.now - state.started < 1000.0
+    assert world.agenda.now - state.process.started < 1000.0
 
 
 def test_an_exclusion_from_voting_does_not_outlast_the_gates() -> None:
@@ -197,7 +197,7 @@ def test_a_run_that_owes_nothing_does_not_wait_for_a_master_to_end() -> None:
     ]
     _, state = run(world, plan=plan)
     assert state.outcome is Outcome.INTERRUPTED
-    assert world.agenda.now - state.started < 60.0
+    assert world.agenda.now - state.process.started < 60.0
 
 
 def test_a_node_that_never_stopped_is_seen_to_run_on_when_it_is_tried_again() -> None:
@@ -258,7 +258,7 @@ def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
         for record in simulation.journal.records
         if isinstance(record.event, SettingRestored) and record.event.key == ALLOCATION
     ]
-    assert restored[0] - state.started < 60.0
+    assert restored[0] - state.process.started < 60.0
     assert world.settings() == cluster(3).settings()
 
 
@@ -339,7 +339,7 @@ def test_a_reboot_in_doubt_is_asked_for_again_if_it_was_not_done(how: How) -> No
     assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
     asked = [action.node for action in simulation.hosts.sent if isinstance(action, RebootHost)]
     assert len(asked) == (4 if how is How.LOST else 3)
-    assert world.agenda.now - state.started < 400.0
+    assert world.agenda.now - state.process.started < 400.0
 
 
 @pytest.mark.parametrize("how", [How.LOST, How.REFUSED])
@@ -349,7 +349,7 @@ def test_a_reboot_that_is_never_done_keeps_nobody_waiting_in_the_stand_down(how:
     _, state = run(world, trips=[Trip(verb="reboot", how=how, times=99)], wanted=wanted)
     assert state.outcome is Outcome.FAILED, state.message
     assert all_up(world)
-    assert world.agenda.now - state.started < 120.0 + 90.0
+    assert world.agenda.now - state.process.started < 120.0 + 90.0
     (waits,) = [node for node in state.nodes.values() if node.phase is NodePhase.REJOINED]
     assert REBOOT in waits.owed, "it is up, and its turn is not over"
     assert {node.phase for node in state.nodes.values()} == {NodePhase.PENDING, NodePhase.REJOINED}

@@ -245,7 +245,12 @@ def test_a_commit_in_doubt_sends_nothing_and_loses_nothing(monkeypatch: pytest.M
         told = replay(simulation.run, simulation.journal.records)
         if down or world.violations or journal.unwritten or world.settings() != cluster(3).settings():
             wrong.append(f"commit {commit}: {state.outcome}, {state.message}, {down}, {world.violations}")
-        if (told.phase, told.outcome, told.debts, told.in_flight) != (Phase.ENDED, state.outcome, {}, ()):
+        if (told.phase, told.outcome, told.unrestored.settings, told.process.in_flight) != (
+            Phase.ENDED,
+            state.outcome,
+            {},
+            (),
+        ):
             wrong.append(f"commit {commit}: the journal tells of another run: {told}")
         commit += 1
     assert wrong == []

@@ -281,10 +281,10 @@ def _wrong_after(bench: Bench, point: Point, successor: Callable[[Bench, Process
     late = first.sent[len(already) :]
     theirs = {n.name for n in second.loop.state.nodes.values() if n.phase is not NodePhase.PENDING}
     wrong = [f"{at}: {a}" for a in late if not isinstance(a, StartNode) or a.node in theirs]
-    if state.deposed is None and state.phase is not Phase.ENDED:
+    if state.process.deposed is None and state.phase is not Phase.ENDED:
         wrong.append(f"{at}: it does not know that it is deposed")
-    if state.debts:
-        wrong.append(f"{at}: it still has {state.debts}")
+    if state.unrestored.settings:
+        wrong.append(f"{at}: it still has {state.unrestored.settings}")
     first.lease.release()
     if bench.holders(second.store) != {SECOND}:
         wrong.append(f"{at}: the lease is {bench.holders(second.store)}'s")
@@ -332,8 +332,12 @@ def test_a_process_whose_journal_another_took_up_is_deposed_whatever_its_lease_s
     first.turns_left = _TURNS_AFTER_WAKING
     state = first.run()
     assert first.sent[sent:] == []
-    assert state.deposed is not None
-    assert (state.deposed.successor, state.deposed.owner, state.deposed.epoch) == ("run-1", "ben@bastion2", 7)
+    assert state.process.deposed is not None
+    assert (state.process.deposed.successor, state.process.deposed.owner, state.process.deposed.epoch) == (
+        "run-1",
+        "ben@bastion2",
+        7,
+    )
     assert len(first.store.replay("run-1")) == len(past) + 2
 
 
@@ -350,7 +354,7 @@ def test_a_deposed_process_leaves_its_successor_the_journal_before_that_one_has_
     taken = bench.lease(store, "run-1", SECOND, simulation).acquire(NOBODY_CAN_TELL)
     first.before = lambda _name: None
     first.turns_left = _TURNS_AFTER_WAKING
-    assert first.run().deposed is not None
+    assert first.run().process.deposed is not None
     journal = store.journal("run-1", after=len(past), process=SECOND)
     resumed = RunResumed(operator="ben", host="bastion2")
     assert journal.append((resumed, LeaseTaken(epoch=taken.record.epoch, holder="ben")), 1.0)

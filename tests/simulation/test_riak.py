@@ -218,7 +218,7 @@ def test_a_long_wait_without_an_active_transfer_is_no_alarm(limit: int | None) -
     assert state.outcome is Outcome.DONE, state.message
     assert not any(isinstance(record.event, StandingDown) for record in simulation.journal.records)
     assert state.waves_finished == 5
-    assert world.agenda.now - state.started > 5 * 0.8 * 600.0
+    assert world.agenda.now - state.process.started > 5 * 0.8 * 600.0
     assert world.violations == []
 
 
@@ -425,7 +425,7 @@ def test_a_node_that_does_not_come_up_takes_its_limit_with_it() -> None:
     simulation, state = run(world, wanted=riak_policy())
     assert state.outcome is Outcome.FAILED, state.message
     assert state.phase is Phase.ENDED
-    assert state.debts == {}
+    assert state.unrestored.settings == {}
     assert world.limits == {name: limit for name, limit in found.items() if name != TWO}
     gone = [r.event for r in simulation.journal.records if isinstance(r.event, SettingRestored)]
     assert [event.key for event in gone if "its node is down" in event.note] == [f"transfer_limit.{TWO}"]

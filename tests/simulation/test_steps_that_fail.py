@@ -70,7 +70,7 @@ def test_a_replica_added_in_doubt_is_taken_away_again() -> None:
         simulation, state = run(world, trips=trips, wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA))
         bare = next(index for index in world.indices.values() if index.name == "bare")
         assert bare.replicas == 0
-        assert state.replicas == {}
+        assert state.unrestored.replicas == {}
         last = [a for a in simulation.cluster.sent if isinstance(a, SetReplicas)][-1]
         assert last.wanted == 0, "written, whatever a reading showed: the first may be on its way"
         if how is not How.REFUSED:

@@ -21,7 +21,7 @@ def test_every_node_is_restarted_once(nodes: int) -> None:
     assert world.settings() == before
     assert world.violations == []
     assert {node.phase for node in state.nodes.values()} == {NodePhase.RECOVERED}
-    assert state.debts == {}
+    assert state.unrestored.settings == {}
 
 
 def test_the_elected_master_goes_last() -> None:

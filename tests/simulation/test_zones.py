@@ -310,8 +310,8 @@ def test_a_node_of_another_zone_that_leaves_is_a_second_failure() -> None:
     dies = Mishap(what=mishaps.NodeDies(node=ES3, back_after=300.0), verb="stop", after=20.0)
     _, state = run(world, plan=[dies], wanted=by_zone())
     assert state.outcome is Outcome.FAILED
-    assert state.second_failure is not None
-    assert "es3" in state.second_failure
+    assert state.process.second_failure is not None
+    assert "es3" in state.process.second_failure
     assert all(world.nodes[name].joined for name in ("es2", "es5"))
     assert world.settings() == ({}, {})
 

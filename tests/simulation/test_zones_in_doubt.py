@@ -70,7 +70,7 @@ def test_a_node_that_left_the_wave_is_missed_when_its_stop_can_no_longer_be_the_
         plan=[Mishap(what=mishaps.NodeDies(node=ES5), verb="stop", target="es5", after=dies_after)],
     )
     state = play(simulation, simulation.begin(by_zone(deadlines=deadlines)))
-    assert (state.second_failure is not None) is second
+    assert (state.process.second_failure is not None) is second
     assert world.nodes[ES2].joined
     assert world.nodes[ES5].joined is not second
     assert world.settings() == ({}, {})

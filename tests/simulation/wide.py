@@ -196,7 +196,7 @@ class Life(AnyLife):
             self._judge_copies(since)
         for name in state.nodes:
             node = world.nodes[name]
-            lacks = turns.lacking(node, state.policy, self.simulation.began, self.attempt_began)
+            lacks = turns.lacking(node, state.begun.policy, self.simulation.began, self.attempt_began)
             if lacks:
                 raise BrokenError("completeness", "; ".join(lacks))
             stops = node.restarts_by_us - self.stops_before.get(name, 0) - self._stops_of_others(name)

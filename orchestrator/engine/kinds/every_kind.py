@@ -71,8 +71,8 @@ def fresh(*parts: str) -> Callable[[Question], Iterator[Finding]]:
                 yield _PARTS[part], read.reason
         if not isinstance(seen.cluster, Unknown) and seen.cluster.master is None:
             yield "master", "the cluster has no elected master"
-        if seen.at < state.acted_at:
-            yield "reading", f"taken {state.acted_at - seen.at:.1f} s before the last change"
+        if seen.at < state.process.acted_at:
+            yield "reading", f"taken {state.process.acted_at - seen.at:.1f} s before the last change"
         if not isinstance(seen.health, Unknown) and not seen.health.settled:
             yield "health", "the master did not work off its queue in time: the reading may be old"
 
@@ -83,8 +83,8 @@ def cluster_is_the_one_named(question: Question, view: ClusterView) -> Iterator[
     """Name and uuid are those that the run began with."""
     if view.name != question.policy.cluster:
         yield f"cluster {view.name}", f"the cluster file names {question.policy.cluster}"
-    if question.state.cluster_uuid and view.uuid != question.state.cluster_uuid:
-        yield f"cluster {view.uuid}", f"the run began on {question.state.cluster_uuid}"
+    if question.state.begun.cluster_uuid and view.uuid != question.state.begun.cluster_uuid:
+        yield f"cluster {view.uuid}", f"the run began on {question.state.begun.cluster_uuid}"
 
 
 def lease_is_held(question: Question) -> Iterator[Finding]:
@@ -94,13 +94,13 @@ def lease_is_held(question: Question) -> Iterator[Finding]:
         yield "lease", lease.reason
     elif not lease.held:
         yield "lease", f"held by {lease.holder}"
-    elif question.state.lease_lost is not None:
-        yield "lease", question.state.lease_lost
+    elif question.state.process.lease_lost is not None:
+        yield "lease", question.state.process.lease_lost
 
 
 def settings_are_writable(question: Question) -> Iterator[Finding]:
     """A settings update that changes nothing was accepted: archived settings block every real one."""
-    if question.state.probed:
+    if question.state.process.probed:
         return
     settings = question.observation.settings
     failure = question.state.failure_of(ProbeSettings())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.predicates import Finding, Question
@@ -25,6 +25,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, policy
+from tests.states import state_with
 
 Change = Callable[[Question], Question]
 
@@ -51,8 +52,8 @@ def question(world: World | None = None, *, wave: tuple[str, ...] = ("es2",), **
     )
     members = tuple(NodeName(name) for name in wave)
     return Question(
-        state=replace(state, probed=True),
-        policy=state.policy or policy(),
+        state=state_with(state, probed=True),
+        policy=state.begun.policy,
         observation=seen,
         wave=Wave(number=1, nodes=members, zone=Zone("b")),
         first_stop=True,
@@ -76,14 +77,13 @@ def seeing(asked: Question, **parts: object) -> Question:
 
 def knowing(asked: Question, **fields: object) -> Question:
     """The same question with fields of the state replaced."""
-    state: RunState = replace(asked.state, **fields)  # type: ignore[arg-type]  # field names by keyword
-    return replace(asked, state=state)
+    return replace(asked, state=state_with(asked.state, **fields))
 
 
 def wanting(asked: Question, **fields: object) -> Question:
     """The same question under another policy."""
     wanted: Policy = replace(asked.policy, **fields)  # type: ignore[arg-type]  # field names by keyword
-    return replace(asked, policy=wanted, state=replace(asked.state, policy=wanted))
+    return replace(asked, policy=wanted, state=state_with(asked.state, policy=wanted))
 
 
 def viewing(asked: Question, **fields: object) -> Question:

@@ -18,6 +18,7 @@ from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.turn import RESTART, Doubt, Goal, Owed, Verb, Work
+from tests.states import state_with
 from tests.unit.engine.asking import ES2, cluster_of, question
 
 OLD, NEW = Incarnation(ephemeral_id="old"), Incarnation(ephemeral_id="new")
@@ -112,7 +113,7 @@ def cell(phase: NodePhase, shown: Sight, goal: Goal, *, since: Seconds = 0.0) ->
     if not since or phase in GOING_UP_OR_DOWN:
         return asked
     absent = {ES2: Absence(since=now() - since, readings=9)}
-    return replace(asked, state=replace(asked.state, absent=absent))
+    return replace(asked, state=state_with(asked.state, absent=absent))
 
 
 def turned(asked: Situation, name: NodeName = ES2) -> Turn:

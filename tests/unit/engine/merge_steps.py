@@ -11,14 +11,16 @@ from orchestrator.engine.invariant import Step
 from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.model.action import ForceMerge, SetIndexSettings, StopNode
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, RunFinished
+from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, RunFinished, StandingDown
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderSettings, MergePolicy, MergeTarget, Writes
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, policy
+from tests.states import state_with
 
 AT: Final = 1000.0
+ASKED = StandingDown(reason="asked to stop", outcome=Outcome.INTERRUPTED)
 POSTS = MergeTarget(index="posts", index_uuid="posts-uuid", segments=20, bytes=1000, due=True)
 LIKES = replace(POSTS, index="likes", index_uuid="likes-uuid")
 IN_HAND = MergeProgress(target=POSTS, begun=AT)
@@ -42,7 +44,7 @@ def _state(*indices: MergeProgress, phase: Phase = Phase.MERGING, **changes: obj
     merging = Merging(
         indices={one.target.index_uuid: one for one in indices}, writes=counters, writes_at=AT - 10.0
     )
-    return replace(state, **{"phase": phase, "merging": merging, **changes})  # type: ignore[arg-type]  # by keyword
+    return state_with(state, **{"phase": phase, "merging": merging, **changes})
 
 
 def _step(before: RunState, event: Event, after: RunState | None = None) -> Step:
@@ -79,7 +81,7 @@ MERGE_BREAKS: Final[Mapping[str, Callable[[], Step]]] = {
     _MAY_COME: lambda: _step(_state(_TAKEN_UP, started=AT - 5.0), MERGE),
     "merges_are_written_down_first": lambda: _step(_state(MergeProgress(target=POSTS)), MERGE),
     "nobody_merges_without_the_lease": lambda: _step(_state(IN_HAND, lease_lost="lost to bo"), MERGE),
-    "no_merge_after_standing_down": lambda: _step(_state(IN_HAND, stand_down_reason="asked to stop"), MERGE),
+    "no_merge_after_standing_down": lambda: _step(_state(IN_HAND, standing_down=ASKED), MERGE),
     "merges_keep_to_their_number": lambda: _step(_state(IN_HAND), _BEGUN, _BOTH),
     "writes_are_read_twice": lambda: _step(_looked(AT - 1.0), MERGE),
     "what_is_merged_was_counted": lambda: _step(_state(_ASKED), MERGED),

@@ -17,6 +17,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Wave
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, policy, run
+from tests.states import state_with
 from tests.unit.engine.asking import ES2, activity_of, cluster_of, question, seeing
 
 ES5 = NodeName("es5")
@@ -98,7 +99,7 @@ def _down(*, bystander: bool, readings: int, since: float) -> Situation:
     nodes = dict(asked.state.nodes)
     nodes.pop(ES5)
     nodes[ES2] = replace(nodes[ES2], phase=NodePhase.STOPPING, since=now)
-    state = replace(
+    state = state_with(
         asked.state,
         phase=Phase.DOWN,
         wave=Wave(number=1, nodes=(ES2,)),

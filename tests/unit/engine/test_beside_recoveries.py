@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RecoveringWave, RunState
+from orchestrator.engine.fold import RecoveringWave
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.recover import before_the_next, finish_recovered, held_by_recovery, is_back_alone
 from orchestrator.engine.situation import Decision, Situation
@@ -15,6 +15,7 @@ from orchestrator.model.event import Event, Hold, NodeRecovered, PhaseEntered, T
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from tests.simulation.overlapping import overlapped, slow
+from tests.states import state_with
 from tests.unit.engine.asking import health_of, question
 
 ES2, ES3, ES5 = NodeName("es2"), NodeName("es3"), NodeName("es5")
@@ -35,7 +36,7 @@ def _beside(phase: Phase = Phase.GATED, *, pending: bool = True, **fields: objec
         for name, node in asked.state.nodes.items()
     }
     nodes[ES2] = replace(nodes[ES2], phase=NodePhase.REJOINED, owed=frozenset(), stopped_at=0.0)
-    state: RunState = replace(asked.state, phase=phase, recovering=beside, nodes=nodes, **fields)  # type: ignore[arg-type]  # field names by keyword
+    state = state_with(asked.state, phase=phase, recovering=beside, nodes=nodes, **fields)
     now = asked.observation.at
     return Situation(state=state, policy=overlapped(), kind=ELASTICSEARCH, seen=asked.observation, now=now)
 

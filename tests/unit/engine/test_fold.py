@@ -32,7 +32,6 @@ from orchestrator.model.event import (
     Rescued,
     RestoreBegun,
     RunResumed,
-    RunStarted,
     WaveFinished,
     WaveStarted,
     WorkDone,
@@ -45,6 +44,7 @@ from orchestrator.model.policy import Hook, Hooks, Wave
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Owed, Verb, Work
 from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, policy
+from tests.states import state_with
 
 ES1, ES2 = NodeName("es1"), NodeName("es2")
 AT: Final = 1_000_001.0
@@ -140,8 +140,8 @@ def test_a_replay_is_a_fold() -> None:
 
 def test_a_stronger_request_replaces_a_milder_one_and_not_the_other_way() -> None:
     state = _after(_state(), Requested(request=Request.STOP, by="ann"))
-    assert _after(state, Requested(request=Request.PAUSE, by="bob")).request is Request.STOP
-    assert _after(state, Requested(request=Request.INTERRUPT, by="bob")).request is Request.INTERRUPT
+    assert _after(state, Requested(request=Request.PAUSE, by="bob")).process.request is Request.STOP
+    assert _after(state, Requested(request=Request.INTERRUPT, by="bob")).process.request is Request.INTERRUPT
 
 
 # Owed work -----------------------------------------------------------------------------------------------
@@ -150,27 +150,15 @@ def test_a_stronger_request_replaces_a_milder_one_and_not_the_other_way() -> Non
 def test_work_is_owed_from_the_start_and_later_comes_as_undo_alone() -> None:
     """No event of any kind adds another item: undo comes with a stop, or with a hook before it."""
     state = _state(hooks=TWO, reboot=True)
-    assert state.nodes[ES1].owed == {RESTART, REBOOT, *HOOKS} == owed_by(state.policy or policy())
+    assert state.nodes[ES1].owed == {RESTART, REBOOT, *HOOKS} == owed_by(state.begun.policy)
     stop = _after(state, ActionSent(action=StopNode(node=ES1))).nodes[ES1]
     assert stop.owed - state.nodes[ES1].owed == UNDO
     out = _after(state, ActionSent(action=_hook(Moment.BEFORE_STOP, 0))).nodes[ES1]
     assert out.owed - state.nodes[ES1].owed == UNDO
     assert out.ready_since == AT
     repairing = _state(hooks=TWO)
-    started = RunStarted(
-        **{
-            **{f: getattr(_began(repairing), f) for f in RunStarted.__dataclass_fields__ if f != "event"},
-            "repairs": "run-0",
-        }
-    )
-    repaired = _after(RunState(run="run-1"), started)
+    repaired = _after(RunState(run="run-1"), replace(repairing.begun, repairs="run-0"))
     assert repaired.nodes[ES1].owed == {RESTART}, "what the other run owed to its turn is not done for it"
-
-
-def _began(state: RunState) -> RunStarted:
-    simulation = Simulation(cluster(3))
-    simulation.begin(state.policy or policy())
-    return next(r.event for r in simulation.journal.records if isinstance(r.event, RunStarted))
 
 
 def test_owed_work_leaves_by_evidence_alone() -> None:
@@ -240,11 +228,11 @@ def test_how_often_a_node_came_back_with_work_owed_is_counted_for_one_attempt() 
 def test_what_is_sent_is_under_way_until_its_outcome_is_recorded() -> None:
     start = StartNode(node=ES1, counts=True)
     sent = _after(_state(), ActionSent(action=start))
-    assert (sent.in_flight, sent.nodes[ES1].start_sent, sent.acted_at) == ((start,), AT, AT)
+    assert (sent.process.in_flight, sent.nodes[ES1].start_sent, sent.process.acted_at) == ((start,), AT, AT)
     done = _after(sent, ActionConfirmed(action=start))
-    assert (done.in_flight, done.nodes[ES1].tries) == ((), 1)
+    assert (done.process.in_flight, done.nodes[ES1].tries) == ((), 1)
     failed = _after(sent, ActionFailed(action=start, reason="sudo", in_doubt=False))
-    assert (failed.in_flight, failed.nodes[ES1].tries) == ((), 1)
+    assert (failed.process.in_flight, failed.nodes[ES1].tries) == ((), 1)
     assert failed.failure_of(start) is not None
     lost = _after(sent, ActionFailed(action=start, reason="lost", in_doubt=True))
     assert lost.nodes[ES1].tries == 0, "nobody answered"
@@ -293,7 +281,7 @@ def test_a_doubt_begins_again_with_a_new_process_unless_its_reach_is_over() -> N
     for ago, accepted, kept in ((5.0, False, True), (limit + 1, False, False), (limit + 1, True, True)):
         for phase in (NodePhase.PENDING, NodePhase.STOPPED, NodePhase.RECOVERED):
             state = _with(_state(), phase=phase, doubt=Doubt(verb=Verb.STOP, since=AT, accepted=accepted))
-            state = replace(state, acted_at=AT + ago)
+            state = state_with(state, acted_at=AT + ago)
             doubt = _after(state, RESUMED, at=AT + ago).nodes[ES1].doubt
             wanted = Doubt(verb=Verb.STOP, since=AT + ago) if kept else None
             assert doubt == wanted, (ago, accepted, phase)
@@ -314,7 +302,7 @@ def test_a_stop_is_lost_once_it_is_taken_as_not_done() -> None:
 def test_a_lost_stop_stays_lost_for_a_new_process_if_it_may_have_been_done_unseen() -> None:
     limit = policy().deadlines.stop
     for acted, missed, kept in ((5.0, None, True), (limit + 9, None, False), (limit + 9, limit - 1, True)):
-        state = replace(_with(_state(), lost_at=AT), acted_at=AT + acted)
+        state = state_with(_with(_state(), lost_at=AT), acted_at=AT + acted)
         if missed is not None:
             state = _after(state, MembersMissed(missing=(ES1,)), at=AT + missed)
         again = _after(state, RESUMED, at=AT + 8000.0).nodes[ES1].lost_at
@@ -343,9 +331,9 @@ def test_a_rescue_or_a_late_stop_only_brings_up_until_the_node_is_back() -> None
 def test_a_member_is_missed_in_a_row_of_readings_and_its_return_ends_the_row() -> None:
     state = _after(_state(), MembersMissed(missing=(ES1,)))
     state = _after(state, MembersMissed(missing=(ES1, ES2)), at=AT + 9.0)
-    assert (state.absent[ES1].since, state.absent[ES1].readings) == (AT, 2)
-    assert (state.absent[ES2].since, state.absent[ES2].readings) == (AT + 9.0, 1)
-    assert set(_after(state, MembersMissed(missing=(), back=(ES1,))).absent) == {ES2}
+    assert (state.process.absent[ES1].since, state.process.absent[ES1].readings) == (AT, 2)
+    assert (state.process.absent[ES2].since, state.process.absent[ES2].readings) == (AT + 9.0, 1)
+    assert set(_after(state, MembersMissed(missing=(), back=(ES1,))).process.absent) == {ES2}
 
 
 def test_the_life_accounted_for_is_that_of_the_last_return() -> None:
@@ -383,7 +371,7 @@ def test_a_new_process_moves_no_node_and_begins_where_they_are() -> None:
         tries_again = [NodePhase.STARTING if p is NodePhase.FAILED else p for p in (one, other)]
         if [restored.nodes[name].phase for name in (ES1, ES2)] != tries_again:
             wrong.append((one.value, other.value, "restore"))
-        if restored.phase is not Phase.STANDING_DOWN or not restored.restoring:
+        if restored.phase is not Phase.STANDING_DOWN or not restored.process.restoring:
             wrong.append((one.value, other.value, restored.phase.value))
     assert wrong == []
 
@@ -401,11 +389,13 @@ def test_a_new_process_counts_every_time_from_its_own_beginning() -> None:
     later = AT + 500.0
     resumed = _after(_with(state, tries=3, reboots=3, goal=Goal.BRING_UP), RESUMED, at=later)
     node = resumed.nodes[ES1]
-    assert resumed.in_flight == ()
-    assert resumed.started == resumed.phase_since == node.since == resumed.acted_at == later
+    assert resumed.process.in_flight == ()
+    assert (
+        resumed.process.started == resumed.in_phase.since == node.since == resumed.process.acted_at == later
+    )
     assert (node.tries, node.reboots, node.goal, node.stopped_at) == (0, 0, Goal.RESTART, AT)
     assert _after(state, RESUMED, at=AT - 9.0).nodes[ES1].stopped_at == AT - 9.0, "its clock was set back"
-    assert resumed.absent == {}
+    assert resumed.process.absent == {}
 
 
 def test_a_failed_node_waits_for_a_person_unless_it_is_to_be_tried_again_or_skipped() -> None:
@@ -468,9 +458,9 @@ def test_a_new_process_takes_what_recovers_and_what_is_down_as_one_wave() -> Non
 
 
 def test_the_limit_of_recovery_counts_from_the_latest_return_with_overlap_alone() -> None:
-    state = replace(_with(_state(), "es2", phase=NodePhase.REJOINED), phase_since=2_000_000.0)
+    state = state_with(_with(_state(), "es2", phase=NodePhase.REJOINED), since=2_000_000.0)
     assert state.recovery_since == 2_000_000.0
-    overlap = replace(state, policy=policy(overlap_recovery=True))
+    overlap = state_with(state, policy=policy(overlap_recovery=True))
     assert overlap.recovery_since == state.nodes[ES2].since < 2_000_000.0
 
 
@@ -484,9 +474,9 @@ def test_a_wave_that_stopped_nothing_is_called_off_since_the_first_time() -> Non
         run_phase(Phase.REASSIGNED, Phase.GATED),
     )
     state = _after(_state(), run_phase(Phase.PREPARING, Phase.GATED), *refused)
-    assert (state.called_off_since, state.wave) == (AT, None)
-    assert _after(state, *refused, at=AT + 60.0).called_off_since == AT
+    assert (state.process.called_off_since, state.wave) == (AT, None)
+    assert _after(state, *refused, at=AT + 60.0).process.called_off_since == AT
     stopped = _after(
         _with(state, phase=NodePhase.STOPPING), node_phase(ES1, NodePhase.STOPPING, NodePhase.STOPPED)
     )
-    assert stopped.called_off_since is None
+    assert stopped.process.called_off_since is None

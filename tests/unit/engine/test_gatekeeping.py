@@ -23,6 +23,7 @@ from orchestrator.simulation.mishaps import Mishap
 from orchestrator.simulation.parts import GateState, SimGate
 from tests.simulation.gated import QUEUE, SCRIPT
 from tests.simulation.play import cluster, play, policy, run
+from tests.states import state_with
 
 GATED = policy(gates=(QUEUE, SCRIPT))
 OPEN = GateView(open=True, evidence="12 messages")
@@ -36,7 +37,7 @@ def _seen(**gates: Reading[GateView]) -> Observation:
 
 
 def _state(*events: Event, phase: Phase = Phase.GATED) -> RunState:
-    state = RunState(run="run-1", policy=GATED, phase=phase)
+    state = state_with(RunState(run="run-1"), policy=GATED, phase=phase)
     for place, event in enumerate(events):
         state = evolve(state, Record(run="run-1", sequence=place + 1, at=100.0 + place, event=event))
     return state
@@ -66,7 +67,7 @@ def test_one_that_is_switched_off_bars_nothing_and_is_not_told_of() -> None:
     off = replace(GATED, disabled_predicates=(DisabledPredicate(name="gates_open", subject=QUEUE.name),))
     seen = _seen(queue=SHUT, script=OPEN)
     assert closed_gates(off, seen) == ()
-    assert gate_news(replace(_state(), policy=off), off, seen) == ()
+    assert gate_news(state_with(_state(), policy=off), off, seen) == ()
     assert gates_passed(off, seen) == (GatesPassed(gates={SCRIPT.name: "12 messages"}),)
 
 
@@ -95,33 +96,33 @@ def test_no_other_phase_asks_a_gate(phase: Phase) -> None:
 def test_gates_are_asked_where_there_are_some(phase: Phase) -> None:
     state = _state(phase=phase)
     assert Look.GATES in needed(state)[0]
-    assert Look.GATES not in needed(replace(state, policy=policy()))[0]
+    assert Look.GATES not in needed(state_with(state, policy=policy()))[0]
 
 
 def test_the_clock_of_gates_runs_from_the_first_that_closes_until_none_is_closed() -> None:
     state = _state(_closed(), _closed(SCRIPT.name), GateOpened(gate=QUEUE.name, evidence=""))
-    assert state.gates_closed_since == 100.0
-    assert [hold.subject for hold in state.holds] == [SCRIPT.name]
+    assert state.in_phase.gates_closed_since == 100.0
+    assert [hold.subject for hold in state.in_phase.holds] == [SCRIPT.name]
     opened = _state(_closed(), GateOpened(gate=QUEUE.name, evidence=""))
-    assert opened.gates_closed_since is None
-    assert opened.holds == ()
+    assert opened.in_phase.gates_closed_since is None
+    assert opened.in_phase.holds == ()
 
 
 def test_the_clock_of_predicates_is_another() -> None:
     hold = Hold(predicate="no_running_snapshot", subject="repo", evidence="runs")
     state = _state(_closed(), hold)
-    assert (state.gates_closed_since, state.holding_since) == (100.0, 101.0)
+    assert (state.in_phase.gates_closed_since, state.in_phase.holding_since) == (100.0, 101.0)
     alone = _state(_closed(), hold, HoldsCleared(but_gates=True))
-    assert (alone.gates_closed_since, alone.holding_since) == (100.0, None)
-    assert [one.subject for one in alone.holds] == [QUEUE.name]
-    assert _state(_closed(), hold, HoldsCleared()).gates_closed_since is None
+    assert (alone.in_phase.gates_closed_since, alone.in_phase.holding_since) == (100.0, None)
+    assert [one.subject for one in alone.in_phase.holds] == [QUEUE.name]
+    assert _state(_closed(), hold, HoldsCleared()).in_phase.gates_closed_since is None
 
 
 def test_a_new_process_and_a_new_phase_count_anew() -> None:
     resumed = _state(_closed(), RunResumed(operator="ann", host="bastion"))
-    assert (resumed.gates_closed_since, resumed.holds) == (None, ())
+    assert (resumed.in_phase.gates_closed_since, resumed.in_phase.holds) == (None, ())
     stepped = _state(_closed(), run_phase(Phase.GATED, Phase.WITHHELD))
-    assert (stepped.gates_closed_since, stepped.holds) == (None, ())
+    assert (stepped.in_phase.gates_closed_since, stepped.in_phase.holds) == (None, ())
 
 
 def _events(simulation: Simulation, kind: type[Event]) -> list[Event]:

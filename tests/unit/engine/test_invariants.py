@@ -50,7 +50,8 @@ from orchestrator.model.tuning_event import TuningApplied
 from orchestrator.model.turn import REBOOT, Doubt, Goal, Owed, Verb, Work
 from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, policy
-from tests.unit.engine.merge_steps import ALSO_BROKEN, MERGE_BREAKS, MERGE_HOLDS
+from tests.states import state_with
+from tests.unit.engine.merge_steps import ALSO_BROKEN, ASKED, MERGE_BREAKS, MERGE_HOLDS
 
 ES1, ES2 = NodeName("es1"), NodeName("es2")
 KEY = (Level.PERSISTENT, "cluster.routing.allocation.enable")
@@ -72,12 +73,12 @@ def _state(phase: Phase = Phase.DOWN, es1: NodePhase = NodePhase.STOPPING, **cha
         "phase": phase,
         "nodes": {**state.nodes, ES1: replace(state.nodes[ES1], phase=es1)},
         "wave": Wave(number=1, nodes=(ES1,)),
-        "debts": {KEY: DEBT},
+        "settings": {KEY: DEBT},
         "withheld": frozenset({KEY}),
         "withheld_since": AT,
-        "phase_since": AT,
+        "since": AT,
     }
-    return replace(state, **{**right, **changes})  # type: ignore[arg-type]  # field names by keyword
+    return state_with(state, **{**right, **changes})
 
 
 def _step(before: RunState, event: Event, after: RunState | None = None, *, passed: float = 1.0) -> Step:
@@ -165,7 +166,7 @@ def _tuned(tunable: str = "numad", es1: NodePhase = NodePhase.STOPPED, **changes
 
 
 BREAKS: dict[str, Callable[[], Step]] = {
-    "stops_stand_behind_withholding": lambda: _step(_state(debts={}, withheld=frozenset()), STOP),
+    "stops_stand_behind_withholding": lambda: _step(_state(settings={}, withheld=frozenset()), STOP),
     "stops_are_sent_from_down_alone": lambda: _step(_state(Phase.GATED), STOP),
     "only_the_wave_is_stopped": lambda: _step(_state(wave=Wave(number=1, nodes=(ES2,))), STOP),
     "budget": lambda: _step(_with(_state(), ES2, NodePhase.STARTING), STOP),
@@ -178,10 +179,12 @@ BREAKS: dict[str, Callable[[], Step]] = {
         _state(es1=NodePhase.RECOVERED), STOP, _state(es1=NodePhase.STOPPING)
     ),
     "changes_are_written_down_first": lambda: _step(
-        _state(debts={}), ActionSent(action=WriteSettings(changes=(DEBT,), purpose=Purpose.WITHHOLD))
+        _state(settings={}), ActionSent(action=WriteSettings(changes=(DEBT,), purpose=Purpose.WITHHOLD))
     ),
     "what_was_found_stays": lambda: _step(
-        _state(), _changed("primaries"), _state(debts={KEY: replace(DEBT, found="primaries", wanted="none")})
+        _state(),
+        _changed("primaries"),
+        _state(settings={KEY: replace(DEBT, found="primaries", wanted="none")}),
     ),
     "nobody_waits_with_allocation_off": lambda: _step(_state(Phase.GATED), LOOK, passed=1_921.0),
     "withholding_has_a_limit": lambda: _step(_state(), LOOK, passed=3_121.0),
@@ -195,7 +198,7 @@ BREAKS: dict[str, Callable[[], Step]] = {
         _state(Phase.ENDED), RunFinished(outcome=Outcome.HELD, exit_code=3, seconds=1.0)
     ),
     "nothing_after_the_end": lambda: _step(_state(Phase.ENDED), STOP),
-    "no_stop_after_standing_down": lambda: _step(_state(stand_down_reason="asked to stop"), STOP),
+    "no_stop_after_standing_down": lambda: _step(_state(standing_down=ASKED), STOP),
     "starts_are_for_our_own": lambda: _step(
         _state(es1=NodePhase.RECOVERED), ActionSent(action=StartNode(node=ES1))
     ),
@@ -223,7 +226,7 @@ def test_it_notices(rule: object) -> None:
     assert [said for said in broken(BREAKS[invariant.name]()) if said.startswith(f"{invariant.name}: ")]
 
 
-_OWING_NOTHING: dict[str, object] = {"debts": {}, "withheld": frozenset(), "withheld_since": None}
+_OWING_NOTHING: dict[str, object] = {"settings": {}, "withheld": frozenset(), "withheld_since": None}
 
 
 def _done() -> Step:
@@ -266,9 +269,9 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
         _step(_state(replicas={ADDED.index_uuid: ADDED}), ActionSent(action=ADD)),
     ),
     "what_was_found_stays": lambda: (
-        _step(_state(), _changed("primaries"), _state(debts={KEY: replace(DEBT, wanted="none")})),
+        _step(_state(), _changed("primaries"), _state(settings={KEY: replace(DEBT, wanted="none")})),
         # Somebody else has set it since: that is what was found now.
-        _step(_state(), _changed("all"), _state(debts={KEY: replace(DEBT, found="all", wanted="none")})),
+        _step(_state(), _changed("all"), _state(settings={KEY: replace(DEBT, found="all", wanted="none")})),
     ),
     "nobody_waits_with_allocation_off": lambda: (
         _step(_state(Phase.GATED), LOOK, passed=1_919.0),
@@ -305,7 +308,7 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     "nothing_after_the_end": lambda: (_step(_state(Phase.STANDING_DOWN), STOP), _step(_done().after, LOOK)),
     "no_stop_after_standing_down": lambda: (
         _step(_state(), STOP),
-        _step(_state(stand_down_reason="asked to stop"), ActionSent(action=StartNode(node=ES1))),
+        _step(_state(standing_down=ASKED), ActionSent(action=StartNode(node=ES1))),
     ),
     "starts_are_for_our_own": lambda: (
         _step(_state(es1=NodePhase.STARTING), ActionSent(action=StartNode(node=ES1))),
@@ -333,7 +336,7 @@ HOLDS: dict[str, Callable[[], tuple[Step, ...]]] = {
     ),
     "hosts_are_tuned_under_stopped_nodes": lambda: (_step(_tuned(), TUNE),),
     "only_what_is_wanted_is_tuned": lambda: (_step(_tuned(), TUNE),),
-    "tuning_is_told_as_it_was": lambda: (_step(replace(_tuned(), confirmed=(TUNE.action,)), APPLIED),),
+    "tuning_is_told_as_it_was": lambda: (_step(state_with(_tuned(), confirmed=(TUNE.action,)), APPLIED),),
     **MERGE_HOLDS,
 }
 """What each invariant looks at, as it should be: often just inside the limit that its break is beyond."""
@@ -432,7 +435,7 @@ def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:
         ),
         (
             _step(
-                replace(_tuned(), in_flight=(TUNE.action,)),
+                state_with(_tuned(), in_flight=(TUNE.action,)),
                 node_phase(ES1, NodePhase.STOPPED, NodePhase.STARTING),
             ),
             "es1 goes on while numad is under way",

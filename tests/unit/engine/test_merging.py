@@ -414,7 +414,7 @@ def test_a_copy_on_its_way_is_waited_for(state: CopyState) -> None:
     for _ in range(20):
         run.step()
     assert run.merges == []
-    assert [hold.predicate for hold in run.state.holds] == ["no_copy_on_its_way"]
+    assert [hold.predicate for hold in run.state.in_phase.holds] == ["no_copy_on_its_way"]
     run.look(cluster=view)
     run.until_sent()
 
@@ -425,7 +425,7 @@ def test_a_red_index_is_not_merged() -> None:
     for _ in range(20):
         run.step()
     assert run.merges == []
-    assert "no copy of it is started" in run.state.holds[0].evidence
+    assert "no copy of it is started" in run.state.in_phase.holds[0].evidence
 
 
 def test_a_reading_that_fails_holds() -> None:
@@ -434,7 +434,7 @@ def test_a_reading_that_fails_holds() -> None:
     for _ in range(20):
         run.step()
     assert run.merges == []
-    assert run.state.holds[0].evidence == "3 shards did not answer"
+    assert run.state.in_phase.holds[0].evidence == "3 shards did not answer"
 
 
 def test_a_merge_whose_index_cannot_be_read_any_more_is_waited_for_so_long() -> None:
@@ -462,7 +462,7 @@ def test_an_index_is_not_taken_as_gone_because_another_cluster_answers() -> None
     for _ in range(20):
         run.step()
     assert not any(isinstance(event, IndexMerged) for event in run.events)
-    assert run.state.holds[0].predicate == "cluster_is_the_one_named"
+    assert run.state.in_phase.holds[0].predicate == "cluster_is_the_one_named"
     run.look(bulk=ours.bulk, cluster=ours.cluster)
     _through(run, "posts")
     _through(run, "users")
@@ -491,7 +491,7 @@ def test_the_end_of_a_merge_is_told_only_with_the_lives_of_the_nodes() -> None:
     for _ in range(20):
         run.step()
     assert not any(isinstance(event, IndexMerged) for event in run.events)
-    assert run.state.holds[0].evidence == "503: no master"
+    assert run.state.in_phase.holds[0].evidence == "503: no master"
     run.look(cluster=ours)
     run.until(Phase.FINISHING)
 
@@ -559,7 +559,7 @@ def _reasons(run: Play) -> str:
         run.step()
         if run.given_up is not None:
             return run.given_up.reason
-    return ", ".join(hold.predicate for hold in run.state.holds)
+    return ", ".join(hold.predicate for hold in run.state.in_phase.holds)
 
 
 # Pause, stop, time-out -------------------------------------------------------------------------------

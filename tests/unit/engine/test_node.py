@@ -24,6 +24,7 @@ from orchestrator.model.turn import REBOOT, RESTART, Goal, Verb
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Asked, Mishap, NodeDies, RestartedByHand
 from tests.simulation.play import StuckError, cluster, killed, lives, play, policy, run
+from tests.states import state_with
 from tests.unit.engine.asking import ES2
 from tests.unit.engine.cells import (
     LIVES,
@@ -309,7 +310,7 @@ def _is_ours(phase: NodePhase, shown: Sight, goal: Goal) -> bool:
     asked = cell(phase, shown, goal)
     node = replace(asked.state.nodes[ES2], doubt=doubt(60.0))
     absent = {ES2: Absence(since=now() - 5.0, readings=3)}
-    asked = replace(asked, state=replace(asked.state, nodes={ES2: node}, absent=absent))
+    asked = replace(asked, state=state_with(asked.state, nodes={ES2: node}, absent=absent))
     return is_ours(asked, node)
 
 
@@ -330,7 +331,7 @@ def test_a_node_that_readings_miss_is_ours_by_when_they_first_missed_it() -> Non
     for first, ours in ((1.0, False), (5.0, True)):
         asked = situation(node_in(PENDING, lost_at=now() - reach - 3.0), "silent", "absent")
         absent = {ES2: Absence(since=now() - first, readings=3)}
-        asked = replace(asked, state=replace(asked.state, absent=absent))
+        asked = replace(asked, state=state_with(asked.state, absent=absent))
         assert is_ours(asked, asked.state.nodes[ES2]) is ours, first
 
 
@@ -370,7 +371,11 @@ def _stands_down(*plan: Mishap) -> bool:
     world = cluster(3)
     _, state = run(world, plan=plan, wanted=policy(hooks=_HOOKS, deadlines=_SHORT))
     in_service = all(node.joined and not node.to_undo for node in world.nodes.values())
-    return state.outcome is Outcome.INTERRUPTED and in_service and world.agenda.now - state.started < 60.0
+    return (
+        state.outcome is Outcome.INTERRUPTED
+        and in_service
+        and world.agenda.now - state.process.started < 60.0
+    )
 
 
 def _skipped(shown: Sight, goal: Goal) -> bool:
@@ -475,7 +480,7 @@ def test_no_work_is_begun_while_another_member_is_missing() -> None:
     node, state = asked.state.nodes[ES2], asked.state
     for since, wanted in ((20.0, ""), (31.0, ">starting start")):
         node = node_in(STOPPED, since=since)
-        state = replace(
+        state = state_with(
             asked.state, nodes={**asked.state.nodes, ES2: node}, absent={"es5": Absence(since=0.0)}
         )
         assert effect(turned(replace(asked, state=state))) == wanted

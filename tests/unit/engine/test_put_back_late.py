@@ -9,9 +9,11 @@ import pytest
 from orchestrator.engine.run import decide
 from orchestrator.model.event import SettingRestored, StandingDown, StoodDown
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from tests.states import state_with
 from tests.unit.engine.test_stale_readings import ES2, _read, _until
 
 SETTLING = [("restore_allocation", Phase.REASSIGNED), ("restore_settings", Phase.FINISHING)]
+FAILED = StandingDown(reason="es2 failed", outcome=Outcome.FAILED)
 TOO_LONG = 660.0
 """More than ten minutes, which is what it has."""
 
@@ -26,7 +28,7 @@ def test_what_is_back_is_counted_as_put_back_though_its_time_is_over(
     simulation, state = _until(verb)
     assert state.phase is phase
     if standing_down:
-        state = replace(state, phase=Phase.STANDING_DOWN, stand_down_outcome=Outcome.FAILED)
+        state = state_with(state, phase=Phase.STANDING_DOWN, standing_down=FAILED)
     simulation.world.agenda.advance(TOO_LONG)
     decided = decide(state, _read(simulation), simulation.world.agenda.now)
     assert decided.events
@@ -37,12 +39,12 @@ def test_what_is_back_is_counted_as_put_back_though_its_time_is_over(
 def test_what_is_not_back_when_its_time_is_over_stands_the_run_down(verb: str, phase: Phase) -> None:
     simulation, state = _until(verb)
     assert state.phase is phase
-    for level, key in state.debts:
-        simulation.world.set(level, key, state.debts[level, key].wanted)
+    for level, key in state.unrestored.settings:
+        simulation.world.set(level, key, state.unrestored.settings[level, key].wanted)
     simulation.world.agenda.advance(TOO_LONG)
     decided = decide(state, _read(simulation), simulation.world.agenda.now)
     assert StandingDown in {type(event) for event in decided.events}
-    down = replace(state, phase=Phase.STANDING_DOWN, stand_down_outcome=Outcome.FAILED)
+    down = state_with(state, phase=Phase.STANDING_DOWN, standing_down=FAILED)
     decided = decide(down, _read(simulation), simulation.world.agenda.now)
     told = [event for event in decided.events if isinstance(event, StoodDown)]
     assert told
@@ -55,10 +57,10 @@ def test_the_time_for_putting_back_begins_when_a_stop_that_never_happened_was_kn
     simulation.world.agenda.advance(TOO_LONG)
     now = simulation.world.agenda.now
     waited_for = replace(state.nodes[ES2], phase=NodePhase.PENDING, since=now - 1.0)
-    down = replace(
+    down = state_with(
         state,
         phase=Phase.STANDING_DOWN,
-        stand_down_outcome=Outcome.FAILED,
+        standing_down=FAILED,
         nodes={**state.nodes, ES2: waited_for},
         confirmed=(),
     )

@@ -24,8 +24,8 @@ def test_it_is_what_the_standard_library_makes(value: RunState | NodeProgress) -
 
 def test_the_value_itself_stays_as_it_was() -> None:
     state = RunState(run="r1")
-    assert replace(state, retries=3).retries == 3
-    assert state.retries == 0
+    assert replace(state, waves_finished=3).waves_finished == 3
+    assert state.waves_finished == 0
 
 
 def test_a_field_that_it_does_not_have_is_refused() -> None:

@@ -22,6 +22,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from tests.simulation.gated import QUEUE
 from tests.simulation.ringed import FOUR, ONE, TWO, riak_policy, ringed
+from tests.states import state_with
 
 Change = Callable[[Question], Question]
 """The same question with one thing that is wrong."""
@@ -29,7 +30,7 @@ Change = Callable[[Question], Question]
 
 def _question() -> Question:
     world = ringed()
-    state = changed(Simulation(world).begin(riak_policy(zone_attribute=None)), probed=True)
+    state = state_with(Simulation(world).begin(riak_policy(zone_attribute=None)), probed=True)
     read = views.readings(world)
     assert isinstance(read.cluster, ClusterView)
     state = changed(state, baseline=RIAK.baseline(read.cluster, {}))
@@ -42,10 +43,10 @@ def _question() -> Question:
         hosts={name: views.host(node, rights=True) for name, node in world.nodes.items()},
         lease=LeaseView(held=True, holder="ann@bastion", refreshed=0.0),
     )
-    assert state.policy is not None
+    assert state.begun.policy is not None
     return Question(
         state=state,
-        policy=state.policy,
+        policy=state.begun.policy,
         observation=seen,
         wave=Wave(number=1, nodes=(TWO,)),
         first_stop=True,
@@ -123,7 +124,7 @@ WRONG: dict[str, Change] = {
     "observation_is_fresh": lambda asked: _seeing(asked, settings=GONE),
     "cluster_is_the_one_named": lambda asked: _viewing(asked, name="other"),
     "lease_is_held": lambda asked: _seeing(asked, lease=GONE),
-    "settings_are_writable": lambda asked: replace(asked, state=changed(asked.state, probed=False)),
+    "settings_are_writable": lambda asked: replace(asked, state=state_with(asked.state, probed=False)),
     "expected_nodes_present": lambda asked: _wanting(asked, expect_nodes=6),
     "lives_are_told": _nameless,
     "ring_ready": lambda asked: _riak(asked, ring_ready=GONE),

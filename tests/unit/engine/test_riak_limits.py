@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -22,6 +21,7 @@ from orchestrator.model.replacing import replace as changed
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines, views
 from tests.simulation.ringed import ONE, THREE, TWO, riak_policy, ringed
+from tests.states import state_with
 
 AT = 1_000_000.0
 
@@ -93,7 +93,7 @@ def test_a_restarted_node_of_which_nothing_is_owed_any_more_is_raised_from_what_
     """As when a run was put back by `restore`, and is taken up again afterwards."""
     restarted = _state(phase=NodePhase.RECOVERED, stopped_at=AT)
     assert restarted.forgetful == {TWO}
-    assert not restarted.debts
+    assert not restarted.unrestored.settings
     assert _wanted(restarted, {TWO: 2}) == {TWO: ("2", "8")}
 
 
@@ -119,7 +119,7 @@ def test_the_first_note_stands_when_the_node_is_raised_again() -> None:
         purpose=Purpose.RAISE_LIMITS,
     )
     later = evolve(state, Record(run="run-1", sequence=10, at=AT, event=event))
-    assert later.debts[Level.TRANSIENT, limit_key(TWO)].found == "4"
+    assert later.unrestored.settings[Level.TRANSIENT, limit_key(TWO)].found == "4"
 
 
 # Putting back --------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_a_restarted_node_that_shows_what_its_files_say_gets_what_it_had() -> No
 
 
 def test_what_others_set_meanwhile_is_left() -> None:
-    state = replace(
+    state = state_with(
         _owing(_state(), TWO, 4, 8), confirmed=(WriteSettings(changes=(), purpose=Purpose.PUT_BACK),)
     )
     assert _restored(_restore_settings(state, {TWO: 6})) == {TWO: "6"}

@@ -19,6 +19,7 @@ from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Hook, Hooks, Together, Wave
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.turn import REBOOT, RESTART, Doubt, Owed, Verb, Work
+from tests.states import state_with
 from tests.unit.engine.asking import (
     ES2,
     cluster_of,
@@ -245,7 +246,7 @@ def test_the_reboot_is_for_all_nodes_of_the_machine() -> None:
 
 def test_without_the_lease_a_machine_is_started_and_not_rebooted() -> None:
     situation = _situation(DOWN, DOWN, GONE, GONE)
-    situation = replace(situation, state=replace(situation.state, lease_lost="to eve"))
+    situation = replace(situation, state=state_with(situation.state, lease_lost="to eve"))
     assert [_did(situation, node) for node in situation.state.wave_nodes] == STARTED
 
 

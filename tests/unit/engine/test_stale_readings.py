@@ -17,6 +17,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from orchestrator.simulation.mishaps import Crash
 from tests.simulation.play import cluster, play, policy
+from tests.states import state_with
 
 ALLOCATION = "cluster.routing.allocation.enable"
 ES2 = NodeName("es2")
@@ -52,7 +53,7 @@ def _until(verb: str) -> tuple[Simulation, RunState]:
     with contextlib.suppress(Crash):
         play(simulation, state)
     state = replay(simulation.run, simulation.journal.records)
-    return simulation, replace(state, in_flight=())
+    return simulation, state_with(state, in_flight=())
 
 
 def _decided(state: RunState, seen: Observation, now: Instant) -> RunState:
@@ -68,12 +69,16 @@ def test_settings_do_not_count_as_put_back_on_a_reading_from_before_they_were_wr
     # Somebody has written our value once more; the reading is of the moment before both.
     world.set(Level.PERSISTENT, ALLOCATION, "primaries")
     world.agenda.advance(1.0)
-    old = replace(read, at=state.acted_at - 1.0)
-    assert (Level.PERSISTENT, ALLOCATION) in state.debts
+    old = replace(read, at=state.process.acted_at - 1.0)
+    assert (Level.PERSISTENT, ALLOCATION) in state.unrestored.settings
     after = _decided(state, old, world.agenda.now)
-    assert (Level.PERSISTENT, ALLOCATION) in after.debts, f"counts as put back, and is {world.persistent}"
+    assert (Level.PERSISTENT, ALLOCATION) in after.unrestored.settings, (
+        f"counts as put back, and is {world.persistent}"
+    )
     fresh = _decided(state, read, world.agenda.now)
-    assert (Level.PERSISTENT, ALLOCATION) not in fresh.debts, "what a newer reading shows counts"
+    assert (Level.PERSISTENT, ALLOCATION) not in fresh.unrestored.settings, (
+        "what a newer reading shows counts"
+    )
 
 
 def test_a_node_is_not_given_up_on_a_reading_from_before_its_start() -> None:
@@ -81,8 +86,8 @@ def test_a_node_is_not_given_up_on_a_reading_from_before_its_start() -> None:
     world = simulation.world
     read = _read(simulation)
     host = replace(views.host(world.nodes[ES2], rights=True), service=ServiceState.STOPPED)
-    old = replace(read, at=state.acted_at - 1.0, hosts={**read.hosts, ES2: host})
+    old = replace(read, at=state.process.acted_at - 1.0, hosts={**read.hosts, ES2: host})
     world.agenda.advance(10.0)
     assert world.nodes[ES2].process, "it runs"
     after = _decided(state, old, world.agenda.now)
-    assert after.phase is Phase.DOWN, after.stand_down_reason
+    assert after.phase is Phase.DOWN, after.process.standing_down

@@ -27,6 +27,7 @@ from orchestrator.model.policy import Awareness, Policy, Selection, Strategy, Wa
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import views
 from tests.simulation.play import cluster, policy
+from tests.states import state_with
 
 D, M = Role.DATA, Role.MASTER
 
@@ -356,7 +357,7 @@ def test_the_rules_are_asked_once_when_the_whole_zone_passes() -> None:
 def _zone_run(**fields: object) -> tuple[RunState, ClusterView]:
     world = cluster(6)
     state = Simulation(world).begin(ZONES)
-    return replace(state, **fields), views.cluster(world)  # type: ignore[arg-type]  # field names by keyword
+    return state_with(state, **fields), views.cluster(world)
 
 
 @pytest.mark.parametrize(

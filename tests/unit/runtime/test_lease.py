@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.fold import RunState, Unrestored
 from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
@@ -32,7 +32,7 @@ THEIRS = LeaseRecord(
     debts=(DEBT,),
     excluded=(NodeName("es3"),),
 )
-IN_DEBT = RunState(run="r2", debts={(DEBT.level, DEBT.key): DEBT})
+IN_DEBT = RunState(run="r2", unrestored=Unrestored(settings={(DEBT.level, DEBT.key): DEBT}))
 
 
 class Bench:

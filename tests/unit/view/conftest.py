@@ -26,6 +26,7 @@ from orchestrator.model.tuning import OnFailure, ValueChange
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
 from orchestrator.model.turn import Work
 from orchestrator.view.listen import Seen
+from tests.states import state_with
 
 T0 = 1_800_000_000.0
 GOLDEN = Path(__file__).parents[2] / "data" / "view"
@@ -259,13 +260,12 @@ def run_state(**changes: Any) -> RunState:
     """A run of three nodes: es1 is back, es2 starts, es3 is to come."""
     phases = (NodePhase.RECOVERED, NodePhase.STARTING, NodePhase.PENDING)
     usual: dict[str, Any] = {
-        "run": "run-1",
         "started": T0,
         "cluster": "prod",
         "version": "9.1.0",
         "policy": POLICY,
         "phase": Phase.DOWN,
-        "phase_since": T0 + 90,
+        "since": T0 + 90,
         "nodes": {
             name: NodeProgress(name=name, phase=phase, since=T0 + 100)
             for name, phase in zip(ES, phases, strict=True)
@@ -273,10 +273,10 @@ def run_state(**changes: Any) -> RunState:
         "wave": Wave(number=2, nodes=ES[1:2], zone=Zone("b"), why="fewest shards shared"),
         "wave_since": T0 + 80,
         "waves_finished": 1,
-        "debts": {(Level.PERSISTENT, ENABLE): WITHHOLD},
+        "settings": {(Level.PERSISTENT, ENABLE): WITHHOLD},
         "withheld_since": T0 + 85,
     }
-    return RunState(**{**usual, **changes})
+    return state_with(RunState(run="run-1"), **{**usual, **changes})
 
 
 def ended_state(**changes: Any) -> RunState:
@@ -285,7 +285,7 @@ def ended_state(**changes: Any) -> RunState:
         "phase": Phase.ENDED,
         "nodes": {name: NodeProgress(name=name, phase=NodePhase.RECOVERED) for name in ES},
         "wave": None,
-        "debts": {},
+        "settings": {},
         "withheld_since": None,
         "outcome": Outcome.DONE,
     }

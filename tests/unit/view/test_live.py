@@ -14,11 +14,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.engine.fold import RecoveringWave
+from orchestrator.engine.fold import NOT_BEGUN, RecoveringWave
 from orchestrator.engine.situation import Decision
 from orchestrator.model.action import ActionResult, ClusterAction, Refused
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import Event, NodeRecovered, WaveFinished
+from orchestrator.model.event import Event, NodeRecovered, StandingDown, WaveFinished
 from orchestrator.model.observation import Look
 from orchestrator.model.overlap import WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
@@ -135,12 +135,14 @@ def test_with_overlap_the_pace_is_by_the_clock(samples: Any) -> None:
         WaveFinished(number=1, seconds=290.0),
     ]
     to_do = sum(node.phase is not NodePhase.RECOVERED for node in state.nodes.values())
-    assert seconds_left(state, events, now=now) == pytest.approx((now - state.started) * to_do)
+    assert seconds_left(state, events, now=now) == pytest.approx((now - state.process.started) * to_do)
 
 
 def test_trouble_comes_first(samples: Any) -> None:
     state = samples.run_state(
-        stand_down_reason="es2 did not start", second_failure="es3 left", request=Request.PAUSE
+        standing_down=StandingDown(reason="es2 did not start", outcome=Outcome.FAILED),
+        second_failure="es3 left",
+        request=Request.PAUSE,
     )
     lines = picture(screen_of(state, WAITS, now=samples.t0 + 120), 80).splitlines()
     assert "es2 did not start" in lines[1]
@@ -156,7 +158,7 @@ def test_every_phase_has_a_picture(phase: Phase, samples: Any) -> None:
 
 
 def test_a_run_that_has_not_begun_has_a_picture(samples: Any) -> None:
-    state = samples.run_state(nodes={}, wave=None, policy=None, cluster="", version="", debts={})
+    state = replace(samples.run_state(nodes={}, wave=None, settings={}), begun=NOT_BEGUN)
     assert "Time      0s so far" in picture(screen_of(state, None, now=samples.t0), 40, height=10)
 
 
@@ -260,7 +262,7 @@ def test_events_scroll_and_the_end_is_written_below(samples: Any) -> None:
 
 def test_a_name_cannot_drive_the_terminal(samples: Any) -> None:
     name = "prod\x1b]0;owned\x9b2J" + 70 * "x"
-    state = replace(samples.run_state(), cluster=name)
+    state = samples.run_state(cluster=name)
     out = io.StringIO()
     with LiveReporter(console_on(out), lambda: samples.t0 + 120) as reporter:
         reporter.events(samples.records([NodeRecovered(node=NodeName("es1\x1b[2J"), seconds=70.0)]))

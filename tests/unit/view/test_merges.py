@@ -23,6 +23,7 @@ from orchestrator.view.plan import plan_object, plan_text
 from orchestrator.view.status import status_object, status_text
 from orchestrator.view.summary import Summary, summary, summary_lines, summary_object
 from orchestrator.view.waits import awaited, limit
+from tests.states import state_with
 
 Golden = Callable[[str, str], None]
 TARGETS = tuple(
@@ -129,7 +130,7 @@ def test_the_panel_in_the_middle_of_the_merges(samples: Any, golden: Golden) -> 
 def test_the_panel_of_merges_alone_speaks_of_no_nodes(samples: Any) -> None:
     out = StringIO()
     console = Console(file=out, width=100, color_system=None, force_terminal=False)
-    state = replace(state_after(samples, begun(1), nodes=0), request=Request.PAUSE)
+    state = state_with(state_after(samples, begun(1), nodes=0), request=Request.PAUSE)
     console.print(panel(screen_of(state, None, now=samples.t0 + 65), 100, glyphs=ASCII))
     shown = out.getvalue()
     assert "| Time      1m 5s so far" in shown or "| Time      1m 4s so far" in shown
@@ -140,7 +141,7 @@ def test_the_panel_of_merges_alone_speaks_of_no_nodes(samples: Any) -> None:
 
 def test_who_asked_is_told_once_when_the_run_has_ended(samples: Any) -> None:
     by = "ops@bastion1"
-    state = replace(in_the_middle(samples), request=Request.PAUSE, requested_by=by)
+    state = state_with(in_the_middle(samples), request=Request.PAUSE, requested_by=by)
     assert f"  asked to pause by {by}\n" in status_text(state, (), now=samples.t0 + 60)
     ended = replace(state, phase=Phase.ENDED, outcome=Outcome.PAUSED, message=f"asked to pause by {by}")
     assert status_text(ended, (), now=samples.t0 + 60).count(f"asked to pause by {by}") == 1

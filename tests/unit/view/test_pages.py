@@ -56,7 +56,7 @@ def test_a_name_cannot_drive_the_terminal_from_any_page(samples: Any) -> None:
     )
     for text in (
         plan_text(samples.plan(cluster=name, steps=(step,), waves=(wave,))),
-        status_text(replace(samples.run_state(), cluster=name), (), now=samples.t0),
+        status_text(samples.run_state(cluster=name), (), now=samples.t0),
         history_text([past]),
     ):
         assert r"es1\x1b[2J\nforged" in text
@@ -198,10 +198,10 @@ def test_a_run_that_lay_paused_over_night_did_not_take_the_night(samples: Any) -
 def test_what_held_a_run_stands_once_in_its_summary(samples: Any) -> None:
     hold = samples.hold
     said = f"held by {hold.predicate}: {hold.subject}: {hold.evidence}"
-    state = replace(samples.run_state(), holds=(hold,), message=said)
+    state = samples.run_state(holds=(hold,), message=said)
     text = "\n".join(summary_lines(summary(state, Outcome.HELD, (), samples.t0)))
     assert text.count(hold.evidence) == 1
-    state = replace(samples.run_state(), message=said)
+    state = samples.run_state(message=said)
     text = "\n".join(summary_lines(summary(state, Outcome.HELD, (), samples.t0)))
     assert text.count(hold.evidence) == 1
 

@@ -18,12 +18,13 @@ from orchestrator.view.status import status_text
 from orchestrator.view.summary import summary, summary_lines
 from orchestrator.view.waits import awaited
 from orchestrator.view.words import product, sentence
+from tests.states import state_with
 
 _OTHERS = ("copies", "copy ", "allocation", "shard", "master")
 
 
 def of_riak(state: Any) -> Any:
-    return replace(state, policy=replace(state.policy, kind=Kind.RIAK))
+    return state_with(state, policy=replace(state.begun.policy, kind=Kind.RIAK))
 
 
 def told(samples: Any) -> list[Any]:

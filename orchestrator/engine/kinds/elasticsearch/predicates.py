@@ -34,7 +34,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
         yield "cluster settings", settings.reason
         return
     yield from _foreign_settings(question, settings, view)
-    foreign = [name for name in view.voting_exclusions if name not in question.state.excluded]
+    foreign = [name for name in view.voting_exclusions if name not in question.state.unrestored.excluded]
     if foreign:
         yield "voting exclusions", f"{some(sorted(foreign))}: made by somebody else"
     if view.shutdowns:
@@ -130,7 +130,7 @@ def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
     versions = {node.name: version_key(node.version) for node in view.nodes}
     newest = max(versions.values(), default=())
     done = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.RECOVERED]
-    began = version_key(question.state.version)
+    began = version_key(question.state.begun.version)
     if any(versions.get(name, began) > began for name in done):
         return
     for name in question.wave.nodes:

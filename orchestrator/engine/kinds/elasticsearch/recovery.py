@@ -161,7 +161,7 @@ def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
 
 def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
     """Shards without a started copy that were not red before, not accepted, and not just being made."""
-    accepted = state.policy.accept_red if state.policy else frozenset()
+    accepted = state.begun.policy.accept_red
     before = {
         (m.index_uuid, m.number) for m in (state.baseline.missing if state.baseline else ()) if m.primary
     }
@@ -200,7 +200,7 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
     """
     found: list[ShardId] = []
     excused: list[ShardId] = []
-    accepted = state.policy.accept_red if state.policy else frozenset()
+    accepted = state.begun.policy.accept_red
     for shard in dict.fromkeys(copy.shard for copy in view.not_started):
         copies = view.shards[shard]
         if any(copy.started for copy in copies) or shard.index in accepted:
@@ -226,8 +226,8 @@ def _was_red(state: RunState, shard: ShardId) -> bool:
 
 def _may_be_away(state: RunState, view: ClusterView, shard: ShardId) -> bool:
     """Whether somebody accepted that this shard is away while its node is, or a repository has it."""
-    policy, index = state.policy, view.metadata.get(shard.index_uuid)
-    if policy is None or index is None:
+    policy, index = state.begun.policy, view.metadata.get(shard.index_uuid)
+    if index is None:
         return False
     subject = f"index {shard.index}"
     without_replicas = index.replicas == 0 and (

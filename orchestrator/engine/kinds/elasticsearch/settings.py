@@ -120,5 +120,5 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
 
 def is_ours(state: RunState, settings: SettingsView, level: Level, key: str) -> bool:
     """Whether what stands there is what this run wrote."""
-    debt = state.debts.get((level, key))
+    debt = state.unrestored.settings.get((level, key))
     return debt is not None and settings.at(level, key) == debt.wanted

@@ -51,7 +51,7 @@ def limit_changes(state: RunState, settings: SettingsView, policy: Policy) -> tu
 
 
 def _found(state: RunState, key: str, value: str) -> str:
-    debt, restarted = state.debts.get((Level.TRANSIENT, key)), holder(key) in state.forgetful
+    debt, restarted = state.unrestored.settings.get((Level.TRANSIENT, key)), holder(key) in state.forgetful
     return debt.found if debt is not None and restarted and isinstance(debt.found, str) else value
 
 
@@ -59,4 +59,4 @@ def _to_be_forgotten(state: RunState, key: str) -> bool:
     """Whether its node is still to be restarted, and nobody has written down what it has."""
     node = state.nodes.get(holder(key) or NodeName(""))
     pending = node is not None and node.phase is NodePhase.PENDING
-    return pending and (Level.TRANSIENT, key) not in state.debts
+    return pending and (Level.TRANSIENT, key) not in state.unrestored.settings
