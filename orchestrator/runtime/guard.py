@@ -104,12 +104,11 @@ def busy_hosts(state: RunState) -> frozenset[NodeName]:
 
 def blind_starts(state: RunState, *, busy: Collection[NodeName]) -> tuple[StartNode, ...]:
     """A start for each node that may be down because of us; a start of one that runs does nothing."""
-    starts = [StartNode(node=node.name) for node in state.nodes_in(*IN_HAND)]
+    starts, deposed = [StartNode(node=node.name) for node in state.nodes_in(*IN_HAND)], state.process.deposed
     return tuple(
         start
         for start in starts
-        if start.node not in busy
-        and (state.process.deposed is None or _may_start(start, state.process.deposed))
+        if start.node not in busy and (deposed is None or _may_start(start, deposed))
     )
 
 

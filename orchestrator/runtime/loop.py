@@ -183,10 +183,8 @@ class Loop:
     def _stand_down_on(self, defect: Exception) -> None:
         """Start to stand down; actions whose outcome is not recorded may have been done."""
         reason = f"a defect of the program: {type(defect).__name__}: {defect}"
-        events: list[Event] = [
-            ActionFailed(action=action, reason=reason, in_doubt=True)
-            for action in self.state.process.in_flight
-        ]
+        flying = self.state.process.in_flight
+        events: list[Event] = [ActionFailed(action=one, reason=reason, in_doubt=True) for one in flying]
         if self.state.phase is not Phase.STANDING_DOWN:
             events.append(StandingDown(reason=reason, outcome=Outcome.FAILED))
             events.append(run_phase(self.state.phase, Phase.STANDING_DOWN, why=reason))

@@ -227,9 +227,8 @@ def _starting_behind_a_gate(turn: Any) -> Any:
     def barred(situation: Situation, one: NodeProgress) -> Turn:
         found: Turn = turn(situation, one)
         starts = any(isinstance(action, StartNode) for action in found.actions)
-        return (
-            replace(found, actions=()) if starts and situation.state.process.lease_lost is not None else found
-        )
+        lost = situation.state.process.lease_lost is not None
+        return replace(found, actions=()) if starts and lost else found
 
     return barred
 

@@ -124,9 +124,8 @@ def _excusing_nothing(red: Any) -> Any:
 def _giving_up_on_a_refusal(down: Any) -> Any:
     def gives_up(situation: Situation) -> Decision:
         state = situation.state
-        refused = [
-            one for one in state.in_phase.failed if isinstance(one.action, StopNode) and not one.in_doubt
-        ]
+        stops = [one for one in state.in_phase.failed if isinstance(one.action, StopNode)]
+        refused = [one for one in stops if not one.in_doubt]
         if refused:
             return stand_down(state, refused[0].reason, Outcome.FAILED)
         return down(situation)  # type: ignore[no-any-return]  # the original's

@@ -332,12 +332,9 @@ def test_a_process_whose_journal_another_took_up_is_deposed_whatever_its_lease_s
     first.turns_left = _TURNS_AFTER_WAKING
     state = first.run()
     assert first.sent[sent:] == []
-    assert state.process.deposed is not None
-    assert (state.process.deposed.successor, state.process.deposed.owner, state.process.deposed.epoch) == (
-        "run-1",
-        "ben@bastion2",
-        7,
-    )
+    deposed = state.process.deposed
+    assert deposed is not None
+    assert (deposed.successor, deposed.owner, deposed.epoch) == ("run-1", "ben@bastion2", 7)
     assert len(first.store.replay("run-1")) == len(past) + 2
 
 

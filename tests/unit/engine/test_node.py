@@ -371,11 +371,8 @@ def _stands_down(*plan: Mishap) -> bool:
     world = cluster(3)
     _, state = run(world, plan=plan, wanted=policy(hooks=_HOOKS, deadlines=_SHORT))
     in_service = all(node.joined and not node.to_undo for node in world.nodes.values())
-    return (
-        state.outcome is Outcome.INTERRUPTED
-        and in_service
-        and world.agenda.now - state.process.started < 60.0
-    )
+    soon = world.agenda.now - state.process.started < 60.0
+    return state.outcome is Outcome.INTERRUPTED and in_service and soon
 
 
 def _skipped(shown: Sight, goal: Goal) -> bool:

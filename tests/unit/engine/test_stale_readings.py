@@ -70,15 +70,12 @@ def test_settings_do_not_count_as_put_back_on_a_reading_from_before_they_were_wr
     world.set(Level.PERSISTENT, ALLOCATION, "primaries")
     world.agenda.advance(1.0)
     old = replace(read, at=state.process.acted_at - 1.0)
-    assert (Level.PERSISTENT, ALLOCATION) in state.unrestored.settings
+    key = (Level.PERSISTENT, ALLOCATION)
+    assert key in state.unrestored.settings
     after = _decided(state, old, world.agenda.now)
-    assert (Level.PERSISTENT, ALLOCATION) in after.unrestored.settings, (
-        f"counts as put back, and is {world.persistent}"
-    )
+    assert key in after.unrestored.settings, f"counts as put back, and is {world.persistent}"
     fresh = _decided(state, read, world.agenda.now)
-    assert (Level.PERSISTENT, ALLOCATION) not in fresh.unrestored.settings, (
-        "what a newer reading shows counts"
-    )
+    assert key not in fresh.unrestored.settings, "what a newer reading shows counts"
 
 
 def test_a_node_is_not_given_up_on_a_reading_from_before_its_start() -> None:
