@@ -27,6 +27,7 @@ from orchestrator.model.action import (
     SettingChange,
     StartNode,
     StopNode,
+    TuneHost,
 )
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
@@ -69,6 +70,7 @@ class NodeProgress:
         life: the last life accounted for: the baseline's, then that of each return. None = never read.
         boot: its host's boot id in that life, where it could be read.
         owed: what its turn still owes.
+        unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
         ready: `before_stop` hooks that ran since they were last undone; a stop needs all of them.
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
@@ -90,6 +92,7 @@ class NodeProgress:
     life: Incarnation | None = None
     boot: str | None = None
     owed: frozenset[Owed] = frozenset()
+    unproven: int | None = None
     ready: frozenset[int] = frozenset()
     ready_since: Instant | None = None
     doubt: Doubt | None = None
@@ -473,6 +476,9 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, process=replace(state.process, excused_since=since if count else None))
         case ev.SecondFailure(what=what):
             return replace(state, process=replace(state.process, second_failure=what))
+        case ev.HookUnproven(node=node, number=number):
+            owed = state.nodes[node].owed | {Owed(work=Work.HOOK, number=number)}
+            return with_node(state, node, owed=owed, unproven=None)
         case ev.Requested(request=request, by=by):
             request = max(state.process.request, request)
             return replace(state, process=replace(state.process, request=request, requested_by=by))
@@ -706,6 +712,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
         phase=new,
         since=at,
         start_sent=0.0,
+        unproven=None,
         failure=event.why if new in (NodePhase.FAILED, NodePhase.SKIPPED) else None,
     )
     match new:
@@ -767,12 +774,14 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
         case RebootHost(nodes=names):
             for name in names:
                 doubt, reboots = Doubt(verb=Verb.REBOOT, since=at), state.nodes[name].reboots + 1
-                state = with_node(state, name, doubt=doubt, reboots=reboots, since=at)
+                state = with_node(state, name, doubt=doubt, reboots=reboots, since=at, unproven=None)
             return state
         case RunHook(node=name, moment=Moment.BEFORE_STOP):
             node = state.nodes[name]
             since = at if node.ready_since is None else node.ready_since
             return with_node(state, name, owed=node.owed | _undo(state.begun.policy), ready_since=since)
+        case RunHook(node=name, moment=Moment.WHILE_STOPPED) | TuneHost(node=name):
+            return with_node(state, name, unproven=None)  # sent to a node that was seen down
         case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
             # Back in service, or perhaps so: the next stop needs every `before_stop` hook again.
             return with_node(state, name, ready=frozenset())
@@ -833,7 +842,7 @@ def _hook_ran(state: RunState, hook: RunHook, at: Instant) -> RunState:
             return with_node(state, hook.node, ready=node.ready | {hook.number})
         case Moment.WHILE_STOPPED:
             owed = node.owed - {Owed(work=Work.HOOK, number=hook.number)}
-            return with_node(state, hook.node, owed=owed, since=at)
+            return with_node(state, hook.node, owed=owed, since=at, unproven=hook.number)
         case Moment.AFTER_RECOVERY:
             node = replace(node, owed=node.owed - {Owed(work=Work.UNDO, number=hook.number)})
             if not node.undo:

@@ -24,7 +24,7 @@ from orchestrator.engine.situation import RETRY_SECONDS, Situation
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode
-from orchestrator.model.event import Event, SecondFailure, node_phase
+from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
@@ -280,9 +280,9 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
         did = _DO[move](situation, node) if move in _DO else _WAIT
         events += did.events
         if did.enter is not None:
-            step = _step(situation, node, did.enter, did.why)
-            events.append(step)
-            situation = situation.after(*did.events, step)
+            steps = (*_unproven(node, seen), _step(situation, node, did.enter, did.why))
+            events += steps
+            situation = situation.after(*did.events, *steps)
             node = situation.state.nodes[node.name]
         if did.enter is None or did.flip is not None:
             return Turn(
@@ -295,6 +295,16 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
                 overdue=did.overdue,
             )
     raise SafetyViolation(f"the moves of {node.name} make a cycle in {node.phase.value}")
+
+
+def _unproven(node: NodeProgress, seen: Sight) -> tuple[Event, ...]:
+    """The hook that ran last, where the node came up before it was seen down once more.
+
+    Something may have started its process between the reading and the hook, which then ran beside it.
+    """
+    if node.phase is not _STOPPED or node.unproven is None or seen is Sight.AWAY:
+        return ()
+    return (HookUnproven(node=node.name, number=node.unproven),)
 
 
 def _step(situation: Situation, node: NodeProgress, enter: NodePhase, why: str) -> Event:

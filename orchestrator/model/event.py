@@ -363,6 +363,15 @@ class WorkDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookUnproven:
+    """A `while_stopped` hook ran, and no reading after it shows its node down: its node owes it again."""
+
+    node: NodeName
+    number: int
+    event: Literal["hook_unproven"] = "hook_unproven"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwedAgain:
     """A node is up in a new life and still owes work: its turn comes again.
 
@@ -492,6 +501,7 @@ Event: TypeAlias = (
     | MembersMissed
     | StoodStill
     | WorkDone
+    | HookUnproven
     | OwedAgain
     | NodeRecovered
     | WaveFinished

@@ -37,6 +37,7 @@ from orchestrator.model.event import (
     GoodReading,
     Hold,
     HoldsCleared,
+    HookUnproven,
     LeaseLost,
     LeaseRegained,
     LeaseTaken,
@@ -97,7 +98,9 @@ _Step: TypeAlias = (
 )
 _Act: TypeAlias = ActionSent | ActionConfirmed | ActionFailed
 _Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure | TuningEvent
-_Sight: TypeAlias = TakenDown | NotWaitedFor | RedExcused | MembersMissed | StoodStill | WorkDone | OwedAgain
+_Sight: TypeAlias = (
+    TakenDown | NotWaitedFor | RedExcused | MembersMissed | StoodStill | WorkDone | HookUnproven | OwedAgain
+)
 
 OUTCOMES: dict[Outcome, str] = {
     Outcome.DONE: "done",
@@ -158,6 +161,7 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             | MembersMissed()
             | StoodStill()
             | WorkDone()
+            | HookUnproven()
             | OwedAgain()
         ):
             return _sight(event)
@@ -195,6 +199,10 @@ def _sight(event: _Sight) -> str:
             return f"no reading for {duration(seconds)}: a lost stop of {names} may have been done meanwhile"
         case WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
+        case HookUnproven(node=node, number=number):
+            return (
+                f"{node}: hook while_stopped {number} may have run beside its process, so it runs once more"
+            )
         case OwedAgain(node=node, what=what, why=why):
             return f"{node} still owes {', '.join(what)}: {why}; its turn comes again"
         case _:

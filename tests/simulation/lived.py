@@ -157,6 +157,9 @@ class AnyLife:
         """What only people can do."""
         raise NotImplementedError
 
+    def _forgotten(self) -> None:
+        """A killed run's journal is torn, and its record removed by hand: nobody knows what it changed."""
+
     def _judge_waves(self) -> None:
         """What must hold of the waves so far."""
 
@@ -311,6 +314,8 @@ class AnyLife:
         who = self.means.afterwards[attempt]
         if self.simulation.fate.torn:
             who = Afterwards.ELSEWHERE  # nobody can read the journal again
+            if not ended and self.simulation.fate.lease_holder is not None:
+                self._forgotten()
         elif who is Afterwards.ELSEWHERE and self.simulation.fate.lease_holder is not None:
             who = Afterwards.RESUME  # no other machine can know of the run: somebody has removed its record
         if ended or who is Afterwards.ELSEWHERE:

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.fold import RunState
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import Event, PhaseEntered, WaveStarted
+from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Policy
 from orchestrator.runs.simulated import Simulation
@@ -77,6 +79,27 @@ def test_a_node_that_a_run_of_another_machine_named_as_failed_is_not_for_this_on
     world.nodes[ES2].facts.append(Fact(at=world.agenda.now + 1.0, what="stopped", alive=True))
     with pytest.raises(BrokenError, match="left down"):
         life._judge_end(restored, [])
+
+
+def test_what_a_forgotten_run_left_is_not_for_the_next_one_to_restore_but_allocation_is_to_be_named(
+    life: Life,
+) -> None:
+    """Its journal is torn and its record was removed by hand. The next run must say what bars it."""
+    found = life.world.persistent.get(ALLOCATION)
+    life.world.set(Level.PERSISTENT, ALLOCATION, "primaries")
+    life.world.set(Level.PERSISTENT, "cluster.routing.rebalance.enable", "none")
+    assert len(_said(life)) == 2
+    life._forgotten()
+    assert _said(life) == []
+    silent, done = RunState(run="run-2"), RunState(run="run-2", outcome=Outcome.DONE)
+    life._repair(silent, ended=True)
+    with pytest.raises(BrokenError, match="as a killed run left it"):
+        life._judge_done(done)
+    life._repair(replace(silent, message=f"no_other_maintenance: {ALLOCATION}: is primaries"), ended=True)
+    assert life.world.persistent.get(ALLOCATION) == found
+    assert (life.forgotten, _said(life)) == ({}, [])
+    life.world.set(Level.PERSISTENT, ALLOCATION, "none")
+    assert len(_said(life)) == 1
 
 
 def _lose(life: Life, name: NodeName, *, ours: bool) -> None:

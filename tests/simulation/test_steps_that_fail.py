@@ -6,13 +6,14 @@ import contextlib
 
 from orchestrator.model.action import ClearVotingExclusions, RetryFailed, SetReplicas, StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import LeaseLost
+from orchestrator.model.event import HookUnproven, LeaseLost
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, ZeroReplicas
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import mishaps
+from orchestrator.simulation import mishaps, turns
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from tests.simulation.play import cluster, lives, play, policy, run
+from tests.simulation.zones import by_zone, zoned
 
 
 def test_a_master_that_will_not_step_down_goes_as_it_is() -> None:
@@ -175,6 +176,26 @@ def test_a_hook_that_a_kill_came_upon_is_undone_as_one_that_ran() -> None:
     assert state.outcome is Outcome.RESTORED, state.message
     mine = [moment for node, moment, _ in simulation.hosts.hooks if node == out]
     assert mine == ["before_stop", "after_recovery", "after_recovery"]
+
+
+def test_a_hook_that_ran_beside_a_process_which_rose_by_itself_runs_in_another_turn() -> None:
+    """The node was seen down, and rose while the hook before it in the same step was waited for."""
+    world, es5 = zoned(), NodeName("es5")
+    world.nodes[es5].stop_seconds, world.nodes[es5].start_seconds = 4.2, 1.0
+    simulation, state = run(
+        world,
+        plan=[Mishap(what=mishaps.RisesByItself(node=es5, after=2.0))],
+        trips=[Trip(verb="reboot", how=How.UNACKNOWLEDGED, target=NodeName("es2"))],
+        wanted=by_zone(reboot=True, hooks=Hooks(while_stopped=(Hook(run="install {node}"),))),
+    )
+    ran = [fact.alive for fact in world.nodes[es5].facts if fact.what == "hook while_stopped 0"]
+    assert ran == [True, False]
+    assert HookUnproven(node=es5, number=0) in [record.event for record in simulation.journal.records]
+    assert state.outcome is Outcome.DONE, state.message
+    began = simulation.began
+    for node in world.nodes.values():
+        assert turns.lacking(node, simulation.policy, began, began) == []
+    assert world.violations == []
 
 
 def test_a_stop_in_doubt_that_is_done_late_is_ours_to_bring_up() -> None:

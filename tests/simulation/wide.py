@@ -17,7 +17,7 @@ from orchestrator.model.event import (
     RunStarted,
     WaveStarted,
 )
-from orchestrator.model.observation import Level
+from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
@@ -58,6 +58,7 @@ class Life(AnyLife):
         self.replicas = {uuid: index.replicas for uuid, index in self.world.indices.items()}
         self.versions = {node.name: (node.version, node.zone) for node in self.world.nodes.values()}
         self.patient = drawn.ordinary
+        self.forgotten: dict[Level, SettingValue | None] = {}
 
     def _cannot_be(self, state: RunState) -> bool:
         return self._holds_for_a_whole_machine(state) or self._holds_by_its_making
@@ -78,9 +79,27 @@ class Life(AnyLife):
             raise BrokenError("machines", f"not one machine: {state.message}")
         return self.drawn.wanted.goes_by_machine
 
+    def _forgotten(self) -> None:
+        """What stands now is what the next run finds, and no limit that was raised can be told from others'.
+
+        Disabled allocation can: the next run must hold and name it, and people then set it as it was
+        (`_repair`). A run that is done beside it is none. Nodes that are down are missed, and started.
+        """
+        before, self.found = self.found, self.world.settings()
+        for level, was, now in zip(Level, before, self.found, strict=True):
+            if was.get(ALLOCATION) != now.get(ALLOCATION):
+                self.forgotten[level] = was.get(ALLOCATION)
+        for node in self.world.nodes.values():
+            machines.start(self.world, node)
+
     def _repair(self, state: RunState | None, *, ended: bool) -> None:
         """What only people can do: undo what bars a run, start what died or was reported as failed."""
         world, fate = self.world, self.simulation.fate
+        if state is not None and ended and ALLOCATION in state.message:
+            for level, value in self.forgotten.items():
+                world.set(level, ALLOCATION, value)
+                self.found[level is Level.TRANSIENT][ALLOCATION] = value
+            self.forgotten = {}
         persistent, transient = world.settings()
         for (level, key), meddled in list(world.meddled.items()):
             stands = (persistent if level is Level.PERSISTENT else transient).get(key)
@@ -180,6 +199,8 @@ class Life(AnyLife):
         return (found, put_right) if others is None else (others, put_right)
 
     def _judge_done(self, state: RunState) -> None:
+        if self.forgotten:
+            raise BrokenError("restoration", f"done, and {ALLOCATION} is as a killed run left it")
         self._judge_tuning()
         many = merged.unmerged(self.world, state, self.began)
         if many:

@@ -231,6 +231,7 @@ def examples() -> list[event.Event]:
         event.RestoreBegun(operator="ops", host="bastion2"),
         event.Deposed(successor="run-2", owner="ops@bastion2", epoch=4, in_hand=ES[:1]),
         event.Deposed(successor="run-1", owner="ben@bastion1", epoch=0),
+        event.HookUnproven(node=ES[0], number=0),
         event.RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=3725.0),
     ]
 
