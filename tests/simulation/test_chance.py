@@ -25,7 +25,7 @@ from tests.simulation.soak import EVERY_MISHAP, Tally, report
 from tests.simulation.wide import Life, live
 
 ROOT = Path(__file__).resolve().parents[2]
-_ENOUGH_FOR_EVERY_MISHAP = 300
+_ENOUGH_FOR_EVERY_MISHAP = 1000
 _TRACES = (
     "from tests.simulation.chance import chance\n"
     "from tests.simulation.lived import BrokenError\n"
