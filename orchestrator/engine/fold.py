@@ -446,10 +446,9 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, nodes={**state.nodes, **down})
         case ev.SecondFailure(what=what):
             return replace(state, second_failure=what)
-        case ev.HookUnproven(node=node, number=number):
-            owed = state.nodes[node].owed | {Owed(work=Work.HOOK, number=number)}
-            return with_node(state, node, owed=owed, unproven=None)
-        case ev.NodeRecovered() | ev.OwedAgain() | TuningApplied() | TuningMissed():
+        case ev.HookUnproven():
+            return _hook_unproven(state, event)
+        case ev.NodeRecovered() | ev.OwedAgain() | ev.StoodDown() | TuningApplied() | TuningMissed():
             return state
         case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
             return replace(state, merging=evolve_merging(state.merging, event, at))
@@ -464,8 +463,6 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
                 stand_down_outcome=event.outcome,
                 overdue=frozenset(event.overdue),
             )
-        case ev.StoodDown():
-            return state
         case ev.RunFinished():
             return _finished(state, event)
         case _:
@@ -831,6 +828,11 @@ def _hook_ran(state: RunState, hook: RunHook, at: Instant) -> RunState:
             if not node.undo:
                 node = replace(node, ready=frozenset(), ready_since=None)
             return replace(state, nodes={**state.nodes, hook.node: node})
+
+
+def _hook_unproven(state: RunState, event: ev.HookUnproven) -> RunState:
+    owed = state.nodes[event.node].owed | {Owed(work=Work.HOOK, number=event.number)}
+    return with_node(state, event.node, owed=owed, unproven=None)
 
 
 def _failed(state: RunState, event: ev.ActionFailed, at: Instant) -> RunState:
