@@ -1,6 +1,6 @@
 """What is written in the journal: a closed union, versioned.
 
-The state of a run is a fold over these events (`engine/evolve.py`), and every view is drawn from them.
+The state of a run is a fold over these events (`engine/fold.py`), and every view is drawn from them.
 A field name that is a Python keyword carries a trailing underscore here and none in JSON (`from_` is `from`).
 """
 

@@ -73,7 +73,7 @@ def new_run(
 def _announce(left: LeaseRecord, process: Process) -> None:
     # A run that took over carries the record on, so the record names that run's owner.
     whose = "" if left.left_by else f" of {left.owner}"
-    process.warn(f"run {left.debtor}{whose} left something behind: putting that back first")
+    process.warn(f"run {left.debtor}{whose} ended without restoring its changes: they are restored first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

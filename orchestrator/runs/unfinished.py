@@ -130,7 +130,9 @@ def resumption(
     try:
         connection.ports.require_secrets(secrets_of(past.started.policy))
     except ConfigError as error:  # it bars stops; a node that is down has to come up all the same
-        process.warn(f"{error}; its gate counts as closed, so that the run only puts things right until then")
+        process.warn(
+            f"{error}; its gate counts as closed: the run starts nodes, restores settings and stops nothing"
+        )
     event = RunResumed(
         operator=process.operator, host=process.host, retry_failed=retry_failed, skip=tuple(skip)
     )
@@ -186,7 +188,7 @@ def restore_meant(
             if entry is None:
                 return NothingDriven(code=ExitCode.DONE, message=nothing_to_restore(store.where))
             if entry.outcome in FINISHED:
-                message = f"run {entry.run} owes nothing: it ended {entry.outcome.value}"
+                message = f"run {entry.run} has nothing to restore: it ended {entry.outcome.value}"
                 return NothingDriven(
                     code=ExitCode.DONE, message=message, cluster=entry.cluster, run=entry.run
                 )

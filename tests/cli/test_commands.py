@@ -263,7 +263,7 @@ def test_without_a_terminal_and_without_yes_a_run_is_not_resumed(console: Consol
 def test_a_run_that_is_done_owes_nothing_and_stays_done(console: Console) -> None:
     run_id = _left_run(console, RunFinished(outcome=Outcome.DONE, exit_code=0, seconds=1.0))
     said = console.run("restore", run_id)
-    assert (said.code, said.message) == (0, f"run {run_id} owes nothing: it ended done")
+    assert (said.code, said.message) == (0, f"run {run_id} has nothing to restore: it ended done")
     (past,) = console.run("history", "--output", "json").lines[:-1]
     assert past["outcome"] == "done"
 

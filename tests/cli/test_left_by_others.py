@@ -98,7 +98,7 @@ def test_what_a_look_at_the_lease_has_missed_is_seen_when_it_is_taken(
     down = reply({"error": {"type": "master_not_discovered_exception"}, "status": 503}, status=503)
     cluster.on(LEASES, down, *cluster.answers[LEASES])
     assert run(["restore", OURS]) == ExitCode.DONE
-    assert f"run {THEIRS} of ben@here left something behind" in capsys.readouterr().err
+    assert f"run {THEIRS} of ben@here ended without restoring its changes" in capsys.readouterr().err
     assert _repairs(store) == [THEIRS]
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
     assert any(isinstance(record.event, RestoreBegun) for record in store.replay(OURS))
@@ -112,7 +112,7 @@ def test_a_kill_between_the_takeover_and_the_first_record_forgets_nothing(
     taken_over = replace(_theirs(), epoch=2, run=OURS, owner="ann@bastion", left_by=THEIRS)
     cluster.templates["orchestrate-lease-2"] = json.loads(json.dumps(lease_body(taken_over)))
     assert run(["restore", OURS]) == ExitCode.DONE
-    assert f"run {THEIRS} left something behind" in capsys.readouterr().err
+    assert f"run {THEIRS} ended without restoring its changes" in capsys.readouterr().err
     assert _repairs(store) == [THEIRS]
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
 
@@ -131,7 +131,7 @@ def test_what_another_run_left_is_put_back_where_nothing_can_be_written_down(
     assert done.returncode == ExitCode.DONE, done.stderr
     assert "going on without writing to it" in done.stderr
     assert why in done.stderr
-    assert f"run {THEIRS} of ben@here left something behind" in done.stderr
+    assert f"run {THEIRS} of ben@here ended without restoring its changes" in done.stderr
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
     assert _repairs(store) == []
 
@@ -159,7 +159,7 @@ def test_neither_a_lease_in_the_cluster_nor_one_in_the_state_can_be_written(
     done = _restored_read_only(console)
     assert done.returncode == ExitCode.DONE, done.stderr
     assert "going on with the lease in the state alone" in done.stderr
-    assert f"run {THEIRS} of ben@here left something behind" in done.stderr
+    assert f"run {THEIRS} of ben@here ended without restoring its changes" in done.stderr
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
 
 
@@ -220,6 +220,6 @@ def test_what_stands_in_the_state_alone_is_put_back_too(
     _ended(store, file, place)
     store.lease("uuid").create(_theirs())
     assert run(["restore", OURS]) == ExitCode.DONE
-    assert f"run {THEIRS} of ben@here left something behind" in capsys.readouterr().err
+    assert f"run {THEIRS} of ben@here ended without restoring its changes" in capsys.readouterr().err
     assert _repairs(store) == [THEIRS]
     assert store.lease("uuid").read() is None

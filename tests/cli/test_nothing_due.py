@@ -115,7 +115,7 @@ def test_what_a_dead_run_left_is_put_back_all_the_same(
     _left(cluster, f"{boot}/{namespace}/{2**22 + 1}/1")  # above the highest pid that Linux gives
     assert run(["restart", "--cluster", file, "--yes", "--output", "json", *BEFORE]) == ExitCode.DONE
     lines, err = _lines(capsys)
-    assert "run run-0 of ben@here left something behind" in err
+    assert "run run-0 of ben@here ended without restoring its changes" in err
     assert [line["outcome"] for line in lines if line["event"] == "summary"] == ["done", "done"]
     assert cluster.templates == {}
 

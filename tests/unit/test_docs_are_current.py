@@ -110,6 +110,15 @@ def _named_tests() -> list[str]:
     return sorted(set(re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", text)))
 
 
+def test_every_module_named_is_there() -> None:
+    """Such as `engine/run.py`, below the program, the tests or the top."""
+    text = "\n".join(page.read_text() for page in HANDWRITTEN)
+    named = set(re.findall(r"`([\w.-]+/[\w/.-]+\.py)`", text))
+    assert len(named) > 20
+    roots = (ROOT, ROOT / "orchestrator", ROOT / "tests")
+    assert sorted(name for name in named if not any((root / name).is_file() for root in roots)) == []
+
+
 @pytest.mark.parametrize("name", _named_tests())
 def test_every_test_named_as_a_witness_is_there(name: str) -> None:
     path, _, test = name.partition("::")
