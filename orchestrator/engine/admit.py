@@ -16,7 +16,7 @@ from typing import Final
 from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked, gates_of
 from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, holds
-from orchestrator.engine.situation import Decision, Situation, note, stand_down, wait
+from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.waves import machines_of, next_wave
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
@@ -313,11 +313,6 @@ def failed_and_absent(situation: Situation) -> Decision | None:
         return None
     failed = situation.state.nodes_in(NodePhase.FAILED)
     return failed_before(situation, [node for node in failed if situation.member(node.name) is None])
-
-
-def note_or_none(events: tuple[Event, ...]) -> Decision | None:
-    """These events as a decision; None when there are none."""
-    return note(*events) if events else None
 
 
 def untouched_so_far(state: RunState) -> bool:
