@@ -320,7 +320,7 @@ def retry_failed(world: Ground) -> None:
 
 
 def set_replicas(world: Ground, index: SimIndex, wanted: int) -> None:
-    """Give an index so many replicas; nobody waits any more for what it had beyond them."""
+    """Give an index so many replicas; copies beyond that number are not waited for any more."""
     if wanted < index.replicas:
         for shard in index.shards:
             found_again(world, shard)

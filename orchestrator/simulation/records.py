@@ -150,7 +150,7 @@ class SimulatedLeasePort(MemoryLeasePort):
         return MemoryLeasePort.write(self, record)
 
     def remove(self, epoch: int) -> ActionResult:
-        """Remove every record up to this epoch. Nothing tells then that this program owned the cluster."""
+        """Remove every record up to this epoch. Nobody can read then that this program owned the cluster."""
         if self._silent():
             return InDoubt(reason="read timed out")
         if self.claim == self.world.owner.epoch:

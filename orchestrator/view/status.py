@@ -51,7 +51,7 @@ def status_text(
     if state.recovering and state.phase is not Phase.ENDED:
         lines.append(f"  beside it: {still_recovering(state, now)}")
     lines += _waiting(state, now, alive)
-    if state.phase is not Phase.ENDED:  # then the message tells
+    if state.phase is not Phase.ENDED:  # then the message says it
         lines += _asked(state.process)
     if state.message:
         lines.append(f"  {one_line(state.message, 1000)}")
