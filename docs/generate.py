@@ -280,7 +280,7 @@ def _overview(predicates: Sequence[Predicate]) -> str:
             f"{number}",
             f"`{rule.name}`",
             "yes" if rule.may_be_disabled else "**no**",
-            "yes" if rule.passes_with_time else "no",
+            "in part" if rule.lasting else "yes" if rule.passes_with_time else "no",
             "the wave" if rule.about_wave else "the cluster",
         )
         for number, rule in enumerate(predicates, 1)

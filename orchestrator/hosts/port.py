@@ -104,7 +104,7 @@ class Hosts:
             return lambda: self._observe_safely(node, rights=rights)
 
         found = in_parallel({node: reader(node) for node in nodes}, timeout=bound)
-        late = Unknown(reason=f"its host was not read within {bound:.0f} s")
+        late = Unknown(reason=f"its host was not read within {bound:.0f} s", passes=True)
         return {node: found.get(node, late) for node in nodes}
 
     def tuning(
@@ -276,7 +276,8 @@ class Hosts:
         with self._lock:
             self._marks.pop(node, None)
             self._away.add(node)
-        return Unknown(reason=self._redact(f"host of {node}: {fault.reason}"))
+        passes = isinstance(fault, Lost) or fault.passes
+        return Unknown(reason=self._redact(f"host of {node}: {fault.reason}"), passes=passes)
 
     def _ask(self, node: NodeName, verb: Verb) -> ActionResult:
         found = self._as_root(node)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.engine.admit import let_go, overdue, unrecorded
+from orchestrator.engine.admit import cannot_finish, let_go, overdue, unrecorded
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
 from orchestrator.engine.kinds.predicates import Question, holds
 from orchestrator.engine.merge_state import MergeProgress
@@ -308,14 +308,14 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     state, policy, now = situation.state, situation.policy, situation.now
     news = unrecorded(situation, refused)
     first = f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}"
-    rules = (*MERGE_RULES, *situation.kind.predicates)
-    lasting = {rule.name for rule in rules if not rule.passes_with_time}
     unseen = next((one.target.index for one in state.merging.in_hand if _is_late(situation, one)), None)
     if unseen is not None and policy.merge is not None:
         limit = f"{policy.merge.deadline:.0f} s"
         why = f"the merge of {unseen} has not been seen to end within {limit}, held by {first}"
         return stand_down(state, why + state.merging.left_by(state.run), Outcome.FAILED, *news)
     if not state.merging.in_hand:
+        lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
+        lasting |= {hold.predicate for hold in cannot_finish(situation)}
         if any(hold.predicate in lasting for hold in refused):
             return stand_down(state, f"held by {first}", Outcome.HELD, *news)
         late = overdue(situation, refused)

@@ -60,7 +60,7 @@ class SimulatedHosts:
         wanted = [self.world.nodes[name] for name in sorted(nodes)]
         silent = [node for node in wanted if self._silent(node)]
         read: dict[NodeName, Reading[HostView]] = {
-            node.name: Unknown(reason=self._why_unread(node))
+            node.name: self._unread(node)
             if node in silent
             else views.host(node, rights=rights, may=not self._refuses(node))
             for node in wanted
@@ -90,9 +90,10 @@ class SimulatedHosts:
     def _silent(self, node: SimNode) -> bool:
         return self._unreachable(node) or self._hangs(node) or (self._refuses(node) and node.key_changed)
 
-    def _why_unread(self, node: SimNode) -> str:
-        changed = self._refuses(node) and node.key_changed
-        return f"ssh to {node.name}: " + ("the host key is another one" if changed else "timed out")
+    def _unread(self, node: SimNode) -> Unknown:
+        if self._refuses(node) and node.key_changed:
+            return Unknown(reason=f"ssh to {node.name}: the host key is another one")
+        return Unknown(reason=f"ssh to {node.name}: timed out", passes=True)
 
     def perform(self, action: HostAction) -> ActionResult:
         """Do it, unless a mishap has it otherwise; the program may be killed right after."""
@@ -111,7 +112,7 @@ class SimulatedHosts:
         if self._refuses(node):
             self.world.agenda.advance(_VERB_SECONDS)
             return Refused(
-                reason=self._why_unread(node) if node.key_changed else "sudo: a password is required"
+                reason=self._unread(node).reason if node.key_changed else "sudo: a password is required"
             )
         how, limit = trip.how if trip else None, _TIMEOUT_SECONDS
         if self._hangs(node):

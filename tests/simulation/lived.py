@@ -345,9 +345,6 @@ class AnyLife:
 
     def _begin_elsewhere(self) -> RunState:
         """Another bastion: once the lease has run out it puts back what is owed, then begins a run anew."""
-        if self.world.master is None:
-            self.world.agenda.advance(_WORLD_HEALS_SECONDS)
-            self._repair(None, ended=True)
         self.past.append(self.simulation)
         self.simulation = self.simulation.elsewhere(f"run-{len(self.past) + 1}")
         self._all.append(self.simulation)
@@ -357,7 +354,14 @@ class AnyLife:
         # whoever begins after the first sets none.
         wanted = replace(self.means.wanted, timeout=None)
         simulation = self.simulation
-        return self._surely(lambda: simulation.take_over(wanted) or simulation.begin(wanted))
+
+        def begins() -> RunState:
+            if self.world.master is None:  # nobody but people can help a cluster that no other machine can ask
+                self.world.agenda.advance(_WORLD_HEALS_SECONDS)
+                self._repair(None, ended=True)
+            return simulation.take_over(wanted) or simulation.begin(wanted)
+
+        return self._surely(begins)
 
     # What must hold --------------------------------------------------------------------------------------
 

@@ -279,6 +279,19 @@ def test_a_host_that_is_out_of_reach_for_seconds_ends_no_run() -> None:
         ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
 
 
+def test_a_host_that_is_out_of_reach_at_the_first_look_is_waited_for() -> None:
+    simulation, state = lived(Mishap(what=HostCutOff(node=ES3, seconds=20.0)))
+    ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
+
+
+def test_a_host_that_stays_out_of_reach_ends_a_run_that_has_not_begun_in_minutes() -> None:
+    simulation, state = lived(Mishap(what=HostCutOff(node=ES3, seconds=2000.0)))
+    assert state.outcome is Outcome.HELD
+    assert "selected_hosts_ready: host of es3" in state.message
+    assert simulation.world.agenda.now - simulation.began < 180.0
+    assert not any(isinstance(r.event, PhaseEntered) and r.event.node for r in simulation.journal.records)
+
+
 def test_a_start_that_crashes_once_is_sent_again() -> None:
     """The node dies before it joins; its service manager leaves it down."""
     simulation, state = lived(at_stop(DiesAgain(node=ES3, times=1, after=1.0)))

@@ -8,8 +8,10 @@ from itertools import pairwise
 
 from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
+from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import (
+    ActionSent,
     OwedAgain,
     PhaseEntered,
     RestoreBegun,
@@ -146,8 +148,8 @@ class Life(AnyLife):
     def _judge_waves(self) -> None:
         """A wave takes all nodes of a machine that are still to be restarted, where they go together.
 
-        Judged when the wave is stopped: a node that a lost stop of ours takes down late is a wave in which it
-        is only started, and nobody chose it.
+        Judged when a stop is sent: a node that a lost stop of ours takes down late, or that another run left in
+        hand, is a wave in which it is only started, and nobody chose it.
         """
         if not self.drawn.wanted.goes_by_machine:
             return
@@ -159,8 +161,8 @@ class Life(AnyLife):
                     phases = dict.fromkeys(nodes, NodePhase.PENDING.value)
                 case PhaseEntered(node=node, to=to) if node is not None:
                     phases[node] = to
-                    if split and to == NodePhase.STOPPING.value:
-                        raise BrokenError("machines", split)
+                case ActionSent(action=StopNode()) if split:
+                    raise BrokenError("machines", split)
                 case WaveStarted(wave=wave):
                     going = {self.world.nodes[name].machine for name in wave.nodes}
                     pending = [name for name, phase in phases.items() if phase == NodePhase.PENDING.value]

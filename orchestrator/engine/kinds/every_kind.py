@@ -15,7 +15,10 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, ServiceState
 from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Strategy
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Seconds, Unknown
+
+_OUT_OF_REACH_SECONDS: Final[Seconds] = 60.0
+"""A host that has not answered for so long before the first stop needs a person."""
 
 SHOWN: Final = 5
 """How many names one piece of evidence lists: more would hide the message."""
@@ -189,6 +192,21 @@ def selected_hosts_ready(question: Question) -> Iterator[Finding]:
             yield f"host of {name}", "its boot id cannot be read, so a reboot could not be proven"
         if question.policy.reboot:
             yield from _taken_along(question, name, machines)
+
+
+def hosts_that_no_time_readies(question: Question) -> Iterator[Finding]:
+    """Of what `selected_hosts_ready` finds, all but hosts that were in reach a minute ago.
+
+    A network that is away for seconds at the first look need not cost the night; a key or an account that is
+    refused is said at once.
+    """
+    here = question.state.in_phase
+    known = any(hold.predicate == "selected_hosts_ready" for hold in here.holds)
+    waited = question.observation.at - here.holding_since if known and here.holding_since is not None else 0.0
+    for subject, evidence in selected_hosts_ready(question):
+        host = question.observation.host(NodeName(subject.removeprefix("host of ")))
+        if not (isinstance(host, Unknown) and host.passes) or waited > _OUT_OF_REACH_SECONDS:
+            yield subject, evidence
 
 
 def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iterator[Finding]:

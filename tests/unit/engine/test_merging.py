@@ -518,9 +518,22 @@ def test_without_the_lease_nothing_is_merged() -> None:
 
 def test_what_would_hold_the_restart_for_good_holds_the_merge() -> None:
     run = play(index("posts"), nodes=("es1", "es2"))
-    hosts = {**run.seen.hosts, NodeName("es2"): Unknown(reason="ssh: connection refused")}
+    hosts = {**run.seen.hosts, NodeName("es2"): Unknown(reason="ssh: the host key is another one")}
     run.look(hosts=hosts)
     assert "selected_hosts_ready" in _held_by(run)
+
+
+def test_a_host_that_is_out_of_reach_for_seconds_holds_the_merge_and_does_not_end_it() -> None:
+    run = play(index("posts"), nodes=("es1", "es2"))
+    hosts = run.seen.hosts
+    run.look(hosts={**hosts, NodeName("es2"): Unknown(reason="ssh: timed out", passes=True)})
+    run.until(Phase.MERGING)
+    for _ in range(3):
+        run.step()
+    assert run.given_up is None and run.merges == []
+    run.look(hosts=hosts)
+    run.until_sent()
+    assert run.merges == ["posts"]
 
 
 def test_a_merge_alone_does_not_ask_for_hosts() -> None:

@@ -91,7 +91,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
         name="selected_hosts_ready",
         why="A host that cannot be reached or controlled is best found before anything is stopped.",
         check=every_kind.selected_hosts_ready,
-        passes_with_time=False,
+        lasting=every_kind.hosts_that_no_time_readies,
         about=About.WAVE,
     ),
     Predicate(
