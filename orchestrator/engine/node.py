@@ -62,7 +62,7 @@ class Move(Enum):
     FINISH = "with its copies back: `after_recovery` hooks, then RECOVERED, or PENDING with what it owes"
     UNDO = "run `after_recovery` hooks if `before_stop` hooks ran"
     UNDONE = "the stop was never done: back to PENDING, or REJOINED when nothing is owed"
-    OURS = "away by a lost stop of this run, as its host or enough readings say: enter STARTING"
+    OURS = "away or stopping by a lost stop of this run, as its host or enough readings say: enter STARTING"
     OURS_OR_FLIP = "as OURS; otherwise a second failure"
     AWAIT_STOP = "wait `deadlines.stop`, then stand down"
     AWAIT_DOUBT = "wait until the verb takes effect or its limit ends, then stand down"
@@ -79,7 +79,7 @@ _RECOVERED, _FAILED, _SKIPPED = NodePhase.RECOVERED, NodePhase.FAILED, NodePhase
 TABLE: Final[Mapping[NodePhase, Mapping[Sight, tuple[Move, Move]]]] = {
     # phase: sight: (goal RESTART, goal BRING_UP)
     _PENDING: {
-        Sight.STOPPING: (Move.REST, Move.REST),
+        Sight.STOPPING: (Move.OURS, Move.OURS),
         Sight.AWAY: (Move.OURS, Move.OURS),
         Sight.DOUBT: (Move.REST, Move.REST),
         Sight.SAME: (Move.STOP, Move.UNDO),
@@ -129,7 +129,7 @@ TABLE: Final[Mapping[NodePhase, Mapping[Sight, tuple[Move, Move]]]] = {
         Sight.UNKNOWN: (Move.AWAIT_RETURN, Move.REST),
     },
     _RECOVERED: {
-        Sight.STOPPING: (Move.REST, Move.REST),
+        Sight.STOPPING: (Move.OURS, Move.OURS),
         Sight.AWAY: (Move.OURS, Move.OURS),
         Sight.DOUBT: (Move.REST, Move.REST),
         Sight.SAME: (Move.REST, Move.REST),
@@ -149,7 +149,7 @@ TABLE: Final[Mapping[NodePhase, Mapping[Sight, tuple[Move, Move]]]] = {
         Sight.UNKNOWN: (Move.REST, Move.REST),
     },
     _SKIPPED: {
-        Sight.STOPPING: (Move.REST, Move.REST),
+        Sight.STOPPING: (Move.OURS, Move.OURS),
         Sight.AWAY: (Move.OURS, Move.OURS),
         Sight.DOUBT: (Move.REST, Move.REST),
         Sight.SAME: (Move.UNDO, Move.UNDO),
@@ -542,13 +542,14 @@ def _ours_or_flip(situation: Situation, node: NodeProgress) -> _Did:
 def is_ours(situation: Situation, node: NodeProgress) -> bool:
     """Whether a node that should be up is away by a lost stop of this run.
 
-    Its host's word is enough, and all there is when the stop took the master down; a member list alone has to
-    say it on enough readings, of which the first one is when it was missed.
+    Its host's word is enough, and all there is when the stop took the master down; that it stops just now is
+    as good, and a start is queued behind a stop that hangs. A member list alone has to say it on enough
+    readings, of which the first one is when it was missed.
     """
     found = sight(situation, node)
     wanted = move_of(node.phase, found, situation.goal(node))
     absence = situation.absence(node.name)
-    certain = found is Sight.AWAY or absence is not None
+    certain = found in (Sight.STOPPING, Sight.AWAY) or absence is not None
     missed = absence.since if absence else None
     return wanted in (Move.OURS, Move.OURS_OR_FLIP) and certain and situation.in_reach(node, at=missed)
 

@@ -21,7 +21,7 @@ class Unknown:
 
     Attributes:
         reason: one line for people: which read, of what, and how it failed.
-        passes: it may well be read a little later as it is; a wrong name, key or account someone has to change.
+        passes: it may well be read a little later as it is; a wrong key or account someone has to change.
     """
 
     reason: str

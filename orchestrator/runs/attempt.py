@@ -125,6 +125,10 @@ def _commit_first(attempt: Attempt) -> Sequence[Record]:
         raise
     for record in records:
         attempt.state = evolve(attempt.state, record)
+    if attempt.past:
+        # Somebody may have removed the record: from here on another machine can restore by it again.
+        # It is written before each change too, so one that is refused here bars the change.
+        attempt.lease.publish(attempt.state)
     return records
 
 

@@ -324,6 +324,7 @@ def set_replicas(world: Ground, index: SimIndex, wanted: int) -> None:
     if wanted < index.replicas:
         for shard in index.shards:
             found_again(world, shard)
+            shard.gone_alone = 0
     _resize(world, index, wanted)
 
 
@@ -335,11 +336,16 @@ def _resize(world: Ground, index: SimIndex, wanted: int) -> None:
         spare.sort(key=lambda copy: copy.state is CopyState.STARTED)
         for copy in spare[: len(spare) - wanted if len(spare) > wanted else 0]:
             shard.copies.remove(copy)  # the in-sync set keeps its id, as a real cluster's does
+            shard.gone_alone += copy.left_alone and not copy.serves
             copy.ticket += 1
             if copy.node is not None:
                 shard.on_disk.pop(copy.node, None)
         for _ in range(wanted - len(spare)):
-            shard.copies.append(SimCopy(shard=shard.id, primary=False, reason="REPLICA_ADDED"))
+            alone = shard.gone_alone > 0
+            shard.gone_alone -= alone
+            shard.copies.append(
+                SimCopy(shard=shard.id, primary=False, reason="REPLICA_ADDED", left_alone=alone)
+            )
     world.changed(f"{index.name} has {wanted} replicas")
     reroute(world)
 

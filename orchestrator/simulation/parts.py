@@ -298,6 +298,7 @@ class SimShard(Part):
         failing: so many more allocations of a replica fail.
         lost_at: since when no copy is started; None while one is.
         had: started copies at the last stop by the program of a node with one of them; 0 = all are back.
+        gone_alone: copies that left by themselves and were given up: replicas follow the number of nodes.
         never: allocation of the primary was refused while it was to be restored: it has failed for good.
     """
 
@@ -311,6 +312,7 @@ class SimShard(Part):
     failing: int = 0
     lost_at: Instant | None = None
     had: int = 0
+    gone_alone: int = 0
     never: bool = False
 
     @property

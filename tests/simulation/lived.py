@@ -335,7 +335,7 @@ class AnyLife:
         return self._here_or_elsewhere(lambda: self.simulation.resume(retry_failed=True))
 
     def _here_or_elsewhere(self, begins: Callable[[], RunState]) -> RunState:
-        """The same machine goes on; another one, where the journal was damaged for good meanwhile."""
+        """This machine goes on; another one, where its journal was damaged for good meanwhile."""
         try:
             return self._surely(begins)
         except BrokenError:
@@ -356,12 +356,14 @@ class AnyLife:
         simulation = self.simulation
 
         def begins() -> RunState:
-            if self.world.master is None:  # nobody but people can help a cluster that no other machine can ask
+            if (
+                self.world.master is None
+            ):  # nobody but people can help a cluster that no other machine can ask
                 self.world.agenda.advance(_WORLD_HEALS_SECONDS)
                 self._repair(None, ended=True)
             return simulation.take_over(wanted) or simulation.begin(wanted)
 
-        return self._surely(begins)
+        return self._here_or_elsewhere(begins)
 
     # What must hold --------------------------------------------------------------------------------------
 

@@ -132,6 +132,27 @@ def stop_done_late() -> None:
     assert _sent(simulation, ES2).count("while_stopped") == 1
 
 
+def stop_done_late_in_a_moment() -> None:
+    """The same, and no reading finds it under way: its host says that it is gone."""
+    world = cluster(3)
+    world.nodes[ES2].stop_seconds = 0.01
+    simulation = Simulation(world, trips=[Trip(verb="stop", how=How.LATE, target=ES2, late=34.0)])
+    state = _play(simulation, simulation.begin(policy(hooks=HOOKS, deadlines=SHORT)))
+    _well(simulation, state)
+    assert _steps(simulation, ES2)[-1] == "recovered"
+
+
+def stop_done_late_hangs() -> None:
+    """A start is queued behind it: whenever the stop ends, even after the run, the node comes up."""
+    hangs = Mishap(what=mishaps.StopHangs(node=ES2, repaired_after=2000.0))
+    late = Trip(verb="stop", how=How.LATE, target=ES2, late=34.0)
+    simulation = Simulation(cluster(3), plan=[hangs], trips=[late])
+    state = _play(simulation, simulation.begin(policy(hooks=HOOKS, deadlines=SHORT)))
+    assert state.outcome is Outcome.FAILED, state.message
+    simulation.world.agenda.advance(4000.0)
+    assert all(node.joined for node in simulation.world.nodes.values())
+
+
 def killed_and_booted_by_itself() -> None:
     """Killed in STOPPED, and the host comes back by itself: the restart counts, the hook is still owed."""
     quiet = Simulation(cluster(3))
@@ -320,6 +341,8 @@ SCENES: Final[tuple[Scene, ...]] = (
     rescued_in_a_zone,
     comes_up_by_itself,
     stop_done_late,
+    stop_done_late_in_a_moment,
+    stop_done_late_hangs,
     killed_and_booted_by_itself,
     machine_reboots_once,
     reboot_that_is_lost,
@@ -359,8 +382,8 @@ _LEFT_TO_THE_CELLS: Final = {
     NodePhase.REJOINED: frozenset(
         {Sight.STOPPING, Sight.DOUBT, Sight.SAME, Sight.NEW, Sight.COMING, Sight.LEFT, Sight.UNKNOWN}
     ),
-    NodePhase.RECOVERED: frozenset({Sight.AWAY, Sight.LEFT}),
-    NodePhase.SKIPPED: frozenset({Sight.AWAY, Sight.SAME, Sight.NEW, Sight.LEFT}),
+    NodePhase.RECOVERED: frozenset({Sight.STOPPING, Sight.AWAY, Sight.LEFT}),
+    NodePhase.SKIPPED: frozenset({Sight.STOPPING, Sight.AWAY, Sight.SAME, Sight.NEW, Sight.LEFT}),
 }
 """Rows that no scene here tells from REST: limits, and moves that the run makes itself.
 

@@ -262,6 +262,26 @@ def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
     assert world.settings() == cluster(3).settings()
 
 
+def test_a_resumed_run_that_is_killed_at_once_can_be_restored_elsewhere_though_its_record_was_removed() -> (
+    None
+):
+    undisturbed, _ = run(cluster(3))
+    point = next(n for n, p in enumerate(undisturbed.seams.passed, 1) if p.startswith("after set_allocation"))
+    world = cluster(3)
+    simulation = Simulation(world)
+    simulation.seams.crash_at = point
+    assert killed(simulation, simulation.begin(policy()))
+    simulation.common.records.clear()  # by hand
+    simulation.seams.crash_at = None
+    simulation.resume()
+    world.agenda.advance(600.0)
+    another = simulation.elsewhere("run-2")
+    state = another.take_over(policy())
+    assert state is not None, "the record lists nothing"
+    assert play(another, state).outcome is Outcome.RESTORED
+    assert world.settings() == cluster(3).settings()
+
+
 def test_a_node_that_was_started_unjournalled_while_its_stop_was_in_doubt_is_counted() -> None:
     world = cluster(3)
     full = Mishap(what=mishaps.DiskFull(seconds=600.0), verb="stop")

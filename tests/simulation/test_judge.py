@@ -21,7 +21,7 @@ from orchestrator.model.event import SettingChanged
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps
-from orchestrator.simulation.index_mishaps import IndexReopened
+from orchestrator.simulation.index_mishaps import IndexReopened, ReplicasSet
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip
 from orchestrator.simulation.node_mishaps import NodeFlaps
 from tests.simulation.chance import ALLOCATION
@@ -145,6 +145,21 @@ def test_a_stop_beside_a_replica_that_went_with_a_node_that_flapped_is_noticed()
     simulation.cluster.observe(EVERYTHING)
     simulation.hosts.perform(StopNode(node=ES3))
     assert any("a copy of [.tasks][0] is unassigned" in said for said in simulation.world.violations)
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_last_copy_that_others_leave_is_noticed_unless_they_do_so_after_the_last_reading(
+    read: bool,  # noqa: FBT001
+) -> None:
+    simulation = _withheld()
+    logs = next(index for index in simulation.world.indices.values() if index.name == "logs")
+    simulation.fate.befall(ReplicasSet(index="logs", replicas=0))
+    simulation.world.agenda.advance(1.0)
+    if read:
+        simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=NodeName(str(logs.shards[0].primary.node))))
+    said = [one for one in simulation.world.violations if "last in-sync copy" in one]
+    assert bool(said) is read
 
 
 def test_a_stop_with_a_part_in_a_recovery_is_noticed_and_one_without_is_not() -> None:

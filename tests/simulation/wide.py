@@ -148,8 +148,8 @@ class Life(AnyLife):
     def _judge_waves(self) -> None:
         """A wave takes all nodes of a machine that are still to be restarted, where they go together.
 
-        Judged when a stop is sent: a node that a lost stop of ours takes down late, or that another run left in
-        hand, is a wave in which it is only started, and nobody chose it.
+        Judged when a stop is sent: a node that a lost stop of ours takes down late, or that another run left
+        in hand, is a wave in which it is only started, and nobody chose it.
         """
         if not self.drawn.wanted.goes_by_machine:
             return

@@ -54,6 +54,28 @@ def _recovering_on(situation: Situation, node: NodeName) -> Situation:
     return replace(after, seen=replace(situation.seen, cluster=replace(view, copies=copies)))
 
 
+@pytest.mark.parametrize("order", [(ES2, ES5), (ES5, ES2)])
+def test_of_more_copies_on_their_way_than_are_missing_those_of_the_first_wave_are_meant(
+    order: tuple[NodeName, NodeName],
+) -> None:
+    """Somebody has added a replica meanwhile, and it is on its way to another node."""
+    situation = _beside()
+    view = situation.view
+    assert view is not None
+    shard = next(copy.shard for copy in view.copies if copy.node == ES2)
+    state = situation.after(
+        TakenDown(number=1, indices=situation.kind.taken(view, Wave(number=1, nodes=(ES2,))))
+    ).state
+    others = tuple(copy for copy in view.copies if copy.shard != shard)
+    here = [copy for copy in view.shards[shard] if copy.node != ES2][:1]
+    arriving = [
+        ShardCopy(shard=shard, primary=False, state=CopyState.INITIALIZING, node=node) for node in order
+    ]
+    indices = tuple(replace(index, replicas=2) for index in view.indices)
+    after = replace(view, copies=(*others, *here, *arriving), indices=indices)
+    assert {copy.node for copy in situation.kind.missing(state, after) if copy.shard == shard} == {ES2}
+
+
 def _events(decision: Decision | None) -> tuple[Event, ...]:
     return decision.events if decision is not None else ()
 

@@ -530,7 +530,8 @@ def test_a_host_that_is_out_of_reach_for_seconds_holds_the_merge_and_does_not_en
     run.until(Phase.MERGING)
     for _ in range(3):
         run.step()
-    assert run.given_up is None and run.merges == []
+    assert run.given_up is None
+    assert run.merges == []
     run.look(hosts=hosts)
     run.until_sent()
     assert run.merges == ["posts"]

@@ -315,7 +315,9 @@ def _is_ours(phase: NodePhase, shown: Sight, goal: Goal) -> bool:
 
 
 OURS: Final = frozenset(
-    (phase, shown) for phase in (PENDING, RECOVERED, SKIPPED) for shown in (Sight.AWAY, Sight.LEFT)
+    (phase, shown)
+    for phase in (PENDING, RECOVERED, SKIPPED)
+    for shown in (Sight.STOPPING, Sight.AWAY, Sight.LEFT)
 )
 
 
@@ -340,7 +342,7 @@ def test_the_word_of_its_host_is_enough_for_a_node_that_a_lost_stop_took_down() 
     for service, ours in (
         ("gone", True),
         ("failed", True),
-        ("stops", False),
+        ("stops", True),
         ("runs", False),
         ("silent", False),
     ):

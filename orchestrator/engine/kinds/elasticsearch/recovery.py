@@ -83,10 +83,13 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
     """Copies that the waves took down and that are not back, as many of each shard as it lacks.
 
     None is awaited of an index that is gone, was closed, reopened or restored over, or whose allocation
-    filters were changed; and no more than its replicas allow.
+    filters were changed; and no more than its replicas allow. Where more copies are on their way than are
+    missing, those on the waves are meant, the first wave's first.
     """
     missing: list[ShardCopy] = []
     metadata = view.metadata
+    waves = [*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ())]
+    turn = {name: number for number, wave in enumerate(waves) for name in wave.nodes}
     for (uuid, number), was in state.taken.items():
         index = metadata.get(uuid)
         if index is None or index.open is not was.open or index.filters != was.filters:
@@ -96,7 +99,9 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         lacking = min(was.started, index.replicas + 1) - (len(copies) - len(away))
         if lacking <= 0 or any(copy.unassigned_reason in _EXCUSED for copy in away):
             continue
-        away.sort(key=lambda copy: copy.state is CopyState.UNASSIGNED)
+        away.sort(
+            key=lambda copy: (copy.state is CopyState.UNASSIGNED, turn.get(copy.node or "", len(waves)))
+        )
         missing += away[:lacking]
     return tuple(missing)
 
