@@ -5,6 +5,7 @@ What happened after the program's last reading is no fault of it; what no check 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
@@ -12,7 +13,7 @@ from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge, turns
-from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.deciders import shards_of, share_of_a_zone
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
@@ -216,8 +217,14 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
         placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
         return index.changed_at < at and placed < min(count, index.replicas + 1)
     lost = sum(c.state is CopyState.UNASSIGNED and _had_a_node(index, shard, c) for c in shard.copies)
-    places = sum(node.holds_data for node in world.nodes.values())
-    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places)
+    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - _places(world, index, shard))
+
+
+def _places(world: World, index: SimIndex, shard: SimShard) -> int:
+    """How many copies of a shard the nodes can take, members or not, as awareness spreads them."""
+    share = share_of_a_zone(world, index, shard)
+    zones = Counter(node.zone for node in world.nodes.values() if node.holds_data)
+    return sum(count if share is None else min(count, share) for count in zones.values())
 
 
 def _had_a_node(index: SimIndex, shard: SimShard, copy: SimCopy) -> bool:

@@ -12,12 +12,12 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.fold import RunState
-from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, AWARENESS
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import ActionFailed, PhaseEntered, Rescued, RunResumed
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection
+from orchestrator.model.policy import Awareness, Deadlines, Hook, Hooks, Policy, Selection
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import turns
 from orchestrator.simulation.index_mishaps import (
@@ -178,6 +178,22 @@ def test_a_copy_without_a_place_holds_no_wave_when_a_node_with_another_one_flaps
     flap = at_stop(NodeFlaps(node=ES5, seconds=2.0), after=18.0)
     simulation, state = lived(crowded, flap)
     ends_well(simulation, state)
+
+
+def test_a_copy_that_awareness_gives_no_place_holds_no_wave_when_a_node_with_another_one_flaps() -> None:
+    """Zone a may have four of its eight copies: a node there without one takes that of another."""
+    world = World()
+    for number in range(1, 8):
+        world.add_node(f"es{number}", zone="b" if number in {1, 7} else "a")
+    world.set(Level.PERSISTENT, AWARENESS, "zone")
+    crowded = Mishap(what=IndexMade(name="crowded", on=ES1, replicas=7))
+    flap = Mishap(what=NodeFlaps(node=ES5, seconds=2.0), after=0.5)
+    asked = {"awareness": Awareness(attributes=("zone",)), "zone_attribute": "zone"}
+    simulation, state = lived(crowded, flap, world=world, hooks=Hooks(), tune=None, **asked)
+    assert any(what == "es5 left" for _, what in world.story)
+    assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
+    assert world.violations == []
+    assert world.agenda.now - simulation.began < _QUIET_SECONDS + 60.0
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.engine.fold import RunState
-from orchestrator.model.cluster import CopyState, Index, NodeName, ShardCopy, ShardId
+from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy
 from orchestrator.model.policy import Policy, Wave, ZeroReplicas
@@ -132,7 +132,7 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
     may have had a node that then went to another copy of its shard.
     """
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
-    placeable = (copy for copy in beyond if not _is_on_every_data_node(view, copy.shard))
+    placeable = (copy for copy in beyond if _has_a_place(state.begun.policy, view, copy.shard))
     lost = dict.fromkeys((*placeable, *missing_of_waves(state, view)))
     return tuple(copy for copy in lost if copy.state is CopyState.UNASSIGNED)
 
@@ -144,10 +144,38 @@ def _never_had_a_node(view: ClusterView, copy: ShardCopy) -> bool:
     return copy.unassigned_reason in FRESH and not (expands and copy.unassigned_reason == _ADDED)
 
 
-def _is_on_every_data_node(view: ClusterView, shard: ShardId) -> bool:
-    """Whether no further copy has a place. A data node that is away is for `expected_nodes_present`."""
-    holders = {copy.node for copy in view.shards[shard]}
-    return all(node.name in holders for node in view.nodes if node.holds_data)
+def _has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
+    """Whether some data node may take one more copy. One that is away is for `expected_nodes_present`."""
+    copies = view.shards[shard]
+    holders = {copy.node for copy in copies}
+    data = [node for node in view.nodes if node.holds_data]
+    index = view.metadata.get(shard.index_uuid)
+    everywhere = index is not None and (index.auto_expand or "").endswith("-all")
+    attributes = () if everywhere else policy.awareness.attributes
+    full = [_full_values(policy, data, copies, attribute) for attribute in attributes]
+    return any(
+        node.name not in holders
+        and all(
+            node.attributes.get(each) not in values for each, values in zip(attributes, full, strict=True)
+        )
+        for node in data
+    )
+
+
+def _full_values(
+    policy: Policy, data: Sequence[Node], copies: Sequence[ShardCopy], attribute: str
+) -> frozenset[str | None]:
+    """The values of an awareness attribute that have their share of a shard's copies; None: no value.
+
+    The share is that of Elasticsearch's `AwarenessAllocationDecider`: the copies over the values that are
+    there and those that are forced, rounded up.
+    """
+    value_of = {node.name: node.attributes.get(attribute) for node in data}
+    forced = policy.awareness.forced if attribute == policy.zone_attribute else ()
+    values = {value for value in (*value_of.values(), *forced) if value is not None}
+    here = Counter(value_of.get(copy.node) for copy in copies if copy.node is not None)
+    full = (value for value in values if here[value] >= -(-len(copies) // len(values)))
+    return frozenset({None, *full})
 
 
 def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
