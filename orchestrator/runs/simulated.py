@@ -112,7 +112,7 @@ class Simulation:
         self.own_lease = MemoryLeasePort()
         self.cluster.process = self.hosts.process = self.process
         self.run, (self.operator, self.host) = run, operator
-        self.began: Instant = world.agenda.now
+        self._began: dict[str, Instant] = {run: world.agenda.now}
         self.order = order
         self.requests_left = 0
         self._policy, self._state, self._shared_state = policy, state, state is not None
@@ -392,7 +392,12 @@ class Simulation:
             common=self.common,
         )
 
-    def note_what_is(self, policy: Policy) -> None:
+    @property
+    def began(self) -> Instant:
+        """When the run in hand did: one that restores before it is resumed is another run."""
+        return self._began[self.run]
+
+    def note_what_is(self, policy: Policy, run: str) -> None:
         """A run begins: what it finds is no fault of it."""
         note_what_is(self.world, policy)
-        self.began = self.world.agenda.now
+        self._began[run] = self.world.agenda.now

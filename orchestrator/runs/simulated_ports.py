@@ -162,7 +162,7 @@ class SeamJournal(SqlJournal):
         self.records.extend(records)
         for event in events:
             if isinstance(event, RunStarted):
-                self._simulation.note_what_is(event.policy)
+                self._simulation.note_what_is(event.policy, self.run)
         seams.point(f"after the commit of {names}")
         return records
 

@@ -167,7 +167,7 @@ def run(
 def plan_of(world: World, wanted: Policy, *, out_of_reach: Collection[str] = ()) -> Plan:
     """What `plan` would show of this world now; nothing is done to it."""
     simulation = Simulation(world)
-    simulation.note_what_is(wanted)
+    simulation.note_what_is(wanted, simulation.run)
     started = simulation.start_of(wanted)
     seen = glance(world, started)
     away = {name: Unknown(reason=f"host of {name}: no route to it") for name in out_of_reach}
