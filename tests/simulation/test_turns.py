@@ -235,6 +235,22 @@ def test_an_index_that_is_closed_and_opened_as_on_real_nodes() -> None:
     assert _copies(world, "archive") == [(True, "STARTED"), (False, "STARTED")] * 2
 
 
+def test_an_index_is_not_closed_while_it_is_being_restored() -> None:
+    """The cluster refuses it: "Cannot close indices that are being restored"."""
+    simulation = _begun(hooks=False)
+    world = simulation.world
+    simulation.fate.befall(index_mishaps.IndexRestoredOver(index="archive", seconds=30.0))
+    world.agenda.advance(1.0)
+    simulation.fate.befall(index_mishaps.IndexReopened(index="archive", seconds=5.0))
+    simulation.fate.befall(index_mishaps.IndexRestoredOver(index="archive", seconds=600.0))
+    assert _copies(world, "archive") == [(True, "INITIALIZING"), (False, "EXISTING_INDEX_RESTORED")] * 2
+    world.agenda.advance(60.0)
+    assert _copies(world, "archive") == [(True, "STARTED"), (False, "EXISTING_INDEX_RESTORED")] * 2
+    simulation.fate.befall(index_mishaps.IndexReopened(index="archive", seconds=5.0))
+    world.agenda.advance(2.0)
+    assert world.indices["archive-uuid"].closed
+
+
 def test_a_node_that_flaps_is_away_for_a_while_and_back_in_the_same_life() -> None:
     simulation = Simulation(cluster(3))
     node = simulation.world.nodes[ES3]
