@@ -82,7 +82,7 @@ def stop(world: World, node: SimNode) -> None:
 
 def _asked_in_vain(world: World, node: SimNode) -> bool:
     """Whether a node runs on as if it had not been asked to stop: after half a minute that stop is lost."""
-    at = next((fact.at for fact in reversed(node.facts) if fact.what == "stopped"), 0.0)
+    at = turns.stop_sent(node)
     runs_on = node.service is ServiceState.RUNNING and node.process and node.began < at
     return runs_on and world.agenda.now - at >= _IN_DOUBT
 
