@@ -351,7 +351,7 @@ class World:
 
     def judge_down(self) -> None:
         """The standing check: no more nodes are down by the program than it may have down."""
-        ours = [node for node in self.nodes.values() if node.stopped_by_us and not node.stopped_late]
+        ours = [node for node in self.nodes.values() if node.stopped_by_us and node.stopped_late is None]
         down = [node.name for node in ours if not node.process]
         if len(down) > self.allowed_down:
             self.violated(f"{', '.join(down)} are down by us at once")
