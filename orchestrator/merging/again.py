@@ -23,13 +23,22 @@ def next_for(
     What was lost on its way may come until the doubt is over (None: wait for it), and have ended since
     searches were refreshed: an index that does not refresh itself would look as if nothing had come of it.
     """
-    merge = ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
+    merge = _merge_of(index, policy)
     doubted = _doubted_until(situation.state, one, merge)
     if one.refreshed_at is not None and situation.seen.at < doubted:
         return None
     if one.refreshed_at is None or one.refreshed_at < doubted:
         return RefreshIndex(index=index.name, index_uuid=index.uuid)
     return merge
+
+
+def may_still_come(situation: Situation, index: BulkIndex, one: MergeProgress, policy: MergePolicy) -> bool:
+    """Whether a merge that was asked for and not heard of may be begun at any moment."""
+    return situation.seen.at < _doubted_until(situation.state, one, _merge_of(index, policy))
+
+
+def _merge_of(index: BulkIndex, policy: MergePolicy) -> ForceMerge:
+    return ForceMerge(index=index.name, index_uuid=index.uuid, max_segments=policy.max_segments)
 
 
 def _doubted_until(state: RunState, one: MergeProgress, merge: ForceMerge) -> Instant:

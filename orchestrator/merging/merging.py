@@ -8,7 +8,7 @@ runs nor has ended is asked for again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from orchestrator.engine.admit import cannot_finish, let_go, overdue, unrecorded
@@ -25,7 +25,7 @@ from orchestrator.engine.situation import (
     stand_down,
     wait,
 )
-from orchestrator.merging.again import WRITES_SECONDS, cannot_be_merged, may_be_sent, next_for
+from orchestrator.merging.again import WRITES_SECONDS, cannot_be_merged, may_be_sent, may_still_come, next_for
 from orchestrator.merging.amounts import progress, size
 from orchestrator.merging.belief import not_to_be_believed
 from orchestrator.merging.rules import MERGE_RULES, NOT_WRITTEN, written
@@ -147,28 +147,42 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
     state = situation.state
     actions: list[Action] = []
     refused: list[Hold] = []
-    for one in state.merging.in_hand:
-        index = bulk.indices[one.target.index_uuid]
+    in_hand = [(one, bulk.indices[one.target.index_uuid]) for one in state.merging.in_hand]
+    others = [
+        index
+        for one, index in in_hand
+        if _is_merged_now(index, policy) or may_still_come(situation, index, one, policy)
+    ]
+    for one, index in in_hand:
         if _is_late(situation, one):
             why = f"the merge of {index.name} has not ended within {policy.deadline:.0f} s"
             return stand_down(state, why + state.merging.left_by(state.run), Outcome.FAILED)
-        if index.under_way or (index.merging and index.segments > policy.max_segments):
-            continue  # a task may be lost with the node that held it; the merges of its shards are not
+        if _is_merged_now(index, policy):
+            continue
         if one.refreshed_at is not None and index.copies and index.segments <= policy.max_segments:
             continue  # merged as far as its copies are there: the others are waited for
         action = next_for(situation, index, one, policy)
         if action is None:
             continue
-        if isinstance(action, ForceMerge) and one.asked_at is not None and one.asked >= _TIMES:
-            return stand_down(state, cannot_be_merged(situation, index, one), Outcome.FAILED)
-        if isinstance(action, ForceMerge) and (against := _against(situation, index)):
-            refused += against
-            continue
+        if isinstance(action, ForceMerge):
+            if one.asked_at is not None and one.asked >= _TIMES:
+                return stand_down(state, cannot_be_merged(situation, index, one), Outcome.FAILED)
+            if against := _against(situation, index):
+                refused += against
+                continue
+            if not _room_for_another(others, index, policy):
+                continue  # a node that is back has copies of several: the limits hold for them too
         if may_be_sent(situation, action):
             actions.append(action)
+            others += [index] if isinstance(action, ForceMerge) else []
     if actions:
         return act(*actions)
     return _held_again(situation, tuple(dict.fromkeys(refused))) if refused else None
+
+
+def _is_merged_now(index: BulkIndex, policy: MergePolicy) -> bool:
+    """A task may be lost with the node that held it; the merges of its shards are not."""
+    return index.under_way or (index.merging > 0 and index.segments > policy.max_segments)
 
 
 def _is_late(situation: Situation, one: MergeProgress) -> bool:
@@ -234,7 +248,7 @@ def _ask_for(situation: Situation, index: BulkIndex, policy: MergePolicy) -> Dec
     return act(merge, events=events)
 
 
-def _room_for_another(others: tuple[BulkIndex, ...], index: BulkIndex, policy: MergePolicy) -> bool:
+def _room_for_another(others: Sequence[BulkIndex], index: BulkIndex, policy: MergePolicy) -> bool:
     """Whether one more index may be merged beside these: so many in all, and so many on each node."""
     if len(others) >= policy.at_once:
         return False

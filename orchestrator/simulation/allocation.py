@@ -214,7 +214,7 @@ def found_again(world: Ground, shard: SimShard) -> None:
     """No copy of the shard is missing any more that was there at a stop by the program."""
     shard.had = 0
     if shard.id in world.missing:
-        world.missing.discard(shard.id)
+        del world.missing[shard.id]
         if not world.missing:
             world.whole.append((world.agenda.now, True))
 
@@ -264,7 +264,7 @@ def left(world: Ground, name: NodeName) -> None:
         if shard.had and len(shard.started) < shard.had:
             if not world.missing:
                 world.whole.append((world.agenda.now, False))
-            world.missing.add(shard.id)
+            world.missing.setdefault(shard.id, world.agenda.now)
         if had_primary:
             _abandon(shard)
         if here and index.written:

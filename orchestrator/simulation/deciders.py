@@ -30,7 +30,7 @@ class Ground(Protocol):
         ...
 
     stalled_until: Instant
-    missing: set[ShardId]
+    missing: dict[ShardId, Instant]
     whole: list[tuple[Instant, bool]]
 
     def changed(self, what: str) -> None:

@@ -2,7 +2,8 @@
 
 As real nodes do it (8.19): closing, opening and restoring over an index unassign all its copies at once. The
 primary comes back from its own disk even under `allocation.enable: none`, since allocation of an existing
-primary is forced. A restore is not: one that begins under `none` has failed for good.
+primary is forced. A restore is not: one that begins under `none` has failed for good. While it goes on its
+index cannot be closed, and so not restored over either.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ def _befall_indices(world: World, what: _OfIndices) -> None:
             index.searchable_snapshot, index.written = True, False
         case index_mishaps.IndexRestoredOver(index=name, seconds=seconds):
             for index in _named(world, name):
-                _restore_over(world, index, seconds)
+                if not _is_being_restored(index):
+                    _restore_over(world, index, seconds)
         case index_mishaps.IndexReopened(index=name, seconds=seconds):
             for index in _named(world, name):
-                if not index.closed:
+                if not index.closed and not _is_being_restored(index):
                     _close_for(world, index, seconds)
         case index_mishaps.ReplicasSet(index=name, replicas=replicas):
             for index in _named(world, name):
@@ -66,6 +68,10 @@ def _befall_indices(world: World, what: _OfIndices) -> None:
 
 def _named(world: World, name: str) -> list[SimIndex]:
     return [index for index in world.indices.values() if index.name == name]
+
+
+def _is_being_restored(index: SimIndex) -> bool:
+    return any(shard.primary.from_snapshot is not None and not shard.never for shard in index.shards)
 
 
 def _roll_over(world: World, what: index_mishaps.Rollovers, name: str, done: int) -> None:

@@ -55,7 +55,7 @@ def stop(world: World, node: SimNode) -> None:
     if world.stale_read:
         world.violated(f"{name} is stopped on a reading that says it may be old")
     asked = [n for n in world.nodes.values() if n.stopped_by_us and n.name != name]
-    others = [n for n in asked if not _asked_in_vain(world, n)]
+    others = [n for n in asked if not (_asked_in_vain(world, n) or _stopped_unseen(world, n))]
     down = [n.name for n in others]
     elsewhere = [n for n in others if n.machine != node.machine]
     if len(down) >= world.allowed_down or (world.one_machine and elsewhere):
@@ -83,9 +83,14 @@ def stop(world: World, node: SimNode) -> None:
 
 def _asked_in_vain(world: World, node: SimNode) -> bool:
     """Whether a node runs on as if it had not been asked to stop: after half a minute that stop is lost."""
-    at = next((fact.at for fact in reversed(node.facts) if fact.what == "stopped"), 0.0)
+    at = turns.stop_sent(node)
     runs_on = node.service is ServiceState.RUNNING and node.process and node.began < at
     return runs_on and world.agenda.now - at >= _IN_DOUBT
+
+
+def _stopped_unseen(world: World, node: SimNode) -> bool:
+    """Whether a stop that could be taken as lost was done after the last reading: no reading could tell."""
+    return node.stopped_late is not None and node.stopped_late >= world.last_read
 
 
 def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None:
@@ -101,7 +106,8 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
         node.stopped_by_us = node.stopped_by_us and node.service is ServiceState.STOPPING
         return
     node.stopped_by_us = True
-    node.stopped_late = world.agenda.now - sent >= _IN_DOUBT
+    if node.service is not ServiceState.STOPPING:
+        node.stopped_late = world.agenda.now if world.agenda.now - sent >= _IN_DOUBT else None
     others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(world.story[-200:]))
     others_allow = any(set_.at >= read for level in Level for set_ in world.meddled[level, ALLOCATION])
     blameless = others_failed or others_allow or world.agenda.now - sent >= _IN_DOUBT

@@ -109,7 +109,7 @@ def _join(world: Electorate, node: SimNode, life: int) -> None:
     if node.member_life == life:
         return
     node.member_life = life
-    node.stopped_by_us = node.stopped_late = False
+    node.stopped_by_us, node.stopped_late = False, None
     world.away_before.discard(node.name)
     world.changed(f"{node.name} joined")
     allocation.expand(world)

@@ -111,7 +111,7 @@ class SimNode(Part):
         hangs_until: SSH to its host hangs before this moment; `hangs_and_does` tells whether what is asked
             is done all the same.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
-        stopped_late: that stop was done when it could be taken as lost.
+        stopped_late: when that stop was done, if it could be taken as lost by then.
         restarts_by_us: stops of the program that ended a process.
         apart: its process runs, and reaches no other node.
         apart_from_peers_until: it reaches the master alone before this moment.
@@ -154,7 +154,7 @@ class SimNode(Part):
     hangs_until: Instant = 0.0
     hangs_and_does: bool = True
     stopped_by_us: bool = False
-    stopped_late: bool = False
+    stopped_late: Instant | None = None
     restarts_by_us: int = 0
     apart: bool = False
     apart_from_peers_until: Instant = 0.0

@@ -84,6 +84,11 @@ def stopped(world: World, node: SimNode) -> None:
             shard.had = max(shard.had, len(started))
 
 
+def stop_sent(node: SimNode) -> Instant:
+    """When the program last asked for a stop that found its process running; 0 if it never did."""
+    return next((fact.at for fact in reversed(node.facts) if fact.what == "stopped"), 0.0)
+
+
 def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
     """A hook ran to its end; write down that it ran beside a process that it must not meet."""
     missing: tuple[str, ...] = ()
@@ -107,14 +112,17 @@ def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
 def _missing(world: World, node: SimNode) -> tuple[str, ...]:
     """Shards of a node that lost a copy with a stop by the program, and for which it still waits.
 
-    A copy that is on its way to another node is none of this node's any more.
+    A copy that is on its way to another node is none of this node's any more. One that was lost after the
+    program's last reading is no fault of it, if it has read since it sent the stop.
     """
     if not world.missing:
         return ()
+    seen = world.last_read if stop_sent(node) < world.last_read else world.agenda.now
     return tuple(
         str(shard.id)
         for _, shard in shards_of(world)
         if shard.id in world.missing
+        and world.missing[shard.id] < seen
         and node.name in shard.on_disk
         and not any(copy.node == node.name for copy in shard.started)
         and any(

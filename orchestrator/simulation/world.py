@@ -57,8 +57,8 @@ class World:
         program_since: when the program's process began, or its machine last woke up.
         jitter: how far durations vary: 0.5 = from half of what they are to twice as much. 0 = not at all.
         hooks: of the run, by which its judge goes.
-        missing: shards with fewer started copies than at a stop by the program; `whole`, when that changed
-            between none and some.
+        missing: shards with fewer started copies than at a stop by the program, and since when; `whole`, when
+            that changed between none and some.
         owner: the process that owns the cluster, once one has taken it over from another.
         reindexes: nodes that a reindex keeps busy; `busy_since`, since when other people's work does.
         stalled_until: no recovery makes progress before this moment.
@@ -95,7 +95,7 @@ class World:
         self.stalled_until: Instant = 0.0
         self.jitter = 0.0
         self.hooks = Hooks()
-        self.missing: set[ShardId] = set()
+        self.missing: dict[ShardId, Instant] = {}
         self.whole: list[tuple[Instant, bool]] = []
         self.owner = SimOwner()
         self.forced = SimForced()
@@ -351,7 +351,7 @@ class World:
 
     def judge_down(self) -> None:
         """The standing check: no more nodes are down by the program than it may have down."""
-        ours = [node for node in self.nodes.values() if node.stopped_by_us and not node.stopped_late]
+        ours = [node for node in self.nodes.values() if node.stopped_by_us and node.stopped_late is None]
         down = [node.name for node in ours if not node.process]
         if len(down) > self.allowed_down:
             self.violated(f"{', '.join(down)} are down by us at once")

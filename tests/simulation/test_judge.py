@@ -184,6 +184,27 @@ def test_a_stop_that_is_not_done_for_half_a_minute_is_taken_as_lost() -> None:
         assert bool(found) is noticed, seconds
 
 
+@pytest.mark.parametrize(
+    ("late", "read", "noticed"), [(40.0, False, False), (40.0, True, True), (20.0, False, True)]
+)
+def test_a_late_stop_that_is_done_between_the_last_reading_and_another_stop_is_no_fault_of_that(
+    late: float,
+    read: bool,  # noqa: FBT001
+    noticed: bool,  # noqa: FBT001
+) -> None:
+    """After half a minute it could be taken as lost; with a reading after it, or before that, not."""
+    simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=late))
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.world.agenda.advance(late - 1.0)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.world.agenda.advance(1.0)
+    if read:
+        simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES3))
+    found = [said for said in simulation.world.violations if "es3 is stopped while es2 is down" in said]
+    assert bool(found) is bool(simulation.world.violations) is noticed, simulation.world.violations
+
+
 def test_a_late_stop_that_takes_a_second_node_of_ours_down_is_noticed() -> None:
     """It was sent when all was well; the node came up by itself, and only then is the stop done."""
     simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=20.0))

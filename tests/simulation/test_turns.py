@@ -35,9 +35,9 @@ WANTED = policy(hooks=Hooks(before_stop=(HOOK,), while_stopped=(HOOK,), after_re
 WITHHELD = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")
 
 
-def _begun(*, hooks: bool = True) -> Simulation:
+def _begun(*trips: Trip, hooks: bool = True) -> Simulation:
     """A run has begun and disabled allocation, and everything was read a moment ago."""
-    simulation = Simulation(cluster(3))
+    simulation = Simulation(cluster(3), trips=trips)
     simulation.begin(WANTED if hooks else policy())
     _write(simulation, WITHHELD)
     simulation.cluster.observe(EVERYTHING)
@@ -119,6 +119,26 @@ def test_an_after_recovery_hook_before_its_copies_are_back_is_lacking() -> None:
     lacks = turns.lacking(simulation.world.nodes[ES2], WANTED, simulation.began, simulation.began)
     assert len(lacks) == 1
     assert lacks[0].startswith("hook after_recovery 0 ran on es2 without a copy of [")
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_copy_that_a_late_stop_takes_after_the_last_reading_is_not_lacking_at_a_hook(
+    read: bool,  # noqa: FBT001
+) -> None:
+    """A gate that does not answer takes seconds between the two; a reading after the stop tells of it."""
+    simulation = _begun(Trip(verb="stop", how=How.LATE, late=40.0))
+    _hook(simulation, Moment.BEFORE_STOP)
+    simulation.hosts.perform(StopNode(node=ES2))
+    _write(simulation, WITHHELD.undone())
+    simulation.world.agenda.advance(35.0)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.world.agenda.advance(10.0)
+    assert not simulation.world.nodes[ES2].joined
+    if read:
+        simulation.cluster.observe(EVERYTHING)
+    _hook(simulation, Moment.AFTER_RECOVERY)
+    lacks = turns.lacking(simulation.world.nodes[ES2], WANTED, simulation.began, simulation.began)
+    assert any("ran on es2 without a copy of [" in said for said in lacks) is read
 
 
 def test_a_node_without_a_new_life_a_reboot_or_its_tuning_lacks_them() -> None:
@@ -233,6 +253,22 @@ def test_an_index_that_is_closed_and_opened_as_on_real_nodes() -> None:
     world.meddle(Level.PERSISTENT, ALLOCATION, None)
     world.agenda.advance(30.0)
     assert _copies(world, "archive") == [(True, "STARTED"), (False, "STARTED")] * 2
+
+
+def test_an_index_is_not_closed_while_it_is_being_restored() -> None:
+    """The cluster refuses it: "Cannot close indices that are being restored"."""
+    simulation = _begun(hooks=False)
+    world = simulation.world
+    simulation.fate.befall(index_mishaps.IndexRestoredOver(index="archive", seconds=30.0))
+    world.agenda.advance(1.0)
+    simulation.fate.befall(index_mishaps.IndexReopened(index="archive", seconds=5.0))
+    simulation.fate.befall(index_mishaps.IndexRestoredOver(index="archive", seconds=600.0))
+    assert _copies(world, "archive") == [(True, "INITIALIZING"), (False, "EXISTING_INDEX_RESTORED")] * 2
+    world.agenda.advance(60.0)
+    assert _copies(world, "archive") == [(True, "STARTED"), (False, "EXISTING_INDEX_RESTORED")] * 2
+    simulation.fate.befall(index_mishaps.IndexReopened(index="archive", seconds=5.0))
+    world.agenda.advance(2.0)
+    assert world.indices["archive-uuid"].closed
 
 
 def test_a_node_that_flaps_is_away_for_a_while_and_back_in_the_same_life() -> None:

@@ -275,6 +275,41 @@ def test_a_node_merges_no_more_indices_at_a_time_than_allowed() -> None:
     assert run.merges == ["a"]
 
 
+def test_a_node_that_is_back_with_copies_of_several_indices_merges_them_one_after_the_other() -> None:
+    """Both were merged where they had copies; what es2 brings back is asked for again."""
+    a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es2"))
+    run = play(replace(a, copies=a.copies[:1]), replace(b, copies=b.copies[:1]))
+    run.until_sent(2)
+    for found in (a, b):
+        run.merged(found.name)
+        merged = run.bulk[found.uuid].copies
+        run.change(found.name, copies=(*merged, found.copies[1]))
+    run.until_sent(3, steps=80)
+    for _ in range(20):
+        run.step()
+    assert run.merges == ["a", "b", "a"]
+    run.merged("a")
+    run.until_sent(4)
+    assert run.merges == ["a", "b", "a", "b"]
+    run.merged("b")
+    run.until(Phase.FINISHING)
+
+
+def test_a_merge_on_a_node_waits_for_one_that_may_still_come_there() -> None:
+    a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es2"))
+    run = play(replace(a, copies=a.copies[:1]), replace(b, copies=b.copies[:1]))
+    run.until_sent(2)
+    for found in (a, b):
+        run.merged(found.name)
+        run.change(found.name, copies=(*run.bulk[found.uuid].copies, found.copies[1]))
+    run.failing[ForceMerge] = ("read timed out", True)
+    run.until_sent(3, steps=80)
+    sent = run.now
+    run.failing.clear()
+    run.until_sent(4, steps=80)
+    assert run.now - sent >= 30.0, "until then the merge of a may begin"
+
+
 def test_what_shares_no_node_is_merged_beside() -> None:
     run = play(index("a", nodes=("es1",)), index("b", nodes=("es1",)), index("c", nodes=("es3",)))
     run.until_sent(2)
