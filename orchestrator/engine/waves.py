@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
@@ -107,6 +107,7 @@ class Choice:
         pending: nodes that may be in this wave, in order: members, or absent ones when no member is left.
         members: the cluster's, by name.
         most: nodes that the wave may have for a reason of the run's own (a canary); None = as many as pass.
+        returns: how often each node came back without its turn; it goes after its like.
         machines: nodes that go in one wave because they share a machine, machine by machine.
     """
 
@@ -117,6 +118,7 @@ class Choice:
     policy: Policy
     most: int | None
     ask: Ask
+    returns: Mapping[NodeName, int] = field(default_factory=dict)
     machines: tuple[Unit, ...] = ()
 
     @property
@@ -233,7 +235,8 @@ def zone_wave(choice: Choice) -> Wave:
         zone = choice.zone(unit[0])
         groups.setdefault(f"node {unit[0]}" if zone is None else f"zone {zone}", []).append(unit)
     ranks = {title: max(map(choice.rank, _nodes(units))) for title, units in groups.items()}
-    titles = sorted(groups, key=lambda title: (ranks[title], title))
+    returns = {title: max(choice.returns.get(n, 0) for n in _nodes(units)) for title, units in groups.items()}
+    titles = sorted(groups, key=lambda title: (ranks[title], returns[title], title))
     first = [title for title in titles if ranks[title] == ranks[titles[0]]]
     for title in first:
         wave = _of_zone(choice, tuple(groups[title]))
@@ -341,6 +344,9 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
     present = in_order(tuple(members[name] for name in pending if name in members), view.master)
     if policy.overlap_recovery:
         present = _beside_recovery(present, view, policy)
+    returns = {name: state.nodes[name].returns for name in pending}
+    # One that came back without its turn goes after its like: what disturbed it may be over by then.
+    present = tuple(sorted(present, key=lambda node: (rank(node, view.master)[:2], returns[node.name])))
     choice = Choice(
         number=state.waves_begun + 1,
         pending=tuple(node.name for node in present) or pending[:1],
@@ -349,6 +355,7 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
         policy=policy,
         most=_until_the_pause(state, policy),
         ask=ask,
+        returns=returns,
         machines=machines,
     )
     strategy = STRATEGIES[policy.strategy]

@@ -440,6 +440,18 @@ def test_a_rescued_node_gets_its_hooks_and_tuning_in_another_turn() -> None:
     assert unfinished(simulation, wanted()) == []
 
 
+def test_a_rescued_node_goes_after_the_others() -> None:
+    """What was made on it at its stop may be made there again: rollovers come at a beat of their own."""
+    made = at_stop(IndexMade(name="raced", on=ES3), after=0.0)
+    simulation, state = lived(made)
+    assert state.outcome is Outcome.DONE, state.message
+    assert rescues(simulation) == 1
+    nodes = simulation.world.nodes
+    stops = {name: [f.at for f in node.facts if f.what == "stopped"] for name, node in nodes.items()}
+    last = {name: at[-1] for name, at in stops.items()}
+    assert sorted(last, key=last.__getitem__)[-2:] == [ES3, ES1], "but before the elected master"
+
+
 def test_an_undo_in_doubt_is_not_taken_for_a_node_out_of_service() -> None:
     """Killed right after an after_recovery hook: it ran, so before_stop runs again before the next stop."""
     snapshot = Mishap(what=SnapshotBegun(seconds=300.0), verb="hook_before_stop", after=0.0)

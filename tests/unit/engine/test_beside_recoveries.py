@@ -54,12 +54,13 @@ def _recovering_on(situation: Situation, node: NodeName) -> Situation:
     return replace(after, seen=replace(situation.seen, cluster=replace(view, copies=copies)))
 
 
+@pytest.mark.parametrize("wave", [None, Wave(number=2, nodes=(ES5,))])
 @pytest.mark.parametrize("order", [(ES2, ES5), (ES5, ES2)])
-def test_of_more_copies_on_their_way_than_are_missing_those_of_the_first_wave_are_meant(
-    order: tuple[NodeName, NodeName],
+def test_of_more_copies_on_their_way_than_are_missing_those_on_the_waves_nodes_are_meant(
+    order: tuple[NodeName, NodeName], wave: Wave | None
 ) -> None:
     """Somebody has added a replica meanwhile, and it is on its way to another node."""
-    situation = _beside()
+    situation = _beside(wave=wave)
     view = situation.view
     assert view is not None
     shard = next(copy.shard for copy in view.copies if copy.node == ES2)
@@ -73,7 +74,10 @@ def test_of_more_copies_on_their_way_than_are_missing_those_of_the_first_wave_ar
     ]
     indices = tuple(replace(index, replicas=2) for index in view.indices)
     after = replace(view, copies=(*others, *here, *arriving), indices=indices)
-    assert {copy.node for copy in situation.kind.missing(state, after) if copy.shard == shard} == {ES2}
+    assert {copy.node for copy in situation.kind.missing(state, after) if copy.shard == shard} == {
+        ES2,
+        *(wave.nodes if wave else ()),
+    }
 
 
 def _events(decision: Decision | None) -> tuple[Event, ...]:

@@ -84,12 +84,12 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
 
     None is awaited of an index that is gone, was closed, reopened or restored over, or whose allocation
     filters were changed; and no more than its replicas allow. Where more copies are on their way than are
-    missing, those on the waves are meant, the first wave's first.
+    missing (somebody has added replicas), those on the waves' nodes are awaited first, and all of them.
     """
     missing: list[ShardCopy] = []
     metadata = view.metadata
-    waves = [*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ())]
-    turn = {name: number for number, wave in enumerate(waves) for name in wave.nodes}
+    waves = (*(one.wave for one in state.recovering), *((state.wave,) if state.wave else ()))
+    ours = {name for wave in waves for name in wave.nodes}
     for (uuid, number), was in state.taken.items():
         index = metadata.get(uuid)
         if index is None or index.open is not was.open or index.filters != was.filters:
@@ -99,10 +99,8 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         lacking = min(was.started, index.replicas + 1) - (len(copies) - len(away))
         if lacking <= 0 or any(copy.unassigned_reason in _EXCUSED for copy in away):
             continue
-        away.sort(
-            key=lambda copy: (copy.state is CopyState.UNASSIGNED, turn.get(copy.node or "", len(waves)))
-        )
-        missing += away[:lacking]
+        away.sort(key=lambda copy: (copy.state is CopyState.UNASSIGNED, copy.node not in ours))
+        missing += away[: max(lacking, sum(copy.node in ours for copy in away))]
     return tuple(missing)
 
 
