@@ -37,6 +37,11 @@ class MergeProgress:
     end: IndexMerged | None = None
 
     @property
+    def due(self) -> bool:
+        """Whether it is to be merged: as it was found, or since a copy came back with too many segments."""
+        return self.target.due or self.begun is not None
+
+    @property
     def pending(self) -> bool:
         """Whether its merge is still to be begun."""
         return self.target.due and self.begun is None and not self.ended

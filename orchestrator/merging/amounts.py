@@ -36,7 +36,7 @@ def seconds_left(situation: Situation, bulk: BulkView) -> Seconds | None:
     done = left = 0
     for uuid, one in merging.indices.items():
         index = bulk.indices.get(uuid)
-        if not one.target.due or index is None:
+        if not one.due or index is None:
             continue
         there = index.bytes if one.ended else merged_bytes(index, most)
         left += index.bytes - there
@@ -48,7 +48,7 @@ def seconds_left(situation: Situation, bulk: BulkView) -> Seconds | None:
 def progress(situation: Situation, bulk: BulkView) -> str:
     """What is being merged and how far it is, in one line."""
     merging, most = situation.state.merging, _most(situation)
-    due = [one for one in merging.indices.values() if one.target.due]
+    due = [one for one in merging.indices.values() if one.due]
     named = []
     for one in merging.in_hand[:_SHOWN]:
         index = bulk.indices.get(one.target.index_uuid)

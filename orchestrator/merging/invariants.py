@@ -154,7 +154,7 @@ def _done_has_merged(step: Step) -> Iterator[str]:
     event, state = step.record.event, step.after
     if not isinstance(event, RunFinished) or event.outcome is not Outcome.DONE:
         return
-    left = [one.target.index for one in state.merging.indices.values() if one.target.due and not one.ended]
+    left = [one.target.index for one in state.merging.indices.values() if one.due and not one.ended]
     if left:
         yield f"done, and not merged: {', '.join(left)}"
 

@@ -75,9 +75,23 @@ def merging(situation: Situation) -> Decision:
     seeing = _see_to_the_end(situation, bulk, policy)
     if seeing is not None:
         return seeing
-    if not state.merging.pending and not state.merging.in_hand:
+    pending = _pending(situation, bulk, policy)
+    if not pending and not state.merging.in_hand:
         return note(*let_go(situation), run_phase(state.phase, Phase.MERGED))
-    return _begin(situation, bulk, policy)
+    return _begin(situation, bulk, policy, pending)
+
+
+def _pending(situation: Situation, bulk: BulkView, policy: MergePolicy) -> list[BulkIndex]:
+    """Those to be begun: as they were found, and those of which a copy has come back with more segments."""
+    merging, found = situation.state.merging, []
+    for uuid, one in merging.indices.items():
+        index = bulk.indices.get(uuid)
+        if index is None or one.begun is not None or one.ended:
+            continue
+        unwritten = written((merging.writes or {}).get(uuid), index.writes) is None
+        if one.due or (unwritten and index.segments > policy.max_segments):
+            found.append(index)
+    return found
 
 
 def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
@@ -86,7 +100,7 @@ def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
     most = policy.max_segments if policy else 0
     absent = _with_absent_copies(situation)
     for uuid, one in state.merging.indices.items():
-        if one.ended or not one.target.due:
+        if one.ended or not one.due:
             continue
         index = bulk.indices.get(uuid)
         if index is None:
@@ -205,15 +219,14 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     )
 
 
-def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision:
+def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: list[BulkIndex]) -> Decision:
     """Ask for the next merges that the limits and the rules allow."""
     state, now = situation.state, situation.now
     if state.process.request is Request.PAUSE:
         return _waiting(situation, bulk, "before it pauses, ")
     looked = situation.seen.at - state.merging.writes_at
-    if state.merging.pending and looked < WRITES_SECONDS:
+    if pending and looked < WRITES_SECONDS:
         return wait(now, "a second reading of what is written", seconds=WRITES_SECONDS - looked)
-    pending = [bulk.indices[one.target.index_uuid] for one in state.merging.pending]
     if not state.merging.begun:
         # All are asked before the first: a step that is going to hold holds before it has changed anything.
         of_each = [hold for index in pending for hold in _against(situation, index)]

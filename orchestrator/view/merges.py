@@ -33,7 +33,7 @@ def recovers_by_operations(version: str, distribution: str) -> bool:
 
 def half_done(state: RunState) -> str:
     """What a run has done of what it was to do; empty when it has done all of it, or nothing."""
-    due = [one for one in state.merging.indices.values() if one.target.due]
+    due = [one for one in state.merging.indices.values() if one.due]
     merged = sum(one.ended for one in due)
     if not (state.unfinished or state.merging.unfinished) or not (state.recovered or merged):
         return ""
@@ -55,7 +55,7 @@ def left_to_do(state: RunState, *, without: Sequence[str] = ()) -> str:
 def merges_in_words(state: RunState) -> str:
     """How far the merges are: `3 of 12 indices merged; in hand: posts-04; 8 to come`; empty without any."""
     indices = state.merging.indices.values()
-    due = [one for one in indices if one.target.due]
+    due = [one for one in indices if one.due]
     if not indices:
         return ""
     few = len(indices) - len(due)
@@ -74,7 +74,7 @@ def merge_object(one: MergeProgress) -> dict[str, object]:
     end = one.end
     return {
         "index": one.target.index,
-        "due": one.target.due,
+        "due": one.due,
         "state": "merged" if one.ended else "merging" if one.in_hand else "pending" if one.pending else "few",
         "segments_before": one.target.segments,
         "segments_after": end.segments if end else None,
@@ -87,7 +87,7 @@ def merge_object(one: MergeProgress) -> dict[str, object]:
 
 def merged_lines(merges: Sequence[MergeProgress]) -> list[str]:
     """What became of each index that was due, for people."""
-    due = [one for one in merges if one.target.due]
+    due = [one for one in merges if one.due]
     if not merges:
         return []
     lines = [f"{sum(one.ended for one in due)} of {counted(len(due), 'index', 'indices')} merged"]

@@ -203,7 +203,7 @@ def _what(state: RunState) -> str:
 
 
 def _merges(state: RunState, now: Instant) -> MergesCell | None:
-    due = [one for one in state.merging.indices.values() if one.target.due]
+    due = [one for one in state.merging.indices.values() if one.due]
     if state.merging.settled or not due:
         return None
     total = sum(one.target.bytes for one in due)

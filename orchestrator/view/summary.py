@@ -188,7 +188,7 @@ def _merges_object(end: Summary) -> dict[str, object]:
         return {}
     return {
         "nothing_to_do": False,
-        "indices_merged": sum(one.target.due and one.ended for one in end.merges),
+        "indices_merged": sum(one.due and one.ended for one in end.merges),
         "merges": [merge_object(one) for one in end.merges],
         "recovery": recovery_object(end.recovered, by_operations=end.by_operations),
     }

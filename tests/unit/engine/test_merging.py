@@ -186,6 +186,25 @@ def test_an_index_whose_copy_is_away_is_not_merged_until_it_is_back() -> None:
     assert run.merges == ["posts"]
 
 
+@pytest.mark.parametrize("is_written", [False, True])
+def test_an_index_whose_copy_comes_back_with_too_many_segments_is_merged_though_it_had_few(
+    is_written: bool,  # noqa: FBT001
+) -> None:
+    """The copy was away when the run began. Writes make segments too: with those nothing is concluded."""
+    a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es4"))
+    few = replace(b, copies=(replace(b.copies[0], segments=5),))
+    run = play(a, few)
+    run.until_sent()
+    writes = Writes(operations=200, sequence=199) if is_written else few.writes
+    run.change("b", copies=(few.copies[0], b.copies[1]), writes=writes)
+    run.step()
+    for name in run.merges:
+        run.merged(name)
+    run.until(Phase.FINISHING)
+    assert run.merges == (["a"] if is_written else ["a", "b"])
+    assert [one.target.index for one in run.state.merging.indices.values() if one.due] == run.merges
+
+
 def test_merges_of_its_shards_count_when_the_task_is_lost() -> None:
     run = play(index("posts"))
     run.until_sent()
