@@ -697,9 +697,12 @@ def _wave_finished(state: RunState, number: int) -> RunState:
 
 
 def _accounted_for(node: NodeProgress, event: BaselineRecorded | ev.WaveStarted) -> NodeProgress:
-    """The node with its life and its host's boot as they were read first."""
+    """The node with the first life that was read, and with its host's latest boot.
+
+    What others rebooted before its wave was not rebooted since its stop, which may still be on its way.
+    """
     life, boot = event.incarnations.get(node.name), event.boots.get(node.name)
-    return replace(node, life=node.life or life, boot=node.boot or boot)
+    return replace(node, life=node.life or life, boot=boot or node.boot)
 
 
 def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Instant) -> RunState:
@@ -730,9 +733,9 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 goal=Goal.RESTART,
                 doubt=_less_accepted_stop(node.doubt),
             )
-            if old is NodePhase.STARTING and node.doubt is not None:
-                # The stop may still be done: it was lost, and somebody else restarted the node meanwhile.
-                lost = not started and node.doubt == Doubt(verb=Verb.STOP, since=node.stopped_at or at)
+            if old in GOING_UP_OR_DOWN and node.doubt is not None:
+                # The stop may still be done: it was lost, and the node was not started by this process.
+                lost = not started and node.doubt.verb is Verb.STOP
                 node = replace(node, lost_at=at if lost else node.lost_at, lost_taken=state.taken)
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)

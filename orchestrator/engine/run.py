@@ -97,8 +97,11 @@ _LOST_STOP_SECONDS: Final[Seconds] = 120.0
 _UNWATCHED_SECONDS: Final[Seconds] = 30.0
 """Between two readings more passes only while the program stands still, or a verb takes long."""
 
-_TURNING: Final = frozenset(Phase) - {Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.ENDED}
-"""Phases in which nodes make their moves. In those before, nothing of this run went down."""
+_WATCHED: Final = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.ENDED}
+"""Phases in which nodes may go down by this run. While indices are merged, it has stopped none yet."""
+
+_TURNING: Final = _WATCHED - {Phase.PREPARING}
+"""Phases in which nodes make their moves: merges come before the first of them."""
 
 _NOTHING_DOWN: Final = frozenset({Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.GATED})
 """A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
@@ -166,7 +169,7 @@ def _reboots_done(situation: Situation) -> tuple[Event, ...]:
 def _members(situation: Situation) -> tuple[Event, ...]:
     """One reading more without a member, up to as many as count; nodes being restarted are no news."""
     state, view = situation.state, situation.view
-    if view is None or state.baseline is None or state.phase not in _TURNING:
+    if view is None or state.baseline is None or state.phase not in _WATCHED:
         return ()
     expected = {*state.baseline.incarnations, *state.nodes}
     known = {node.name for node in state.nodes_in(*IN_HAND)}
@@ -240,7 +243,7 @@ def _pause(situation: Situation) -> Decision | None:
 def _taken_down_late(situation: Situation) -> Decision | None:
     """Nodes that a lost stop of ours took down after all: they join the wave, or are one of their own."""
     state = situation.state
-    if state.phase not in _TURNING or not situation.fresh:
+    if state.phase not in _WATCHED or not situation.fresh:
         return None
     late = [node for node in state.nodes.values() if not _at_rest(node) and is_ours(situation, node)]
     if not late:
