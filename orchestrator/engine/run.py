@@ -769,9 +769,12 @@ def settled(situation: Situation) -> Decision:
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
     if not situation.fresh:
         return LOOK_AGAIN
-    away = [node.name for node in nodes if not is_next(Move.FINISH, situation, node)]
+    away = ", ".join(node.name for node in nodes if not is_next(Move.FINISH, situation, node))
     if away:
-        return wait(now, f"{', '.join(away)} to be back", seconds=1.0)
+        limit = situation.policy.deadlines.rejoin
+        if now - max(state.in_phase.since, state.process.acted_at) > limit:
+            return stand_down(state, f"{away}: not seen in the cluster for {limit:.0f} s", Outcome.HELD)
+        return wait(now, f"{away} to be back", seconds=1.0)
     hooks = recover.hooks_after(situation, nodes)
     if hooks is not None:
         return hooks
