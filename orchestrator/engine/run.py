@@ -775,19 +775,9 @@ def settled(situation: Situation) -> Decision:
         if now - max(state.in_phase.since, state.process.acted_at) > limit:
             return stand_down(state, f"{away}: not seen in the cluster for {limit:.0f} s", Outcome.HELD)
         return wait(now, f"{away} to be back", seconds=1.0)
-    hooks = recover.hooks_after(situation, nodes)
-    if hooks is not None:
-        return hooks
-    events: list[Event] = [*recover.finish(situation, nodes)]
-    if state.wave:
-        events.append(WaveFinished(number=state.wave.number, seconds=now - state.wave_since))
-    failure = recover.failed_hook(situation, nodes)
-    if failure is not None:
-        return stand_down(state, failure, Outcome.FAILED, *events)
-    restless = recover.restless(situation.after(*events).state)
-    if restless is not None:
-        return stand_down(state, restless, Outcome.FAILED, *events)
-    return note(*events, run_phase(state.phase, Phase.GATED))
+    wave, onwards = state.wave, run_phase(state.phase, Phase.GATED)
+    finished = (WaveFinished(number=wave.number, seconds=now - state.wave_since),) if wave else ()
+    return recover.finish_with_hooks(situation, nodes, *finished, onwards=(onwards,))
 
 
 def finishing(situation: Situation) -> Decision:
