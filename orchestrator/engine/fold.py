@@ -566,7 +566,8 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
     if state.phase is Phase.MERGED and new is not Phase.STANDING_DOWN:
         state = replace(state, merging=replace(state.merging, settled=True))
     if new is Phase.GATED:
-        state = replace(state, wave=None)  # called off, where it is neither finished nor made room
+        # Where the wave is neither finished nor made room, it is called off: nothing of it was taken down.
+        state = replace(state, wave=None, taken=state.taken if state.recovering else {})
     if state.phase is Phase.GATED and new is Phase.REASSIGNED and state.recovering:
         # Back to waiting for the latest wave that made room; one that was chosen is dropped.
         *others, latest = state.recovering
@@ -688,9 +689,10 @@ def _gave_way(state: RunState) -> RunState:
 def _wave_finished(state: RunState, number: int) -> RunState:
     state = replace(state, waves_finished=state.waves_finished + 1)
     others = tuple(one for one in state.recovering if one.wave.number != number)
-    if len(others) < len(state.recovering):
-        return replace(state, recovering=others)
-    return replace(state, wave=None, taken=state.taken if others else {})
+    wave = state.wave if len(others) < len(state.recovering) else None
+    # Nothing of a wave that is chosen in GATED is down yet.
+    over = not others and (wave is None or state.phase is Phase.GATED)
+    return replace(state, wave=wave, recovering=others, taken={} if over else state.taken)
 
 
 # Nodes ------------------------------------
@@ -857,11 +859,12 @@ def _failed(state: RunState, event: ActionFailed) -> RunState:
     match event.action:
         case StopNode(node=name) if not event.in_doubt:
             return with_node(state, name, doubt=None)
-        case StartNode(node=name, counts=True) if not event.in_doubt:
+        case StartNode(node=name, counts=True) if not (event.in_doubt or event.unsent):
             return with_node(state, name, tries=state.nodes[name].tries + 1)
         case RebootHost(nodes=names) if not event.in_doubt:
             for name in names:
-                state = with_node(state, name, doubt=None)
+                told = state.nodes[name].reboots - int(event.unsent)
+                state = with_node(state, name, doubt=None, reboots=told)
             return state
         case ProbeSettings():
             process = replace(state.process, probed=False, probes=state.process.probes + 1)

@@ -25,6 +25,7 @@ from orchestrator.model.event import (
     ActionFailed,
     ActionSent,
     Event,
+    IndexTaken,
     MembersMissed,
     PhaseEntered,
     Record,
@@ -32,6 +33,7 @@ from orchestrator.model.event import (
     Rescued,
     RestoreBegun,
     RunResumed,
+    TakenDown,
     WaveFinished,
     WaveStarted,
     WorkDone,
@@ -236,6 +238,12 @@ def test_what_is_sent_is_under_way_until_its_outcome_is_recorded() -> None:
     assert failed.failure_of(start) is not None
     lost = _after(sent, ActionFailed(action=start, reason="lost", in_doubt=True))
     assert lost.nodes[ES1].tries == 0, "nobody answered"
+    barred = _after(sent, ActionFailed(action=start, reason="not sent", in_doubt=False, unsent=True))
+    assert barred.nodes[ES1].tries == 0, "no host was told to start it"
+    reboot = RebootHost(node=ES1)
+    unsent = ActionFailed(action=reboot, reason="not sent", in_doubt=False, unsent=True)
+    assert _done(_state(), reboot).nodes[ES1].reboots == 1
+    assert _after(_state(), ActionSent(action=reboot), unsent).nodes[ES1].reboots == 0
     other = StartNode(node=ES1)
     assert _done(_state(), other).nodes[ES1].tries == 0, "its process was not seen to be gone"
 
@@ -462,6 +470,27 @@ def test_the_limit_of_recovery_counts_from_the_latest_return_with_overlap_alone(
     assert state.recovery_since == 2_000_000.0
     overlap = state_with(state, policy=policy(overlap_recovery=True))
     assert overlap.recovery_since == state.nodes[ES2].since < 2_000_000.0
+
+
+def _taken(number: int, index: str) -> TakenDown:
+    one = IndexTaken(index=index, index_uuid=f"{index}-uuid", replicas=1, filters="", started=((0, 2),))
+    return TakenDown(number=number, indices=(one,))
+
+
+def test_what_a_wave_was_to_take_down_is_not_waited_for_once_it_is_called_off_or_finished() -> None:
+    wave = WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={})
+    withheld = (wave, run_phase(Phase.GATED, Phase.WITHHELD), _taken(1, "logs"))
+    called_off = (
+        run_phase(Phase.WITHHELD, Phase.DOWN),
+        run_phase(Phase.DOWN, Phase.REASSIGNED),
+        run_phase(Phase.REASSIGNED, Phase.GATED),
+    )
+    gated = _after(_state(), run_phase(Phase.PREPARING, Phase.GATED))
+    assert set(_after(gated, *withheld).taken) == {("logs-uuid", 0)}
+    assert _after(gated, *withheld, *called_off).taken == {}
+    beside = replace(_gave_way(), taken=_after(gated, _taken(1, "old")).taken)
+    assert ("old-uuid", 0) in _after(beside, *withheld, *called_off).taken, "one of them still recovers"
+    assert _after(beside, WaveFinished(number=1, seconds=9.0)).taken == {}
 
 
 def test_a_wave_that_stopped_nothing_is_called_off_since_the_first_time() -> None:
