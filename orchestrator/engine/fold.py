@@ -122,7 +122,7 @@ class Absence:
     """A member of the baseline that the master does not list.
 
     Attributes:
-        since: the first reading without it.
+        since: the first reading without it; later by what the program stood still since then.
         readings: in a row, counted up to `settle_consecutive`.
     """
 
@@ -588,12 +588,18 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
 
 
 def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
-    """For how long a stop has been lost counts the time alone in which the program looked."""
+    """Only the time in which the program looked counts: for a lost stop, an absence, and red shards."""
+
+    def later(since: Instant) -> Instant:
+        return min(since + event.seconds, at)
+
     for name in event.nodes:
         lost_at = state.nodes[name].lost_at
-        if lost_at is not None:
-            state = with_node(state, name, lost_at=min(lost_at + event.seconds, at))
-    return state
+        state = with_node(state, name, lost_at=None if lost_at is None else later(lost_at))
+    process = state.process
+    absent = {n: Absence(since=later(a.since), readings=a.readings) for n, a in process.absent.items()}
+    excused_since = None if process.excused_since is None else later(process.excused_since)
+    return replace(state, process=replace(process, absent=absent, excused_since=excused_since))
 
 
 # Changes in the cluster ------------------------------------

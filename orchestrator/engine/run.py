@@ -149,13 +149,18 @@ def _news(situation: Situation) -> tuple[Event, ...]:
 
 def _stood_still(situation: Situation) -> tuple[Event, ...]:
     """The program was suspended, or a verb took long: it knows of that time no more than a new process."""
-    at, before = situation.seen.at, situation.seen.before
+    at, before, process = situation.seen.at, situation.seen.before, situation.state.process
     if before is None or at - before <= _UNWATCHED_SECONDS:
         return ()
     reach = situation.policy.deadlines.stop
-    lost = [node for node in situation.state.nodes.values() if node.lost_at is not None]
-    names = tuple(node.name for node in lost if node.lost_at is not None and before - node.lost_at <= reach)
-    return (StoodStill(nodes=names, seconds=at - before - _UNWATCHED_SECONDS),) if names else ()
+    missed = {name: absence.since for name, absence in process.absent.items()}
+    names = tuple(
+        node.name
+        for node in situation.state.nodes.values()
+        if node.lost_at is not None and missed.get(node.name, before) - node.lost_at <= reach
+    )
+    counts = names or missed or process.excused_since is not None
+    return (StoodStill(nodes=names, seconds=at - before),) if counts else ()
 
 
 def _reboots_done(situation: Situation) -> tuple[Event, ...]:

@@ -29,10 +29,12 @@ from orchestrator.model.event import (
     MembersMissed,
     PhaseEntered,
     Record,
+    RedExcused,
     Requested,
     Rescued,
     RestoreBegun,
     RunResumed,
+    StoodStill,
     TakenDown,
     WaveFinished,
     WaveStarted,
@@ -342,6 +344,17 @@ def test_a_member_is_missed_in_a_row_of_readings_and_its_return_ends_the_row() -
     assert (state.process.absent[ES1].since, state.process.absent[ES1].readings) == (AT, 2)
     assert (state.process.absent[ES2].since, state.process.absent[ES2].readings) == (AT + 9.0, 1)
     assert set(_after(state, MembersMissed(missing=(), back=(ES1,))).process.absent) == {ES2}
+
+
+def test_time_in_which_the_program_stood_still_counts_for_no_absence_and_for_no_lost_stop() -> None:
+    state = _after(_with(_state(), lost_at=AT - 5.0), MembersMissed(missing=(ES2,), back=()))
+    state = _after(state, RedExcused(count=1, subjects=("logs[0]",)))
+    after = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 602.0)
+    found = (after.process.absent[ES2].since, after.process.absent[ES2].readings)
+    assert (*found, after.process.excused_since) == (AT + 600.0, 1, AT + 600.0)
+    assert after.nodes[ES1].lost_at == AT + 595.0
+    soon = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 10.0)
+    assert soon.process.absent[ES2].since == AT + 10.0, "never later than now"
 
 
 def test_the_life_accounted_for_is_that_of_the_last_return() -> None:
