@@ -118,7 +118,7 @@ _LIMITS: Final[Mapping[Phase, str]] = {
     Phase.DOWN: "`stop`, `start` or `reboot`, of each node",
     Phase.REJOINED: "`rejoin`",
     Phase.REASSIGNED: "`recover`",
-    Phase.SETTLED: "the time-out of each hook",
+    Phase.SETTLED: "the time-out of each hook; `rejoin` while a node is not seen",
     Phase.FINISHING: "`rejoin`",
     Phase.STANDING_DOWN: "`start` of each node, then `rejoin`",
     Phase.ENDED: "",

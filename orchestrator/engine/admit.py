@@ -254,7 +254,8 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     since = state.in_phase.gates_closed_since
     if closed and since is not None and now - since > deadlines.gate:
         return f"held for {deadlines.gate:.0f} s by {sentence(closed[0])}"
-    return None
+    too_long = _called_off_too_long(situation)
+    return f"{too_long}; now held by {sentence(refused[0])}" if too_long and refused else too_long
 
 
 def let_go(situation: Situation) -> tuple[Event, ...]:
@@ -283,20 +284,26 @@ def called_off(situation: Situation) -> Decision | None:
     Its last reading did not pass, or a verb was refused: without this, allocation would go off and on for
     ever.
     """
-    state, policy, now = situation.state, situation.policy, situation.now
-    # In between, predicates may have held the run as long as they may, and gates as long as they may.
-    limit = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
+    state, now = situation.state, situation.now
     if state.process.called_off_since is None:
         return None
-    if now - state.process.called_off_since > limit:
-        reason = (
-            f"every wave was called off before its stop for {limit:.0f} s "
-            "(the journal has the predicates and the refused verbs)"
-        )
-        return stand_down(state, reason, Outcome.HELD)
+    too_long = _called_off_too_long(situation)
+    if too_long is not None:
+        return stand_down(state, too_long, Outcome.HELD)
     if now - state.in_phase.since < HOLD_POLL_SECONDS:
         return wait(now, "a wave that was called off before its stop", seconds=HOLD_POLL_SECONDS)
     return None
+
+
+def _called_off_too_long(situation: Situation) -> str | None:
+    """Why no wave is tried again, whether or not predicates hold it now; None while the limit is not over."""
+    since, policy = situation.state.process.called_off_since, situation.policy
+    # In between, predicates may have held the run as long as they may, and gates as long as they may.
+    limit = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
+    if since is None or situation.now - since <= limit:
+        return None
+    why = "the journal has the predicates and the refused verbs"
+    return f"every wave was called off before its stop for {limit:.0f} s ({why})"
 
 
 def failed_before(situation: Situation, failed: Sequence[NodeProgress]) -> Decision | None:

@@ -122,7 +122,7 @@ class Absence:
     """A member of the baseline that the master does not list.
 
     Attributes:
-        since: the first reading without it.
+        since: the first reading without it; later by what the program stood still since then.
         readings: in a row, counted up to `settle_consecutive`.
     """
 
@@ -566,7 +566,8 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
     if state.phase is Phase.MERGED and new is not Phase.STANDING_DOWN:
         state = replace(state, merging=replace(state.merging, settled=True))
     if new is Phase.GATED:
-        state = replace(state, wave=None)  # called off, where it is neither finished nor made room
+        # Where the wave is neither finished nor made room, it is called off: nothing of it was taken down.
+        state = replace(state, wave=None, taken=state.taken if state.recovering else {})
     if state.phase is Phase.GATED and new is Phase.REASSIGNED and state.recovering:
         # Back to waiting for the latest wave that made room; one that was chosen is dropped.
         *others, latest = state.recovering
@@ -587,12 +588,18 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
 
 
 def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
-    """For how long a stop has been lost counts the time alone in which the program looked."""
+    """Only the time in which the program looked counts: for a lost stop, an absence, and red shards."""
+
+    def later(since: Instant) -> Instant:
+        return min(since + event.seconds, at)
+
     for name in event.nodes:
         lost_at = state.nodes[name].lost_at
-        if lost_at is not None:
-            state = with_node(state, name, lost_at=min(lost_at + event.seconds, at))
-    return state
+        state = with_node(state, name, lost_at=None if lost_at is None else later(lost_at))
+    process = state.process
+    absent = {n: Absence(since=later(a.since), readings=a.readings) for n, a in process.absent.items()}
+    excused_since = None if process.excused_since is None else later(process.excused_since)
+    return replace(state, process=replace(process, absent=absent, excused_since=excused_since))
 
 
 # Changes in the cluster ------------------------------------
@@ -688,18 +695,22 @@ def _gave_way(state: RunState) -> RunState:
 def _wave_finished(state: RunState, number: int) -> RunState:
     state = replace(state, waves_finished=state.waves_finished + 1)
     others = tuple(one for one in state.recovering if one.wave.number != number)
-    if len(others) < len(state.recovering):
-        return replace(state, recovering=others)
-    return replace(state, wave=None, taken=state.taken if others else {})
+    wave = state.wave if len(others) < len(state.recovering) else None
+    # Nothing of a wave that is chosen in GATED is down yet.
+    over = not others and (wave is None or state.phase is Phase.GATED)
+    return replace(state, wave=wave, recovering=others, taken={} if over else state.taken)
 
 
 # Nodes ------------------------------------
 
 
 def _accounted_for(node: NodeProgress, event: BaselineRecorded | ev.WaveStarted) -> NodeProgress:
-    """The node with its life and its host's boot as they were read first."""
+    """The node with the first life that was read, and with its host's latest boot.
+
+    What others rebooted before its wave was not rebooted since its stop, which may still be on its way.
+    """
     life, boot = event.incarnations.get(node.name), event.boots.get(node.name)
-    return replace(node, life=node.life or life, boot=node.boot or boot)
+    return replace(node, life=node.life or life, boot=boot or node.boot)
 
 
 def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Instant) -> RunState:
@@ -730,9 +741,9 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 goal=Goal.RESTART,
                 doubt=_less_accepted_stop(node.doubt),
             )
-            if old is NodePhase.STARTING and node.doubt is not None:
-                # The stop may still be done: it was lost, and somebody else restarted the node meanwhile.
-                lost = not started and node.doubt == Doubt(verb=Verb.STOP, since=node.stopped_at or at)
+            if old in GOING_UP_OR_DOWN and node.doubt is not None:
+                # The stop may still be done: it was lost, and the node was not started by this process.
+                lost = not started and node.doubt.verb is Verb.STOP
                 node = replace(node, lost_at=at if lost else node.lost_at, lost_taken=state.taken)
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)
@@ -854,11 +865,12 @@ def _failed(state: RunState, event: ActionFailed) -> RunState:
     match event.action:
         case StopNode(node=name) if not event.in_doubt:
             return with_node(state, name, doubt=None)
-        case StartNode(node=name, counts=True) if not event.in_doubt:
+        case StartNode(node=name, counts=True) if not (event.in_doubt or event.unsent):
             return with_node(state, name, tries=state.nodes[name].tries + 1)
         case RebootHost(nodes=names) if not event.in_doubt:
             for name in names:
-                state = with_node(state, name, doubt=None)
+                told = state.nodes[name].reboots - int(event.unsent)
+                state = with_node(state, name, doubt=None, reboots=told)
             return state
         case ProbeSettings():
             process = replace(state.process, probed=False, probes=state.process.probes + 1)

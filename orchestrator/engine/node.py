@@ -527,7 +527,7 @@ def _stranger(situation: Situation) -> str:
 def _await_return(situation: Situation, node: NodeProgress) -> _Did:
     limit = situation.policy.deadlines.rejoin
     absence = situation.state.process.absent.get(node.name)
-    if absence is None or situation.now - absence.since <= limit:
+    if absence is None or situation.seen.at - absence.since <= limit:
         return _WAIT
     return _Did(flip=f"{node.name} has been absent for {limit:.0f} s after it had rejoined", overdue=True)
 

@@ -154,16 +154,18 @@ def failed_hook(situation: Situation, nodes: Iterable[NodeProgress] | None = Non
     return None
 
 
-def finish_with_hooks(situation: Situation, back: list[NodeProgress], *then: Event) -> Decision:
-    """The hooks of nodes that are back, then their last step, and these events."""
+def finish_with_hooks(
+    situation: Situation, back: list[NodeProgress], *then: Event, onwards: tuple[Event, ...] = ()
+) -> Decision:
+    """The hooks of nodes that are back, their last step, these events, and `onwards` if the run continues."""
     hooks = hooks_after(situation, back)
     if hooks is not None:
         return hooks
     events = (*finish(situation, back), *then)
-    failure = failed_hook(situation, back)
+    failure = failed_hook(situation, back) or _restless(situation.after(*events).state)
     if failure is not None:
         return stand_down(situation.state, failure, Outcome.FAILED, *events)
-    return note(*events)
+    return note(*events, *onwards)
 
 
 def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:
@@ -182,7 +184,7 @@ def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, 
     return tuple(events)
 
 
-def restless(state: RunState) -> str | None:
+def _restless(state: RunState) -> str | None:
     """Which node keeps on coming back with work owed, past the bound; None when none does."""
     found = next((node for node in state.nodes.values() if node.returns > RETURNS), None)
     if found is None:

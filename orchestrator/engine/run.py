@@ -97,8 +97,11 @@ _LOST_STOP_SECONDS: Final[Seconds] = 120.0
 _UNWATCHED_SECONDS: Final[Seconds] = 30.0
 """Between two readings more passes only while the program stands still, or a verb takes long."""
 
-_TURNING: Final = frozenset(Phase) - {Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.ENDED}
-"""Phases in which nodes make their moves. In those before, nothing of this run went down."""
+_WATCHED: Final = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.ENDED}
+"""Phases in which nodes may go down by this run. While indices are merged, it has stopped none yet."""
+
+_TURNING: Final = _WATCHED - {Phase.PREPARING}
+"""Phases in which nodes make their moves: merges come before the first of them."""
 
 _NOTHING_DOWN: Final = frozenset({Phase.PREPARING, Phase.MERGING, Phase.MERGED, Phase.GATED})
 """A wave may be chosen there, and its `before_stop` hooks may have run; none of it is stopped."""
@@ -146,13 +149,18 @@ def _news(situation: Situation) -> tuple[Event, ...]:
 
 def _stood_still(situation: Situation) -> tuple[Event, ...]:
     """The program was suspended, or a verb took long: it knows of that time no more than a new process."""
-    at, before = situation.seen.at, situation.seen.before
+    at, before, process = situation.seen.at, situation.seen.before, situation.state.process
     if before is None or at - before <= _UNWATCHED_SECONDS:
         return ()
     reach = situation.policy.deadlines.stop
-    lost = [node for node in situation.state.nodes.values() if node.lost_at is not None]
-    names = tuple(node.name for node in lost if node.lost_at is not None and before - node.lost_at <= reach)
-    return (StoodStill(nodes=names, seconds=at - before - _UNWATCHED_SECONDS),) if names else ()
+    missed = {name: absence.since for name, absence in process.absent.items()}
+    names = tuple(
+        node.name
+        for node in situation.state.nodes.values()
+        if node.lost_at is not None and missed.get(node.name, before) - node.lost_at <= reach
+    )
+    counts = names or missed or process.excused_since is not None
+    return (StoodStill(nodes=names, seconds=at - before),) if counts else ()
 
 
 def _reboots_done(situation: Situation) -> tuple[Event, ...]:
@@ -166,7 +174,7 @@ def _reboots_done(situation: Situation) -> tuple[Event, ...]:
 def _members(situation: Situation) -> tuple[Event, ...]:
     """One reading more without a member, up to as many as count; nodes being restarted are no news."""
     state, view = situation.state, situation.view
-    if view is None or state.baseline is None or state.phase not in _TURNING:
+    if view is None or state.baseline is None or state.phase not in _WATCHED:
         return ()
     expected = {*state.baseline.incarnations, *state.nodes}
     known = {node.name for node in state.nodes_in(*IN_HAND)}
@@ -240,7 +248,7 @@ def _pause(situation: Situation) -> Decision | None:
 def _taken_down_late(situation: Situation) -> Decision | None:
     """Nodes that a lost stop of ours took down after all: they join the wave, or are one of their own."""
     state = situation.state
-    if state.phase not in _TURNING or not situation.fresh:
+    if state.phase not in _WATCHED or not situation.fresh:
         return None
     late = [node for node in state.nodes.values() if not _at_rest(node) and is_ours(situation, node)]
     if not late:
@@ -766,22 +774,15 @@ def settled(situation: Situation) -> Decision:
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
     if not situation.fresh:
         return LOOK_AGAIN
-    away = [node.name for node in nodes if not is_next(Move.FINISH, situation, node)]
+    away = ", ".join(node.name for node in nodes if not is_next(Move.FINISH, situation, node))
     if away:
-        return wait(now, f"{', '.join(away)} to be back", seconds=1.0)
-    hooks = recover.hooks_after(situation, nodes)
-    if hooks is not None:
-        return hooks
-    events: list[Event] = [*recover.finish(situation, nodes)]
-    if state.wave:
-        events.append(WaveFinished(number=state.wave.number, seconds=now - state.wave_since))
-    failure = recover.failed_hook(situation, nodes)
-    if failure is not None:
-        return stand_down(state, failure, Outcome.FAILED, *events)
-    restless = recover.restless(situation.after(*events).state)
-    if restless is not None:
-        return stand_down(state, restless, Outcome.FAILED, *events)
-    return note(*events, run_phase(state.phase, Phase.GATED))
+        limit = situation.policy.deadlines.rejoin
+        if now - max(state.in_phase.since, state.process.acted_at) > limit:
+            return stand_down(state, f"{away}: not seen in the cluster for {limit:.0f} s", Outcome.HELD)
+        return wait(now, f"{away} to be back", seconds=1.0)
+    wave, onwards = state.wave, run_phase(state.phase, Phase.GATED)
+    finished = (WaveFinished(number=wave.number, seconds=now - state.wave_since),) if wave else ()
+    return recover.finish_with_hooks(situation, nodes, *finished, onwards=(onwards,))
 
 
 def finishing(situation: Situation) -> Decision:

@@ -345,7 +345,11 @@ class MembersMissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing for so long. A lost stop of these nodes may have been done meanwhile."""
+    """The program read nothing for so long: no absence counts that time.
+
+    Attributes:
+        nodes: a lost stop of these may have been done meanwhile.
+    """
 
     nodes: tuple[NodeName, ...]
     seconds: Seconds

@@ -10,9 +10,10 @@ from orchestrator.engine.fold import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NotWaitedFor
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Deadlines
+from orchestrator.model.policy import Deadlines, Hook, Hooks
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
+from orchestrator.simulation import machines
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import (
     Asked,
@@ -23,7 +24,9 @@ from orchestrator.simulation.mishaps import (
     NodeDies,
     ProgramStandsStill,
     RestartedByHand,
+    Seams,
     Trip,
+    Unreadable,
 )
 from orchestrator.simulation.world import World
 from tests.simulation.play import cluster, play, policy
@@ -146,3 +149,80 @@ def test_what_a_lost_stop_took_down_after_a_kill_is_brought_up_by_whoever_takes_
     state = play(simulation, begun)
     assert state.outcome is (Outcome.RESTORED if by == "restore" else Outcome.DONE), state.message
     assert _away(world) == []
+
+
+def test_a_lost_stop_is_awaited_also_on_a_host_that_others_rebooted_before_it() -> None:
+    """Its boot is not the one that the run read first: that says nothing of a stop that was sent after it."""
+    world = cluster(3)
+    es3, asleep = world.nodes[ES3], Mishap(what=ProgramStandsStill(seconds=100.0), verb="start", target=ES2)
+    es3.reboot_seconds = 10.0
+    simulation = Simulation(world, plan=[asleep], trips=[_late(ES3, 5.0)])
+
+    def reboot() -> None:
+        if simulation.fate.asleep_until > world.agenda.now:
+            machines.reboot(world, es3)
+        else:
+            world.agenda.after(1.0, reboot)
+
+    world.agenda.after(1.0, reboot)
+    hooks = Hooks(while_stopped=(Hook(run="patch {node}"),))
+    state = play(simulation, simulation.begin(policy(deadlines=_SHORT, hooks=hooks)))
+    assert es3.boot == 2, "the scenario takes place"
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.violations == []
+    world.agenda.advance(_LONG_AFTER)
+    assert _away(world) == []
+
+
+class _Deadly(Seams):
+    """Seams at which the program is killed the first time that it passes a point of this name."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+
+    def point(self, what: str) -> None:
+        super().point(what)
+        if what.startswith(self._what):
+            raise Crash(what)
+
+
+def _begun_and_killed(simulation: Simulation, what: str) -> None:
+    """Begin a run, and kill the program at that point."""
+    simulation.seams = simulation.cluster.seams = simulation.hosts.seams = _Deadly(what)
+    with pytest.raises(Crash):
+        play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+    simulation.seams = simulation.cluster.seams = simulation.hosts.seams = Seams()
+
+
+def late_while_it_prepares() -> Simulation:
+    """A run that was killed after a lost stop, and whose cluster cannot be read while the stop is done."""
+    simulation = Simulation(cluster(3), trips=[_late(ES2, 70.0)])
+    _begun_and_killed(simulation, "after restore_allocation")
+    simulation.fate.befall(Unreadable(seconds=150.0))
+    return simulation
+
+
+def test_a_lost_stop_that_is_done_while_a_resumed_run_prepares_is_made_good() -> None:
+    simulation = late_while_it_prepares()
+    state = play(simulation, simulation.resume())
+    assert "es2 left" in [what for _, what in simulation.world.story]
+    assert state.outcome is Outcome.DONE, state.message
+    assert _away(simulation.world) == []
+    assert simulation.world.violations == []
+
+
+@pytest.mark.parametrize("by", ["restore", "resume"])
+def test_a_stop_in_doubt_is_awaited_after_a_kill_though_others_restarted_the_node(by: str) -> None:
+    """The node lives a new life, and the stop that was sent before the kill is still on its way."""
+    world = cluster(3)
+    simulation = Simulation(world, trips=[_late(ES2, 110.0)])
+    _begun_and_killed(simulation, "after stop of es2")
+    machines.restart(world, world.nodes[ES2])
+    world.agenda.advance(30.0)
+    begun: RunState = getattr(simulation, by)()
+    state = play(simulation, begun)
+    assert state.outcome is (Outcome.RESTORED if by == "restore" else Outcome.DONE), state.message
+    world.agenda.advance(_LONG_AFTER)
+    assert _away(world) == []
+    assert world.violations == []

@@ -249,6 +249,17 @@ def test_a_shard_that_is_red_while_a_node_flaps_ends_no_run(after: float, stands
     ends_well(simulation, state, within=1200.0)
 
 
+def test_a_node_that_flaps_before_and_after_a_standstill_of_the_program_ends_no_run() -> None:
+    """It was missing for seconds, twice; what came in between the program did not see."""
+    world = six()
+    logs = next(index for index in world.indices.values() if index.name == "logs")
+    logs.keeps, logs.shards[1].size = 0.0, 50 << 30  # on es2 and es3
+    flaps = [at_stop(NodeFlaps(node=ES4, seconds=6.0), ES2, after=after) for after in (40.0, 342.0)]
+    still = at_stop(ProgramStandsStill(seconds=300.0), ES2, after=44.0)
+    simulation, state = lived(*flaps, still, world=world)
+    ends_well(simulation, state, within=1200.0)
+
+
 def test_no_node_stops_beside_a_replica_that_went_with_a_node_that_flapped() -> None:
     """It follows the number of nodes, and waits for allocation: the wave is called off and goes later."""
     world = World()

@@ -126,6 +126,21 @@ def test_allocation_is_not_off_for_longer_than_its_limit_in_a_stand_down_either(
     assert [until - since for since, until in _withheld(world) if until - since > 90.0] == []
 
 
+# A cluster that cannot be read any more -----------------------------------------------------------------
+
+
+def test_a_cluster_that_is_lost_during_the_hooks_after_a_wave_is_not_waited_for_without_a_limit() -> None:
+    world = cluster(3)
+    hooks = Hooks(after_recovery=(Hook(run="first {node}"), Hook(run="second {node}")))
+    lost = Mishap(what=mishaps.Unreadable(seconds=1e6), verb="hook_after_recovery", after=0.1)
+    simulation, state = run(world, plan=[lost], wanted=policy(hooks=hooks), limit=7200.0)
+    assert state.outcome is Outcome.NOT_RESTORED, state.message
+    assert "es2: not seen in the cluster for 600 s" in state.message
+    simulation.fate.unreadable_until = world.agenda.now
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert len(simulation.hosts.hooks) == 6, "two of each node"
+
+
 # Settings -----------------------------------------------------------------------------------------------
 
 

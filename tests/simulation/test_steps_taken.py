@@ -10,6 +10,7 @@ from orchestrator.model.event import PhaseEntered
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, play, policy
+from tests.simulation.test_lost_stops import late_while_it_prepares
 from tests.simulation.wide import life_of
 
 _SEEDS: Final = range(60)
@@ -20,7 +21,6 @@ _RARE = "a fault in a moment that few seeds meet"
 EXCUSED: Final[Mapping[tuple[Phase, Phase] | tuple[NodePhase, NodePhase], str]] = {
     **dict.fromkeys(
         (
-            (Phase.PREPARING, Phase.DOWN),
             (Phase.GATED, Phase.DOWN),
             (Phase.REASSIGNED, Phase.DOWN),
             (Phase.SETTLED, Phase.DOWN),
@@ -59,7 +59,9 @@ def test_every_legal_step_is_taken_by_some_run() -> None:
     world.add_index("bare", replicas=0, places=["es2"])
     anyway = Simulation(world)
     play(anyway, anyway.begin(policy(begin_anyway=True)))
-    journals = [[record.event for record in anyway.journal.records]]
+    late = late_while_it_prepares()
+    play(late, late.resume())
+    journals = [[record.event for record in each.journal.records] for each in (anyway, late)]
     for seed in _SEEDS:
         life = life_of(seed)
         life.live()

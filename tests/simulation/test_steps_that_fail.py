@@ -114,6 +114,18 @@ def test_a_wave_that_is_called_off_again_and_again_ends_in_a_hold() -> None:
     assert sum(isinstance(a, WriteSettings) for a in simulation.cluster.sent) < 150
 
 
+def test_waves_that_are_called_off_have_their_limit_also_while_a_predicate_holds_them() -> None:
+    world = cluster(3)
+    began = world.agenda.now
+    lost = [Trip(verb="set_allocation", how=How.LOST, times=100_000)]
+    snapshot = Mishap(what=mishaps.SnapshotBegun(seconds=None), after=400.0)
+    _, state = run(world, plan=[snapshot], trips=lost, wanted=policy(deadlines=Deadlines(hold=600.0)))
+    assert state.outcome is Outcome.HELD, state.message
+    assert "every wave was called off before its stop for 600 s" in state.message
+    assert "now held by no_running_snapshot" in state.message
+    assert world.agenda.now - began < 700.0
+
+
 HOOKS = Hooks(
     before_stop=(Hook(run="depool {node}"),),
     after_recovery=(Hook(run="pool {node}"), Hook(run="check {node}")),

@@ -8,12 +8,22 @@ import pytest
 
 from orchestrator.engine.fold import RecoveringWave
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
+from orchestrator.engine.node import RETURNS
 from orchestrator.engine.recover import before_the_next, finish_recovered, held_by_recovery, is_back_alone
 from orchestrator.engine.situation import Decision, Situation
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
-from orchestrator.model.event import Event, Hold, NodeRecovered, PhaseEntered, TakenDown, WaveFinished
+from orchestrator.model.event import (
+    Event,
+    Hold,
+    NodeRecovered,
+    PhaseEntered,
+    StandingDown,
+    TakenDown,
+    WaveFinished,
+)
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
+from orchestrator.model.turn import Owed, Work
 from tests.simulation.overlapping import overlapped, slow
 from tests.states import state_with
 from tests.unit.engine.asking import health_of, question
@@ -104,6 +114,18 @@ def test_a_wave_that_made_room_is_done_when_its_copies_are_back(
     events = _events(finish_recovered(_beside(), missing))
     assert any(isinstance(event, NodeRecovered) and event.node == ES2 for event in events) is finished
     assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
+
+
+def test_a_node_that_keeps_on_coming_back_with_work_owed_ends_the_run_beside_other_waves_too() -> None:
+    situation = _beside()
+    for returns, ends in ((RETURNS - 1, False), (RETURNS, True)):
+        nodes = dict(situation.state.nodes)
+        nodes[ES2] = replace(nodes[ES2], owed=frozenset({Owed(work=Work.HOOK)}), returns=returns)
+        again = replace(situation, state=replace(situation.state, nodes=nodes))
+        events = _events(finish_recovered(again, ()))
+        assert [event.reason for event in events if isinstance(event, StandingDown)] == (
+            ["es2 owes hook while_stopped 0, and came back without it 4 times"] if ends else []
+        )
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,17 @@ from orchestrator.model.event import (
     ActionFailed,
     ActionSent,
     Event,
+    IndexTaken,
     MembersMissed,
     PhaseEntered,
     Record,
+    RedExcused,
     Requested,
     Rescued,
     RestoreBegun,
     RunResumed,
+    StoodStill,
+    TakenDown,
     WaveFinished,
     WaveStarted,
     WorkDone,
@@ -236,6 +240,12 @@ def test_what_is_sent_is_under_way_until_its_outcome_is_recorded() -> None:
     assert failed.failure_of(start) is not None
     lost = _after(sent, ActionFailed(action=start, reason="lost", in_doubt=True))
     assert lost.nodes[ES1].tries == 0, "nobody answered"
+    barred = _after(sent, ActionFailed(action=start, reason="not sent", in_doubt=False, unsent=True))
+    assert barred.nodes[ES1].tries == 0, "no host was told to start it"
+    reboot = RebootHost(node=ES1)
+    unsent = ActionFailed(action=reboot, reason="not sent", in_doubt=False, unsent=True)
+    assert _done(_state(), reboot).nodes[ES1].reboots == 1
+    assert _after(_state(), ActionSent(action=reboot), unsent).nodes[ES1].reboots == 0
     other = StartNode(node=ES1)
     assert _done(_state(), other).nodes[ES1].tries == 0, "its process was not seen to be gone"
 
@@ -334,6 +344,17 @@ def test_a_member_is_missed_in_a_row_of_readings_and_its_return_ends_the_row() -
     assert (state.process.absent[ES1].since, state.process.absent[ES1].readings) == (AT, 2)
     assert (state.process.absent[ES2].since, state.process.absent[ES2].readings) == (AT + 9.0, 1)
     assert set(_after(state, MembersMissed(missing=(), back=(ES1,))).process.absent) == {ES2}
+
+
+def test_time_in_which_the_program_stood_still_counts_for_no_absence_and_for_no_lost_stop() -> None:
+    state = _after(_with(_state(), lost_at=AT - 5.0), MembersMissed(missing=(ES2,), back=()))
+    state = _after(state, RedExcused(count=1, subjects=("logs[0]",)))
+    after = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 602.0)
+    found = (after.process.absent[ES2].since, after.process.absent[ES2].readings)
+    assert (*found, after.process.excused_since) == (AT + 600.0, 1, AT + 600.0)
+    assert after.nodes[ES1].lost_at == AT + 595.0
+    soon = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 10.0)
+    assert soon.process.absent[ES2].since == AT + 10.0, "never later than now"
 
 
 def test_the_life_accounted_for_is_that_of_the_last_return() -> None:
@@ -462,6 +483,27 @@ def test_the_limit_of_recovery_counts_from_the_latest_return_with_overlap_alone(
     assert state.recovery_since == 2_000_000.0
     overlap = state_with(state, policy=policy(overlap_recovery=True))
     assert overlap.recovery_since == state.nodes[ES2].since < 2_000_000.0
+
+
+def _taken(number: int, index: str) -> TakenDown:
+    one = IndexTaken(index=index, index_uuid=f"{index}-uuid", replicas=1, filters="", started=((0, 2),))
+    return TakenDown(number=number, indices=(one,))
+
+
+def test_what_a_wave_was_to_take_down_is_not_waited_for_once_it_is_called_off_or_finished() -> None:
+    wave = WaveStarted(wave=Wave(number=1, nodes=(ES1,)), incarnations={})
+    withheld = (wave, run_phase(Phase.GATED, Phase.WITHHELD), _taken(1, "logs"))
+    called_off = (
+        run_phase(Phase.WITHHELD, Phase.DOWN),
+        run_phase(Phase.DOWN, Phase.REASSIGNED),
+        run_phase(Phase.REASSIGNED, Phase.GATED),
+    )
+    gated = _after(_state(), run_phase(Phase.PREPARING, Phase.GATED))
+    assert set(_after(gated, *withheld).taken) == {("logs-uuid", 0)}
+    assert _after(gated, *withheld, *called_off).taken == {}
+    beside = replace(_gave_way(), taken=_after(gated, _taken(1, "old")).taken)
+    assert ("old-uuid", 0) in _after(beside, *withheld, *called_off).taken, "one of them still recovers"
+    assert _after(beside, WaveFinished(number=1, seconds=9.0)).taken == {}
 
 
 def test_a_wave_that_stopped_nothing_is_called_off_since_the_first_time() -> None:
