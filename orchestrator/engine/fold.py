@@ -71,7 +71,7 @@ class NodeProgress:
         boot: its host's boot id in that life, where it could be read.
         owed: what its turn still owes.
         unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
-        ready: `before_stop` hooks that ran since they were last undone; a stop needs all of them.
+        ready: `before_stop` hooks that ran in this life, and were not undone since; a stop needs all of them.
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
         lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
@@ -727,6 +727,8 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 life=event.incarnation or node.life,
                 boot=event.boot or node.boot,
                 owed=node.owed - {RESTART},
+                ready=frozenset(),  # it serves its clients again, whoever put it back
+                ready_since=node.ready_since if node.undo else None,
                 goal=Goal.RESTART,
                 doubt=_less_accepted_stop(node.doubt),
             )

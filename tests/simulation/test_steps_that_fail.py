@@ -142,6 +142,19 @@ def test_a_node_taken_out_of_service_twice_is_put_back_twice() -> None:
     assert mine == ["before_stop", "after_recovery", "after_recovery"] * 2
 
 
+def test_a_node_that_is_stopped_twice_is_taken_out_of_service_twice_whoever_puts_it_back() -> None:
+    """It rises before its `while_stopped` hook, so its turn comes again; no hook of the run puts it back."""
+    hooks = Hooks(before_stop=(Hook(run="depool {node}"),), while_stopped=(Hook(run="install {node}"),))
+    world = cluster(3)
+    rises = Mishap(what=mishaps.RisesByItself(node=NodeName("es2"), after=0.0))
+    simulation, state = run(world, plan=[rises], wanted=policy(hooks=hooks))
+    assert state.outcome is Outcome.DONE, state.message
+    assert lives(world)["es2"] == 3
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == "es2"]
+    assert mine == ["before_stop", "before_stop", "while_stopped"]
+    assert world.violations == []
+
+
 def test_a_node_out_of_service_that_somebody_else_restarts_is_put_back() -> None:
     world = cluster(3)
     died = [
