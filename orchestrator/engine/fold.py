@@ -79,7 +79,7 @@ class NodeProgress:
         lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.
-        tries: starts that the host answered while the process was gone.
+        tries: starts in this phase that the host answered while the process was gone.
         reboots: how often its host was told to reboot in this wave.
         returns: how often it came back with work owed, in this attempt at the run.
         stopped_at: when its stop was last sent, for figures and for what its memory forgot.
@@ -587,12 +587,16 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
 
 
 def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
-    """For how long a stop has been lost counts the time alone in which the program looked."""
+    """Limits of these nodes and of the phase count the time alone in which the program looked."""
+
+    def later(moment: Instant) -> Instant:
+        return min(moment + event.seconds, at)
+
     for name in event.nodes:
-        lost_at = state.nodes[name].lost_at
-        if lost_at is not None:
-            state = with_node(state, name, lost_at=min(lost_at + event.seconds, at))
-    return state
+        node = state.nodes[name]
+        lost_at = None if node.lost_at is None else later(node.lost_at)
+        state = with_node(state, name, since=later(node.since), lost_at=lost_at)
+    return replace(state, in_phase=replace(state.in_phase, since=later(state.in_phase.since)))
 
 
 # Changes in the cluster ------------------------------------
@@ -651,7 +655,7 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
     for name in event.wave.nodes:
         if name not in already:
             node = _accounted_for(nodes[name], event)
-            nodes[name] = replace(node, goal=Goal.RESTART, tries=0, reboots=0)
+            nodes[name] = replace(node, goal=Goal.RESTART, reboots=0)
     state = replace(state, wave=event.wave, nodes=nodes)
     if already:
         return state
@@ -712,6 +716,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
         phase=new,
         since=at,
         start_sent=0.0,
+        tries=0,
         unproven=None,
         failure=event.why if new in (NodePhase.FAILED, NodePhase.SKIPPED) else None,
     )
@@ -772,7 +777,9 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
                 state, name, doubt=doubt, stopped_at=at, owed=node.owed | _undo(state.begun.policy)
             )
         case StartNode(node=name):
-            return with_node(state, name, start_sent=at)
+            # The limit of a start counts from the first one: a doubt may have come before it.
+            since = state.nodes[name].since if state.nodes[name].start_sent else at
+            return with_node(state, name, start_sent=at, since=since)
         case RebootHost(nodes=names):
             for name in names:
                 doubt, reboots = Doubt(verb=Verb.REBOOT, since=at), state.nodes[name].reboots + 1

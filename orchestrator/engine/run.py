@@ -146,12 +146,17 @@ def _news(situation: Situation) -> tuple[Event, ...]:
 
 def _stood_still(situation: Situation) -> tuple[Event, ...]:
     """The program was suspended, or a verb took long: it knows of that time no more than a new process."""
-    at, before = situation.seen.at, situation.seen.before
+    state, at, before = situation.state, situation.seen.at, situation.seen.before
     if before is None or at - before <= _UNWATCHED_SECONDS:
         return ()
     reach = situation.policy.deadlines.stop
-    lost = [node for node in situation.state.nodes.values() if node.lost_at is not None]
-    names = tuple(node.name for node in lost if node.lost_at is not None and before - node.lost_at <= reach)
+    moving = {node.name for node in state.nodes_in(*GOING_UP_OR_DOWN, NodePhase.REJOINED)}
+    names = tuple(
+        name
+        for name, node in state.nodes.items()
+        if (name in moving and at - node.since > _UNWATCHED_SECONDS)
+        or (node.lost_at is not None and before - node.lost_at <= reach)
+    )
     return (StoodStill(nodes=names, seconds=at - before - _UNWATCHED_SECONDS),) if names else ()
 
 

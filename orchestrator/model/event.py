@@ -345,7 +345,10 @@ class MembersMissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing for so long. A lost stop of these nodes may have been done meanwhile."""
+    """The program read nothing for so long: that time counts towards no limit of these nodes.
+
+    It was suspended, or a verb took long. A lost stop may have been done meanwhile.
+    """
 
     nodes: tuple[NodeName, ...]
     seconds: Seconds

@@ -87,7 +87,7 @@ def stopped(world: World, node: SimNode) -> None:
 
 
 def _seen_back(world: World, node: SimNode) -> bool:
-    """Whether the program could see this life of a node, which serves its clients again: nobody keeps it out."""
+    """Whether the program could see this life of a node, in which it serves its clients again."""
     return node.joined and node.joins_at + _BETWEEN_TWO_READINGS < world.last_read
 
 

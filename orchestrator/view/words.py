@@ -196,7 +196,7 @@ def _sight(event: _Sight) -> str:
             return "; ".join(parts)
         case StoodStill(nodes=nodes, seconds=seconds):
             names = listed(list(nodes), 5)
-            return f"no reading for {duration(seconds)}: a lost stop of {names} may have been done meanwhile"
+            return f"no reading for {duration(seconds)}: that time counts towards no limit of {names}"
         case WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case HookUnproven(node=node, number=number):
