@@ -233,6 +233,7 @@ class PhaseState:
         since: when the phase was entered; every deadline counts from such a moment.
         confirmed: verbs that were confirmed.
         failed: verbs that failed, the latest last.
+        failing: each of them, with the moment of its first failure in a row.
         good_readings: in a row.
         holds: predicates that are not met, and gates that are closed.
         holding_since: when the run began to hold, None while nothing but gates holds.
@@ -242,6 +243,7 @@ class PhaseState:
     since: Instant = 0.0
     confirmed: tuple[Action, ...] = ()
     failed: tuple[ActionFailed, ...] = ()
+    failing: tuple[tuple[Action, Instant], ...] = ()
     good_readings: int = 0
     holds: tuple[Hold, ...] = ()
     holding_since: Instant | None = None
@@ -350,6 +352,10 @@ class RunState:
     def failure_of(self, action: Action) -> ActionFailed | None:
         """How that verb failed since the phase was entered; None when it did not."""
         return next((failed for failed in reversed(self.in_phase.failed) if failed.action == action), None)
+
+    def failing_since(self, action: Action) -> Instant | None:
+        """The first of its failures in a row since the phase was entered; None when it did not fail."""
+        return next((since for failing, since in self.in_phase.failing if failing == action), None)
 
     def lease_record(self, record: LeaseRecord) -> LeaseRecord:
         """`record` brought up to this state: what another bastion must know to put the cluster back."""
@@ -596,7 +602,9 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
         node = state.nodes[name]
         lost_at = None if node.lost_at is None else later(node.lost_at)
         state = with_node(state, name, since=later(node.since), lost_at=lost_at)
-    return replace(state, in_phase=replace(state.in_phase, since=later(state.in_phase.since)))
+    here = state.in_phase
+    failing = tuple((action, later(since)) for action, since in here.failing)
+    return replace(state, in_phase=replace(here, since=later(here.since), failing=failing))
 
 
 # Changes in the cluster ------------------------------------
@@ -809,11 +817,15 @@ def _landed(state: RunState, outcome: ev.ActionConfirmed | ActionFailed, at: Ins
     flying, here = list(state.process.in_flight), state.in_phase
     if outcome.action in flying:
         flying.remove(outcome.action)
+    since = state.failing_since(outcome.action)
     failed = tuple(one for one in here.failed if one.action != outcome.action)
+    failing = tuple(one for one in here.failing if one[0] != outcome.action)
     if isinstance(outcome, ActionFailed):
-        here = replace(here, failed=(*failed, outcome))
+        failing = (*failing, (outcome.action, at if since is None else since))
+        here = replace(here, failed=(*failed, outcome), failing=failing)
     else:
-        here = replace(here, failed=failed, confirmed=(*here.confirmed, outcome.action))
+        confirmed = (*here.confirmed, outcome.action)
+        here = replace(here, failed=failed, failing=failing, confirmed=confirmed)
     process = replace(state.process, in_flight=tuple(flying), acted_at=at)
     return replace(state, process=process, in_phase=here)
 

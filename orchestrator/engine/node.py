@@ -386,7 +386,7 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
     hook = situation.policy.hooks.while_stopped[number]
     action = RunHook(node=node.name, moment=Moment.WHILE_STOPPED, number=number, hook=hook)
     failure = situation.state.failure_of(action)
-    if failure and not situation.is_sent_again(failure, since=node.since):
+    if failure and not situation.is_sent_again(failure):
         return _Did(flip=f"hook while_stopped on {node.name}: {failure.reason}")
     if failure and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT

@@ -494,9 +494,8 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
         if asked and master in ours and waited < _STEP_DOWN_SECONDS:
             return wait(situation.now, f"another master than {master}", seconds=0.5)
         # It stepped down, or it will not: either way the exclusion goes before the stop.
-        clearing = situation.now - state.in_phase.since > situation.policy.deadlines.rejoin
         failure = state.failure_of(ClearVotingExclusions())
-        if failure and clearing:
+        if failure and situation.fails_too_long(failure.action):
             reason = f"voting exclusions could not be cleared: {failure.reason}"
             return stand_down(state, reason, Outcome.FAILED)
         return changes.restore_voting(situation)
@@ -527,9 +526,8 @@ def _disable(situation: Situation, wave: Wave) -> Decision:
     ]
     failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
     if failure:
-        candidate = state.nodes[NodeName(action_target(failure.action))]
-        reason = f"hook before_stop on {candidate.name}: {failure.reason}"
-        if not situation.is_sent_again(failure, since=candidate.ready_since or situation.now):
+        reason = f"hook before_stop on {action_target(failure.action)}: {failure.reason}"
+        if not situation.is_sent_again(failure):
             return stand_down(state, reason, Outcome.FAILED)
         if situation.now - state.process.acted_at < RETRY_SECONDS:
             return wait(situation.now, reason, seconds=RETRY_SECONDS)

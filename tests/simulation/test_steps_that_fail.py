@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import contextlib
 
-from orchestrator.model.action import ClearVotingExclusions, RetryFailed, SetReplicas, StopNode, WriteSettings
+from orchestrator.model.action import (
+    ClearVotingExclusions,
+    RetryFailed,
+    RunHook,
+    SetReplicas,
+    StopNode,
+    WriteSettings,
+)
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import HookUnproven, LeaseLost
+from orchestrator.model.event import ActionFailed, HookUnproven, LeaseLost, StandingDown
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, ZeroReplicas
 from orchestrator.runs.simulated import Simulation
@@ -51,6 +58,19 @@ def test_exclusions_that_cannot_be_cleared_are_asked_for_now_and_then() -> None:
     assert world.exclusions
     clears = sum(isinstance(a, ClearVotingExclusions) for a in simulation.cluster.sent)
     assert clears < 1500, "one try in five seconds, for its limits"
+
+
+def test_exclusions_whose_clearing_is_refused_once_are_cleared_however_long_the_run_held() -> None:
+    world = cluster(5)
+    snapshot = mishaps.SnapshotBegun(name="repo/nightly", seconds=700.0)
+    _, state = run(
+        world,
+        plan=[Mishap(what=snapshot, verb="restore_allocation", nth=4)],
+        trips=[Trip(verb="clear_voting_exclusions", how=How.REFUSED)],
+        wanted=policy(master_step_down=True),
+    )
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.exclusions == []
 
 
 def test_settings_put_back_and_not_seen_yet_are_read_again_with_a_pause() -> None:
@@ -175,6 +195,51 @@ def test_a_hook_that_was_lost_sight_of_is_undone_as_one_that_ran() -> None:
         assert state.outcome is Outcome.FAILED, state.message
         mine = [moment for node, moment, _ in simulation.hosts.hooks if node == "es2"]
         assert mine[-2:] == ["after_recovery", "after_recovery"], how
+
+
+def test_a_hook_whose_host_is_out_of_reach_for_a_moment_is_sent_again_however_long_the_run_held() -> None:
+    """A snapshot holds the run for longer than a hook is sent again, and another one the candidate."""
+    es2 = NodeName("es2")
+    plan = [
+        Mishap(what=mishaps.SnapshotBegun(name="repo/first", seconds=700.0)),
+        Mishap(what=mishaps.SnapshotBegun(name="repo/next", seconds=300.0), verb="hook_before_stop"),
+        Mishap(what=mishaps.HostCutOff(node=es2, seconds=40.0), verb="hook_before_stop", after=20.0),
+    ]
+    simulation, state = run(cluster(3), plan=plan, wanted=policy(hooks=HOOKS))
+    assert state.outcome is Outcome.DONE, state.message
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == es2]
+    assert mine == ["before_stop", "after_recovery", "after_recovery"] * 2
+    failed = [
+        record.at
+        for record in simulation.journal.records
+        if isinstance(record.event, ActionFailed) and isinstance(record.event.action, RunHook)
+    ]
+    assert failed, "its host was out of reach"
+
+
+def test_a_hook_whose_host_stays_out_of_reach_is_sent_again_for_its_limit_and_no_longer() -> None:
+    """Each hook has the limit for itself, from its own first failure."""
+    es2 = NodeName("es2")
+    plan = [
+        Mishap(what=mishaps.SnapshotBegun(name="repo/first", seconds=700.0)),
+        Mishap(what=mishaps.SnapshotBegun(name="repo/next", seconds=3000.0), verb="hook_before_stop"),
+        Mishap(what=mishaps.HostCutOff(node=es2, seconds=9000.0), verb="hook_before_stop", after=20.0),
+    ]
+    wanted = policy(hooks=HOOKS, deadlines=Deadlines(rejoin=120.0))
+    simulation, state = run(cluster(3), plan=plan, wanted=wanted)
+    assert state.outcome is Outcome.FAILED
+    assert "hook after_recovery on es2" in state.message
+    down = next(r.at for r in simulation.journal.records if isinstance(r.event, StandingDown))
+    for number in (0, 1):
+        failed = [
+            record.at
+            for record in simulation.journal.records
+            if isinstance(record.event, ActionFailed)
+            and isinstance(record.event.action, RunHook)
+            and record.event.action.number == number
+            and record.at < down
+        ]
+        assert 120.0 < failed[-1] - failed[0] < 120.0 + 30.0, number
 
 
 def test_a_hook_that_a_kill_came_upon_is_undone_as_one_that_ran() -> None:
