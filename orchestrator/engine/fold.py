@@ -331,6 +331,11 @@ class RunState:
         return tuple(node.name for node in self.nodes.values() if node.phase not in over)
 
     @property
+    def done_without(self) -> frozenset[NodeName]:
+        """Nodes that the operator does without (`--skip`), whether they are up or down."""
+        return frozenset(n.name for n in self.nodes_in(NodePhase.SKIPPED) if n.failure is None)
+
+    @property
     def recovered(self) -> int:
         """Nodes that have had their restart, in whatever attempt at the run."""
         return len(self.nodes_in(NodePhase.RECOVERED))

@@ -692,7 +692,9 @@ def reassigned(situation: Situation) -> Decision:
     view = situation.view
     unsettled = situation.kind.unsettled(view) if view is not None else None
     missing = situation.kind.missing(state, view) if view is not None and situation.settled else None
-    away = [node.name for node in touched if situation.member(node.name) is None]
+    # No wait brings back a node that failed or was skipped; whether the run may go on, GATED decides.
+    awaited = (node for node in touched if node.phase not in (NodePhase.FAILED, NodePhase.SKIPPED))
+    away = [node.name for node in awaited if situation.member(node.name) is None]
     absent = [*away, *(name for name in situation.absent_members if name not in away)]
     finishing = recover.finish_recovered(situation, missing) if missing is not None else None
     if finishing is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
+
 from orchestrator.model.action import (
     ClearVotingExclusions,
     RetryFailed,
@@ -337,6 +339,36 @@ def test_a_stop_that_is_sent_again_has_its_own_time() -> None:
     assert state.outcome is Outcome.DONE, state.message
     assert set(lives(world).values()) == {2}
     assert sum(isinstance(a, StopNode) for a in simulation.hosts.sent) == 4
+
+
+@pytest.mark.parametrize("expected", [None, 5])
+@pytest.mark.parametrize("budget", [None, 1])
+def test_a_run_goes_on_without_a_node_that_is_down_and_skipped(
+    expected: int | None, budget: int | None
+) -> None:
+    world, es2 = cluster(5), NodeName("es2")
+    wanted = policy(max_unavailable=budget, expect_nodes=expected)
+    simulation, state = run(world, plan=[Mishap(what=mishaps.StartsFail(node=es2, times=99))], wanted=wanted)
+    assert state.outcome is Outcome.FAILED
+    world.agenda.advance(7200.0)
+    began = world.agenda.now
+    state = play(simulation, simulation.resume(skip=[es2]))
+    assert (state.outcome, state.message) == (Outcome.DONE, "skipped: es2")
+    assert world.agenda.now - began < 600.0
+    assert world.violations == []
+    assert {name for name, life in lives(world).items() if life == 1} == {es2}
+
+
+def test_another_node_that_is_down_holds_a_run_with_a_skipped_node() -> None:
+    world, es2, es3 = cluster(5), NodeName("es2"), NodeName("es3")
+    plan = [Mishap(what=mishaps.StartsFail(node=es2, times=99))]
+    simulation, _ = run(world, plan=plan, wanted=policy(deadlines=Deadlines(hold=600.0)))
+    world.agenda.advance(7200.0)
+    simulation.fate.befall(mishaps.NodeDies(node=es3, back_after=None))
+    state = play(simulation, simulation.resume(skip=[es2]))
+    assert state.outcome is Outcome.HELD
+    assert "node es3" in state.message
+    assert state.recovered == 0
 
 
 def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_says_why_once() -> None:
