@@ -71,7 +71,7 @@ class NodeProgress:
         boot: its host's boot id in that life, where it could be read.
         owed: what its turn still owes.
         unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
-        ready: `before_stop` hooks that ran since they were last undone; a stop needs all of them.
+        ready: `before_stop` hooks that ran in this life, and were not undone since; a stop needs all of them.
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
         lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
@@ -79,7 +79,7 @@ class NodeProgress:
         lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.
-        tries: starts that the host answered while the process was gone.
+        tries: starts in this phase that the host answered while the process was gone.
         reboots: how often its host was told to reboot in this wave.
         returns: how often it came back with work owed, in this attempt at the run.
         stopped_at: when its stop was last sent, for figures and for what its memory forgot.
@@ -233,6 +233,7 @@ class PhaseState:
         since: when the phase was entered; every deadline counts from such a moment.
         confirmed: verbs that were confirmed.
         failed: verbs that failed, the latest last.
+        failing: each of them, with the moment of its first failure in a row.
         good_readings: in a row.
         holds: predicates that are not met, and gates that are closed.
         holding_since: when the run began to hold, None while nothing but gates holds.
@@ -242,6 +243,7 @@ class PhaseState:
     since: Instant = 0.0
     confirmed: tuple[Action, ...] = ()
     failed: tuple[ActionFailed, ...] = ()
+    failing: tuple[tuple[Action, Instant], ...] = ()
     good_readings: int = 0
     holds: tuple[Hold, ...] = ()
     holding_since: Instant | None = None
@@ -329,6 +331,11 @@ class RunState:
         return tuple(node.name for node in self.nodes.values() if node.phase not in over)
 
     @property
+    def done_without(self) -> frozenset[NodeName]:
+        """Nodes that the operator does without (`--skip`), whether they are up or down."""
+        return frozenset(n.name for n in self.nodes_in(NodePhase.SKIPPED) if n.failure is None)
+
+    @property
     def recovered(self) -> int:
         """Nodes that have had their restart, in whatever attempt at the run."""
         return len(self.nodes_in(NodePhase.RECOVERED))
@@ -350,6 +357,10 @@ class RunState:
     def failure_of(self, action: Action) -> ActionFailed | None:
         """How that verb failed since the phase was entered; None when it did not."""
         return next((failed for failed in reversed(self.in_phase.failed) if failed.action == action), None)
+
+    def failing_since(self, action: Action) -> Instant | None:
+        """The first of its failures in a row since the phase was entered; None when it did not fail."""
+        return next((since for failing, since in self.in_phase.failing if failing == action), None)
 
     def lease_record(self, record: LeaseRecord) -> LeaseRecord:
         """`record` brought up to this state: what another bastion must know to put the cluster back."""
@@ -588,18 +599,21 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
 
 
 def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
-    """Only the time in which the program looked counts: for a lost stop, an absence, and red shards."""
+    """Only the time in which the program looked counts, towards whatever limit."""
 
     def later(since: Instant) -> Instant:
         return min(since + event.seconds, at)
 
     for name in event.nodes:
-        lost_at = state.nodes[name].lost_at
-        state = with_node(state, name, lost_at=None if lost_at is None else later(lost_at))
-    process = state.process
+        node = state.nodes[name]
+        lost_at = None if node.lost_at is None else later(node.lost_at)
+        state = with_node(state, name, since=later(node.since), lost_at=lost_at)
+    process, here = state.process, state.in_phase
     absent = {n: Absence(since=later(a.since), readings=a.readings) for n, a in process.absent.items()}
     excused_since = None if process.excused_since is None else later(process.excused_since)
-    return replace(state, process=replace(process, absent=absent, excused_since=excused_since))
+    failing = tuple((action, later(since)) for action, since in here.failing)
+    process = replace(process, absent=absent, excused_since=excused_since)
+    return replace(state, process=process, in_phase=replace(here, since=later(here.since), failing=failing))
 
 
 # Changes in the cluster ------------------------------------
@@ -658,7 +672,7 @@ def _wave_started(state: RunState, event: ev.WaveStarted, at: Instant) -> RunSta
     for name in event.wave.nodes:
         if name not in already:
             node = _accounted_for(nodes[name], event)
-            nodes[name] = replace(node, goal=Goal.RESTART, tries=0, reboots=0)
+            nodes[name] = replace(node, goal=Goal.RESTART, reboots=0)
     state = replace(state, wave=event.wave, nodes=nodes)
     if already:
         return state
@@ -723,6 +737,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
         phase=new,
         since=at,
         start_sent=0.0,
+        tries=0,
         unproven=None,
         failure=event.why if new in (NodePhase.FAILED, NodePhase.SKIPPED) else None,
     )
@@ -738,6 +753,8 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 life=event.incarnation or node.life,
                 boot=event.boot or node.boot,
                 owed=node.owed - {RESTART},
+                ready=frozenset(),  # it serves its clients again, whoever put it back
+                ready_since=node.ready_since if node.undo else None,
                 goal=Goal.RESTART,
                 doubt=_less_accepted_stop(node.doubt),
             )
@@ -781,7 +798,9 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
                 state, name, doubt=doubt, stopped_at=at, owed=node.owed | _undo(state.begun.policy)
             )
         case StartNode(node=name):
-            return with_node(state, name, start_sent=at)
+            # The limit of a start counts from the first one: a doubt may have come before it.
+            since = state.nodes[name].since if state.nodes[name].start_sent else at
+            return with_node(state, name, start_sent=at, since=since)
         case RebootHost(nodes=names):
             for name in names:
                 doubt, reboots = Doubt(verb=Verb.REBOOT, since=at), state.nodes[name].reboots + 1
@@ -811,11 +830,14 @@ def _landed(state: RunState, outcome: ev.ActionConfirmed | ActionFailed, at: Ins
     flying, here = list(state.process.in_flight), state.in_phase
     if outcome.action in flying:
         flying.remove(outcome.action)
+    since = state.failing_since(outcome.action)
     failed = tuple(one for one in here.failed if one.action != outcome.action)
+    failing = tuple(one for one in here.failing if one[0] != outcome.action)
     if isinstance(outcome, ActionFailed):
-        here = replace(here, failed=(*failed, outcome))
+        failing = (*failing, (outcome.action, at if since is None else since))
+        here = replace(here, failed=(*failed, outcome), failing=failing)
     else:
-        here = replace(here, failed=failed, confirmed=(*here.confirmed, outcome.action))
+        here = replace(here, failed=failed, failing=failing, confirmed=(*here.confirmed, outcome.action))
     process = replace(state.process, in_flight=tuple(flying), acted_at=at)
     return replace(state, process=process, in_phase=here)
 

@@ -356,7 +356,12 @@ def _is_evidence(event: Event, name: NodeName, item: Owed) -> bool:
 
 
 def _stops_need_every_hook_before(step: Step) -> Iterator[str]:
-    state, action = step.before, step.sent
+    """Hooks that ran in this life of the node: in another one it serves its clients again."""
+    state, action, event = step.before, step.sent, step.record.event
+    if isinstance(event, PhaseEntered) and event.node is not None and event.to == NodePhase.REJOINED.value:
+        if step.after.nodes[event.node].ready:
+            yield f"{event.node} is back, and its before_stop hooks still count for its next stop"
+        return
     if not isinstance(action, StopNode):
         return
     ready = state.nodes[action.node].ready
@@ -512,7 +517,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
         name="stops_need_every_hook_before",
         why="A node that still takes traffic is stopped under its clients.",
         check=_stops_need_every_hook_before,
-        at=("action_sent",),
+        at=("action_sent", "phase_entered"),
     ),
     Invariant(
         name="a_deposed_run_writes_nothing",

@@ -27,7 +27,7 @@ from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, S
 from orchestrator.model.event import Event, HookUnproven, SecondFailure, node_phase
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.phase import NodePhase
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.turn import REBOOT, RESTART, TUNING, Goal, Verb, Work, in_words
 
 
@@ -386,7 +386,7 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
     hook = situation.policy.hooks.while_stopped[number]
     action = RunHook(node=node.name, moment=Moment.WHILE_STOPPED, number=number, hook=hook)
     failure = situation.state.failure_of(action)
-    if failure and not situation.is_sent_again(failure, since=node.since):
+    if failure and not situation.is_sent_again(failure):
         return _Did(flip=f"hook while_stopped on {node.name}: {failure.reason}")
     if failure and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT
@@ -429,17 +429,24 @@ def _while_down(node: NodeProgress) -> bool:
     return any(item.work in (Work.HOOK, Work.TUNING) for item in node.owed)
 
 
+def _lasts(situation: Situation, node: NodeProgress) -> Seconds:
+    """For how long a node has been in its phase, by the moment of the reading, as in `sight`."""
+    return situation.seen.at - node.since
+
+
 def _start(situation: Situation, node: NodeProgress) -> _Did:
-    """Only starts that the host answered while the process was gone count as tries."""
-    now, limit = situation.now, situation.policy.deadlines.start
-    waited = now - node.start_sent > RETRY_SECONDS
-    if node.tries >= _TRIES and waited:
+    """Only starts that the host answered while the process was gone count as tries.
+
+    Its limit ends a node only after a start that was sent in that time: one may be in doubt for longer.
+    """
+    limit = situation.policy.deadlines.start
+    if situation.now - node.start_sent <= RETRY_SECONDS:
+        return _WAIT
+    if node.tries >= _TRIES:
         return _fail(node, f"it was started {_TRIES} times: {_start_failure(situation, node)}")
-    if now - node.since > limit:
+    if _lasts(situation, node) > limit and node.start_sent >= node.since:
         why = f"it did not start within {limit:.0f} s: {_said(situation, node)}"
         return _fail(node, why, overdue=True)
-    if not waited:
-        return _WAIT
     away = sight(situation, node) is Sight.AWAY
     return _Did(actions=(StartNode(node=node.name, counts=away),))
 
@@ -457,7 +464,7 @@ def _fail(node: NodeProgress, why: str, *, overdue: bool = False) -> _Did:
 def _await_stop(situation: Situation, node: NodeProgress) -> _Did:
     failure = situation.state.failure_of(StopNode(node=node.name))
     limit = situation.policy.deadlines.stop
-    if situation.now - node.since <= limit:
+    if _lasts(situation, node) <= limit:
         return _WAIT
     said = failure.reason if failure else _said(situation, node)
     return _Did(
@@ -491,7 +498,7 @@ def _await_host(situation: Situation, node: NodeProgress) -> _Did:
     overdue = _reboot_overdue(situation, node)
     if overdue is not None:
         return _Did(flip=overdue, overdue=True)
-    if situation.now - node.since <= _HOST_SECONDS:
+    if _lasts(situation, node) <= _HOST_SECONDS:
         return _WAIT
     return _Did(enter=NodePhase.STARTING, why=f"its work could not go on for {_HOST_SECONDS:.0f} s")
 
@@ -500,7 +507,7 @@ def _await_start(situation: Situation, node: NodeProgress) -> _Did:
     limit = situation.policy.deadlines.start
     if node.doubt is not None:
         limit = max(limit, situation.limit_of(node.doubt))
-    if situation.now - node.since <= limit:
+    if _lasts(situation, node) <= limit:
         return _WAIT
     why = f"it is not up after {limit:.0f} s: {_said(situation, node)}"
     return _fail(node, why, overdue=True)
@@ -509,7 +516,7 @@ def _await_start(situation: Situation, node: NodeProgress) -> _Did:
 def _await_join(situation: Situation, node: NodeProgress) -> _Did:
     deadlines = situation.policy.deadlines
     limit = deadlines.start + deadlines.rejoin
-    if situation.now - node.since <= limit:
+    if _lasts(situation, node) <= limit:
         return _WAIT
     why = f"its service runs ({_said(situation, node)}), and it is no member after {limit:.0f} s"
     return _fail(node, f"{why}{_stranger(situation)}", overdue=True)

@@ -119,7 +119,7 @@ def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> Decision
             hook = situation.policy.hooks.after_recovery[number]
             action = RunHook(node=node.name, moment=Moment.AFTER_RECOVERY, number=number, hook=hook)
             failure = state.failure_of(action)
-            if failure is None or situation.is_sent_again(failure, since=state.in_phase.since):
+            if failure is None or situation.is_sent_again(failure):
                 if failure and situation.now - state.process.acted_at < RETRY_SECONDS:
                     awaited.append(f"hook after_recovery on {node.name}: {failure.reason}")
                 else:
@@ -147,9 +147,7 @@ def failed_hook(situation: Situation, nodes: Iterable[NodeProgress] | None = Non
         hook = failed.action
         if not isinstance(hook, RunHook) or hook.moment is not Moment.AFTER_RECOVERY:
             continue
-        if (names is None or hook.node in names) and not situation.is_sent_again(
-            failed, since=state.in_phase.since
-        ):
+        if (names is None or hook.node in names) and not situation.is_sent_again(failed):
             return f"hook after_recovery on {hook.node}: {failed.reason}"
     return None
 

@@ -149,17 +149,19 @@ def _news(situation: Situation) -> tuple[Event, ...]:
 
 def _stood_still(situation: Situation) -> tuple[Event, ...]:
     """The program was suspended, or a verb took long: it knows of that time no more than a new process."""
-    at, before, process = situation.seen.at, situation.seen.before, situation.state.process
+    state, at, before = situation.state, situation.seen.at, situation.seen.before
     if before is None or at - before <= _UNWATCHED_SECONDS:
         return ()
     reach = situation.policy.deadlines.stop
-    missed = {name: absence.since for name, absence in process.absent.items()}
+    missed = {name: absence.since for name, absence in state.process.absent.items()}
+    moving = {node.name for node in state.nodes_in(*GOING_UP_OR_DOWN, NodePhase.REJOINED)}
     names = tuple(
-        node.name
-        for node in situation.state.nodes.values()
-        if node.lost_at is not None and missed.get(node.name, before) - node.lost_at <= reach
+        name
+        for name, node in state.nodes.items()
+        if (name in moving and at - node.since > _UNWATCHED_SECONDS)
+        or (node.lost_at is not None and missed.get(name, before) - node.lost_at <= reach)
     )
-    counts = names or missed or process.excused_since is not None
+    counts = names or missed or state.in_phase.failing or state.process.excused_since is not None
     return (StoodStill(nodes=names, seconds=at - before),) if counts else ()
 
 
@@ -497,9 +499,8 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
         if asked and master in ours and waited < _STEP_DOWN_SECONDS:
             return wait(situation.now, f"another master than {master}", seconds=0.5)
         # It stepped down, or it will not: either way the exclusion goes before the stop.
-        clearing = situation.now - state.in_phase.since > situation.policy.deadlines.rejoin
         failure = state.failure_of(ClearVotingExclusions())
-        if failure and clearing:
+        if failure and situation.fails_too_long(failure.action):
             reason = f"voting exclusions could not be cleared: {failure.reason}"
             return stand_down(state, reason, Outcome.FAILED)
         return changes.restore_voting(situation)
@@ -530,9 +531,8 @@ def _disable(situation: Situation, wave: Wave) -> Decision:
     ]
     failure = next((failed for hook in due if (failed := state.failure_of(hook))), None)
     if failure:
-        candidate = state.nodes[NodeName(action_target(failure.action))]
-        reason = f"hook before_stop on {candidate.name}: {failure.reason}"
-        if not situation.is_sent_again(failure, since=candidate.ready_since or situation.now):
+        reason = f"hook before_stop on {action_target(failure.action)}: {failure.reason}"
+        if not situation.is_sent_again(failure):
             return stand_down(state, reason, Outcome.FAILED)
         if situation.now - state.process.acted_at < RETRY_SECONDS:
             return wait(situation.now, reason, seconds=RETRY_SECONDS)
@@ -697,7 +697,9 @@ def reassigned(situation: Situation) -> Decision:
     view = situation.view
     unsettled = situation.kind.unsettled(view) if view is not None else None
     missing = situation.kind.missing(state, view) if view is not None and situation.settled else None
-    away = [node.name for node in touched if situation.member(node.name) is None]
+    # No wait brings back a node that failed or was skipped; whether the run may go on, GATED decides.
+    awaited = (node for node in touched if node.phase not in (NodePhase.FAILED, NodePhase.SKIPPED))
+    away = [node.name for node in awaited if situation.member(node.name) is None]
     absent = [*away, *(name for name in situation.absent_members if name not in away)]
     finishing = recover.finish_recovered(situation, missing) if missing is not None else None
     if finishing is not None:

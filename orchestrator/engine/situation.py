@@ -136,9 +136,14 @@ class Situation:
             return DOUBT_SECONDS
         return self.policy.deadlines.stop if doubt.verb is Verb.STOP else self.policy.deadlines.reboot
 
-    def is_sent_again(self, failure: ActionFailed, *, since: Instant) -> bool:
+    def fails_too_long(self, action: Action) -> bool:
+        """Whether a verb has failed for longer than it is sent again, from its first failure in a row."""
+        since = self.state.failing_since(action)
+        return since is not None and self.seen.at - since > self.policy.deadlines.rejoin
+
+    def is_sent_again(self, failure: ActionFailed) -> bool:
         """Whether a verb is sent again that found its host out of reach: not for ever."""
-        return failure.passes and self.now - since <= self.policy.deadlines.rejoin
+        return failure.passes and not self.fails_too_long(failure.action)
 
     def in_reach(self, node: NodeProgress, *, at: Instant | None = None) -> bool:
         """Whether a node that is away since then, or by this reading, may be so by a lost verb of ours."""

@@ -1,6 +1,7 @@
 """Stops and starts that are under way in the foreground of a host: sysv, docker and command lines.
 
-systemd keeps such a record itself. Here it is kept for as long as this process lives: it tells a service
+Starts that wait for a hook on the host are among them, whatever the manager. Of all else systemd keeps such a
+record itself. Here it is kept for as long as this process lives: it tells a service
 that is stopping from one that runs, a start that failed from a service that is merely down, and lets a start
 wait behind a stop. What this program began before a crash is read from the node's lock on its host: see
 `exclusion`.

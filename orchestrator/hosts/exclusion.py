@@ -1,8 +1,11 @@
-"""One command at a time for a node on its host, under init scripts and command lines.
+"""One command at a time for a node on its host.
 
-systemd has a queue of its own, and dockerd refuses what does not fit. Init scripts and command lines have
-neither: a second start, sent after this program was killed, starts a second process while the first start is
-at work. So every stop, start, reboot and hook of such a node first takes a lock on its host:
+A hook whose connection was lost, or whose program was killed, may still be at work there, such as an upgrade:
+no manager keeps a start from running beside it. So a hook and a start first take a lock on the host.
+
+systemd has a queue for stops and starts, and dockerd refuses what does not fit. Init scripts and command
+lines have neither: a second start, sent after this program was killed, starts a second process while the
+first start is at work. There every stop and reboot takes the lock too.
 
 - The lock is a file. The shell that runs the command holds it with `flock`. The kernel releases it when that
   shell ends, also when it is killed.
@@ -13,8 +16,10 @@ at work. So every stop, start, reboot and hook of such a node first takes a lock
   command: one that ignores it goes on as root, keeps the lock, and is named in messages.
 - A start and a hook wait for the holder. A stop and a reboot do not, since the reading that allowed them
   would be out of date.
-- A start reads the state first, and starts nothing that runs. A start command that goes on although the
-  service runs may be the node itself: it is left alone, and releases the lock.
+- Under init scripts and command lines, a start reads the state first, and starts nothing that runs. A start
+  command that goes on although the service runs may be the node itself: it is left alone, and releases the
+  lock.
+- Where no lock can be taken, a start and a hook are done without it.
 
 The lock is the account's. It lies in a folder `orchestrate-UID`, mode 0700, in the first of `FOLDERS` where
 the account can make one. Root's is in `/run`; an administrator can provide one there for any other account.
@@ -72,20 +77,26 @@ class Holder:
 
 
 def is_needed(settings: HostSettings) -> bool:
-    """Whether commands of this node exclude each other by a lock of ours."""
+    """Whether a stop and a reboot of this node need the lock: its manager does not keep verbs apart."""
     return settings.service.manager in (Manager.SYSV, Manager.COMMAND)
 
 
 def of_verb(settings: HostSettings, verb: Verb, line: str) -> str:
-    """The command line of a stop or a start as it is sent: under the lock where one is needed."""
-    if not is_needed(settings):
+    """The command line of a stop or a start as it is sent: a start waits for a hook that is at work."""
+    needed = is_needed(settings)
+    if verb is Verb.STOP and not needed:
         return line
     if verb is Verb.STOP:
         return exclusive(settings, verb.value, line, limit=VERB_SECONDS, patience=0, needs_lock=True)
-    running = services.running_command(settings)
+    running = services.running_command(settings) if needed else None
     return exclusive(
         settings, verb.value, line, limit=VERB_SECONDS, patience=START_PATIENCE_SECONDS, unless=running
     )
+
+
+def of_quick_start(settings: HostSettings, line: str) -> str:
+    """The command line of a start that a manager only queues: refused at once while the lock is held."""
+    return exclusive(settings, Verb.START.value, line, limit=VERB_SECONDS, patience=0)
 
 
 def of_reboot(settings: HostSettings, line: str) -> str:
@@ -100,8 +111,6 @@ def of_hook(settings: HostSettings, moment: Moment, line: str, limit: Seconds) -
 
     The same hook, begun before this program was killed, takes no longer than the limit.
     """
-    if not is_needed(settings):
-        return script.limited(line, limit), limit
     return exclusive(settings, moment.value, line, limit=limit, patience=limit), 2 * limit
 
 

@@ -9,9 +9,9 @@ What its answers mean, for whoever implements the same port:
   `Refused`: certainly nothing was done: out of reach, sudo or the manager said no, no such unit;
   `InDoubt`: it was sent and its end is not known, or a script failed half-way: only a reading tells.
 - A start sent while a stop is under way waits behind it; one sent while a start is under way is that start.
-- Under init scripts and command lines, verbs and hooks of a node exclude each other on its host, also those
-  of a program that was killed: see `exclusion`. A start and a hook wait for the holder of the lock. A stop
-  and a reboot are `Refused` with the holder's name, or `InDoubt` where the holder is a stop.
+- Starts and hooks of a node exclude each other on its host, also those whose connection was lost or whose
+  program was killed: see `exclusion`. They wait for the holder of the lock. Under init scripts and command
+  lines a stop and a reboot are `Refused` with the holder's name, or `InDoubt` where the holder is a stop.
 - A reboot ends the connection; until the host is back its readings are `Unknown`.
 - A `TuneHost` is made and read back before `perform` returns; see `hosts/tuner.py`.
 - A hook runs to its end or its limit. `Refused`: it did not run at all. `InDoubt`: it failed or overran, and
@@ -286,11 +286,13 @@ class Hosts:
         settings, connection = found
         settings = self._without_needless_password(settings, verb)
         line, stdin = services.command(settings, verb), sudo.stdin(settings)
-        if services.is_queued(settings):
-            outcome = connection.run(script.shell(line), timeout=settings.limits.command, stdin=stdin)
-            return self._result(settings, line, outcome)
-
         sent = exclusion.of_verb(settings, verb, line)
+        if services.is_queued(settings):
+            quick = exclusion.of_quick_start(settings, line) if verb is Verb.START else sent
+            outcome = connection.run(script.shell(quick), timeout=settings.limits.command, stdin=stdin)
+            held = isinstance(outcome, CommandResult) and exclusion.held_by(_said(outcome)) is not None
+            if verb is Verb.STOP or not held:
+                return self._result(settings, line, outcome)
 
         def launch(ended: Callable[[], None]) -> Job | Unreachable:
             return connection.start(

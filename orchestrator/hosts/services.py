@@ -4,7 +4,8 @@ Stops and starts are asked for in one of two ways:
 
 - **systemd** takes a job and answers at once (`--no-block`): a refusal is known when the call returns, the
   work goes on without us, and a start sent during a stop waits behind it in systemd's own queue.
-- **sysv, docker and command lines** work in the foreground: they run detached, see `script.detached`.
+- **sysv, docker and command lines** work in the foreground: they run detached, see `script.detached`. So does
+  a start that waits for a hook on its host, whatever the manager.
 
 Reads need no rights and do not go through sudo, but for Riak's own (`status_as_root`).
 """

@@ -80,8 +80,7 @@ def survey_script(settings: HostSettings, *, rights: bool, reboot: bool = False)
             parts.append((_NEVER_ASKS, sudo.PASSWORDLESS_CHECK))
         elif settings.sudo is Sudo.AUTO:
             parts.append((_NEVER_ASKS, f"{sudo.IS_ROOT} || {sudo.PASSWORDLESS_CHECK}"))
-    if exclusion.is_needed(settings):
-        parts.append((_HOLDER, exclusion.holder_script(settings)))
+    parts.append((_HOLDER, exclusion.holder_script(settings)))
     # Last, so that a status command with much to say costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
     return script.shell(script.sections(parts))

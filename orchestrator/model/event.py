@@ -345,10 +345,12 @@ class MembersMissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing for so long: no absence counts that time.
+    """The program read nothing for so long: that time counts towards no limit.
+
+    It was suspended, or a verb took long.
 
     Attributes:
-        nodes: a lost stop of these may have been done meanwhile.
+        nodes: those on their way down or up, and those of which a lost stop may have been done meanwhile.
     """
 
     nodes: tuple[NodeName, ...]

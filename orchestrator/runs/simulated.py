@@ -44,7 +44,7 @@ from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.store import RunEntry
 from orchestrator.simulation import turns
-from orchestrator.simulation.beginning import note_what_is, start_of
+from orchestrator.simulation.beginning import do_without, note_what_is, start_of
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.gates import SimulatedGates
@@ -308,7 +308,9 @@ class Simulation:
         """A new process continues the run."""
         connection, past = self._started(), self._past()
         ready = resumption(connection, self._store(), past, retry_failed=retry_failed, skip=skip)
-        return self._begun(ready)
+        state = self._begun(ready)
+        do_without(self.world, state.done_without)
+        return state
 
     def restore(self) -> RunState:
         """A new process only restores what the run changed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from orchestrator.engine.waves import selected
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
@@ -19,6 +21,14 @@ def note_what_is(world: World, policy: Policy) -> None:
         world.gates.setdefault(gate.name, SimGate())
     world.forced.policy = policy.merge
     world.hooks = policy.hooks
+
+
+def do_without(world: World, nodes: Collection[NodeName]) -> None:
+    """People do without these nodes: those that are down are no longer the program's to bring up."""
+    down = [node for node in world.nodes.values() if node.name in nodes and not node.process]
+    world.away_before |= {node.name for node in down}
+    for node in down:
+        node.stopped_by_us = False
 
 
 def start_of(

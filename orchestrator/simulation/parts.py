@@ -121,7 +121,7 @@ class SimNode(Part):
         loses_disk: its next life begins with an empty disk, `next_version` and `next_zone`: with these.
         refuses_until: its host refuses every verb before this moment; with `key_changed`, every read too.
         failed_starts: starts that failed since the last one that did not.
-        facts: what its machine saw of the program; `ready`, the before_stop hooks that ran since its last
+        facts: what its machine saw of the program; `ready`, when each before_stop hook ran since its last
             after_recovery hooks; `to_undo`, the after_recovery hooks that are due.
         kernel: values of tunables that are not as a profile would want them.
     """
@@ -169,7 +169,7 @@ class SimNode(Part):
     key_changed: bool = False
     failed_starts: int = 0
     facts: list[Fact] = field(default_factory=list)
-    ready: set[int] = field(default_factory=set)
+    ready: dict[int, Instant] = field(default_factory=dict)
     to_undo: set[int] = field(default_factory=set)
     kernel: dict[str, str] = field(default_factory=dict)
     shown: tuple[object, Node] | None = None

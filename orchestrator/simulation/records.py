@@ -177,3 +177,5 @@ class SimulatedLeasePort(MemoryLeasePort):
         if self.fate.lease_holder is not None:
             for known in [known for known in self.records if known <= self.epoch]:
                 del self.records[known]
+            if not self.records:  # nor can anybody read that a successor owns the cluster
+                self.world.owner = replace(self.world.owner, since=float("inf"))

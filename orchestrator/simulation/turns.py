@@ -73,7 +73,9 @@ def acts(world: World, action: HostAction, node: SimNode, process: Process) -> N
 
 def stopped(world: World, node: SimNode) -> None:
     """A stop reaches a process that runs; write down that it is not ready for it."""
-    due = set(range(len(world.hooks.before_stop))) - node.ready
+    out_since = node.began if _seen_back(world, node) else 0.0
+    ready = {number for number, at in node.ready.items() if at >= out_since}
+    due = set(range(len(world.hooks.before_stop))) - ready
     if due:
         world.violated(f"{node.name} is stopped, and before_stop hook {min(due)} did not run")
     node.to_undo = set(range(len(world.hooks.after_recovery)))
@@ -89,12 +91,17 @@ def stop_sent(node: SimNode) -> Instant:
     return next((fact.at for fact in reversed(node.facts) if fact.what == "stopped"), 0.0)
 
 
+def _seen_back(world: World, node: SimNode) -> bool:
+    """Whether the program could see this life of a node, in which it serves its clients again."""
+    return node.joined and node.joins_at + _BETWEEN_TWO_READINGS < world.last_read
+
+
 def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
     """A hook ran to its end; write down that it ran beside a process that it must not meet."""
     missing: tuple[str, ...] = ()
     match moment:
         case Moment.BEFORE_STOP:
-            node.ready.add(number)
+            node.ready[number] = world.agenda.now
             node.to_undo = set(range(len(world.hooks.after_recovery)))
         case Moment.WHILE_STOPPED:
             seen = node.began + _BETWEEN_TWO_READINGS < world.last_read

@@ -195,8 +195,8 @@ def _sight(event: _Sight) -> str:
             parts += [f"present again: {listed(list(back), 5)}"] if back else []
             return "; ".join(parts)
         case StoodStill(nodes=nodes, seconds=seconds):
-            lost = f": a lost stop of {listed(list(nodes), 5)} may have been done meanwhile" if nodes else ""
-            return f"no reading for {duration(seconds)}{lost}"
+            named = f" ({listed(list(nodes), 5)})" if nodes else ""
+            return f"no reading for {duration(seconds)}: that time counts towards no limit{named}"
         case WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case HookUnproven(node=node, number=number):

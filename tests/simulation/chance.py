@@ -155,6 +155,7 @@ def _chance(seed: int) -> Chance:
     far = 60 + 10 * len(names)
     tune, tune_trips = tuned.by_chance(seed)
     gates = gated.by_chance(seed)
+    wanted = _policy(dice, drawn)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return Chance(
         seed=seed,
@@ -162,7 +163,8 @@ def _chance(seed: int) -> Chance:
         wanted=gates.wanted(
             paired(
                 replace(
-                    _policy(dice, drawn),
+                    wanted,
+                    hooks=some_moments(seed, wanted.hooks),
                     overlap_recovery=overlap,
                     tune=tune,
                     merge=merging.wanted if merging else None,
@@ -185,6 +187,22 @@ def _chance(seed: int) -> Chance:
         afterwards=tuple(dice.choice(ways) for _ in range(ATTEMPTS)),
         reads=dice.choice((Order.CLUSTER_FIRST, Order.HOSTS_FIRST)),
         task_list=merging is None or merging.task_list,
+    )
+
+
+def some_moments(seed: int, hooks: Hooks) -> Hooks:
+    """In every other run the moments are drawn one by one: hooks at one of them need none at another.
+
+    By dice of its own, as overlap is.
+    """
+    dice = Random(f"moments {seed}")  # noqa: S311  (repeatable, and secret to nobody)
+    if dice.random() < 0.5:
+        return hooks
+    kept = [dice.random() < 0.5 for _ in range(3)]
+    return Hooks(
+        before_stop=hooks.before_stop if kept[0] else (),
+        while_stopped=hooks.while_stopped if kept[1] else (),
+        after_recovery=hooks.after_recovery if kept[2] else (),
     )
 
 

@@ -19,7 +19,7 @@ from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.riak import RiakWorld
 from tests.fakes.riak_rings import claimed, names
 from tests.simulation import gated
-from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
+from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn, some_moments
 from tests.simulation.nights import HOWS
 from tests.simulation.ringed import RAISED, riak_policy
 
@@ -87,11 +87,12 @@ def chance_riak(seed: int) -> RiakChance:
     members = list(names(ring.nodes))
     far = 40 + 25 * ring.nodes
     gates = gated.by_chance(seed)
+    wanted = _policy(dice, ring, members)
     ways = (*[Afterwards.RESUME] * 3, Afterwards.RESTORE, Afterwards.ELSEWHERE)
     return RiakChance(
         seed=seed,
         ring=ring,
-        wanted=gates.wanted(_policy(dice, ring, members)),
+        wanted=gates.wanted(replace(wanted, hooks=some_moments(seed, wanted.hooks))),
         planned=dice.random() < 0.5,
         plan=(
             *(_mishap(dice, members) for _ in range(dice.choice((0, 1, 1, 2, 3, 5)))),

@@ -70,6 +70,53 @@ def test_a_reading_from_before_a_standstill_does_not_tell_that_a_late_stop_never
     assert (state.outcome, all_up(world)) == (Outcome.DONE, True)
 
 
+@pytest.mark.parametrize("reads", [Order.CLUSTER_FIRST, Order.HOSTS_FIRST])
+@pytest.mark.parametrize("after", [1.0, 6.0, 7.9])
+def test_a_program_that_was_suspended_tries_a_start_before_it_gives_a_node_up(
+    reads: Order, after: float
+) -> None:
+    """The first start failed, and nobody looked for longer than its limit: twenty minutes, or an hour."""
+    for seconds, outcome in ((1200.0, Outcome.DONE), (3600.0, Outcome.FAILED)):
+        world = cluster(3)
+        plan = [
+            Mishap(what=mishaps.StartsFail(node=ES2, times=1)),
+            Mishap(what=mishaps.ProgramStandsStill(seconds=seconds), verb="start", target=ES2, after=after),
+        ]
+        simulation = Simulation(world, plan=plan)
+        state = play(simulation, simulation.begin(policy()), reads=reads)
+        assert (state.outcome, all_up(world)) == (outcome, True), f"{seconds}: {state.message}"
+        assert not state.nodes_in(NodePhase.FAILED)
+        if outcome is Outcome.FAILED:
+            assert "allocation was disabled for" in state.message
+            assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+
+
+def test_a_suspended_program_takes_no_unread_host_for_one_that_did_not_stop() -> None:
+    """It wakes up after an hour, and its connections are not back yet."""
+    world = cluster(3)
+    world.nodes[ES2].stop_seconds = 30.0
+    plan = [
+        Mishap(what=mishaps.ProgramStandsStill(seconds=1200.0), verb="stop", target=ES2, after=5.0),
+        Mishap(what=mishaps.HostCutOff(node=ES2, seconds=1230.0), verb="stop", target=ES2, after=4.0),
+    ]
+    _, state = run(world, plan=plan)
+    assert (state.outcome, all_up(world)) == (Outcome.DONE, True), state.message
+
+
+def test_a_node_that_goes_down_again_is_started_whatever_it_took_before() -> None:
+    """Three starts were needed; it dies once it is back, and the run stands down."""
+    world = cluster(3)
+    plan = [
+        Mishap(what=mishaps.StartsFail(node=ES2, times=2)),
+        Mishap(what=mishaps.NodeDies(node=ES2, back_after=None), verb="restore_allocation", after=1.0),
+    ]
+    simulation, state = run(world, plan=plan)
+    assert state.outcome is Outcome.FAILED
+    assert "left the cluster again" in state.message
+    assert all_up(world)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+
+
 def test_a_reboot_that_a_signal_came_before_is_done_after_the_resume() -> None:
     world = cluster(3)
     asked = Mishap(what=mishaps.Asked(request=Request.INTERRUPT), verb="stop", after=1.0)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import contextlib
 
-from orchestrator.model.action import ClearVotingExclusions, RetryFailed, SetReplicas, StopNode, WriteSettings
+import pytest
+
+from orchestrator.model.action import (
+    ClearVotingExclusions,
+    RetryFailed,
+    RunHook,
+    SetReplicas,
+    StopNode,
+    WriteSettings,
+)
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import HookUnproven, LeaseLost
+from orchestrator.model.event import ActionFailed, HookUnproven, LeaseLost, StandingDown
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, ZeroReplicas
 from orchestrator.runs.simulated import Simulation
@@ -51,6 +60,19 @@ def test_exclusions_that_cannot_be_cleared_are_asked_for_now_and_then() -> None:
     assert world.exclusions
     clears = sum(isinstance(a, ClearVotingExclusions) for a in simulation.cluster.sent)
     assert clears < 1500, "one try in five seconds, for its limits"
+
+
+def test_exclusions_whose_clearing_is_refused_once_are_cleared_however_long_the_run_held() -> None:
+    world = cluster(5)
+    snapshot = mishaps.SnapshotBegun(name="repo/nightly", seconds=700.0)
+    _, state = run(
+        world,
+        plan=[Mishap(what=snapshot, verb="restore_allocation", nth=4)],
+        trips=[Trip(verb="clear_voting_exclusions", how=How.REFUSED)],
+        wanted=policy(master_step_down=True),
+    )
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.exclusions == []
 
 
 def test_settings_put_back_and_not_seen_yet_are_read_again_with_a_pause() -> None:
@@ -154,6 +176,19 @@ def test_a_node_taken_out_of_service_twice_is_put_back_twice() -> None:
     assert mine == ["before_stop", "after_recovery", "after_recovery"] * 2
 
 
+def test_a_node_that_is_stopped_twice_is_taken_out_of_service_twice_whoever_puts_it_back() -> None:
+    """It rises before its `while_stopped` hook, so its turn comes again; no hook of the run puts it back."""
+    hooks = Hooks(before_stop=(Hook(run="depool {node}"),), while_stopped=(Hook(run="install {node}"),))
+    world = cluster(3)
+    rises = Mishap(what=mishaps.RisesByItself(node=NodeName("es2"), after=0.0))
+    simulation, state = run(world, plan=[rises], wanted=policy(hooks=hooks))
+    assert state.outcome is Outcome.DONE, state.message
+    assert lives(world)["es2"] == 3
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == "es2"]
+    assert mine == ["before_stop", "before_stop", "while_stopped"]
+    assert world.violations == []
+
+
 def test_a_node_out_of_service_that_somebody_else_restarts_is_put_back() -> None:
     world = cluster(3)
     died = [
@@ -174,6 +209,51 @@ def test_a_hook_that_was_lost_sight_of_is_undone_as_one_that_ran() -> None:
         assert state.outcome is Outcome.FAILED, state.message
         mine = [moment for node, moment, _ in simulation.hosts.hooks if node == "es2"]
         assert mine[-2:] == ["after_recovery", "after_recovery"], how
+
+
+def test_a_hook_whose_host_is_out_of_reach_for_a_moment_is_sent_again_however_long_the_run_held() -> None:
+    """A snapshot holds the run for longer than a hook is sent again, and another one the candidate."""
+    es2 = NodeName("es2")
+    plan = [
+        Mishap(what=mishaps.SnapshotBegun(name="repo/first", seconds=700.0)),
+        Mishap(what=mishaps.SnapshotBegun(name="repo/next", seconds=300.0), verb="hook_before_stop"),
+        Mishap(what=mishaps.HostCutOff(node=es2, seconds=40.0), verb="hook_before_stop", after=20.0),
+    ]
+    simulation, state = run(cluster(3), plan=plan, wanted=policy(hooks=HOOKS))
+    assert state.outcome is Outcome.DONE, state.message
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == es2]
+    assert mine == ["before_stop", "after_recovery", "after_recovery"] * 2
+    failed = [
+        record.at
+        for record in simulation.journal.records
+        if isinstance(record.event, ActionFailed) and isinstance(record.event.action, RunHook)
+    ]
+    assert failed, "its host was out of reach"
+
+
+def test_a_hook_whose_host_stays_out_of_reach_is_sent_again_for_its_limit_and_no_longer() -> None:
+    """Each hook has the limit for itself, from its own first failure."""
+    es2 = NodeName("es2")
+    plan = [
+        Mishap(what=mishaps.SnapshotBegun(name="repo/first", seconds=700.0)),
+        Mishap(what=mishaps.SnapshotBegun(name="repo/next", seconds=3000.0), verb="hook_before_stop"),
+        Mishap(what=mishaps.HostCutOff(node=es2, seconds=9000.0), verb="hook_before_stop", after=20.0),
+    ]
+    wanted = policy(hooks=HOOKS, deadlines=Deadlines(rejoin=120.0))
+    simulation, state = run(cluster(3), plan=plan, wanted=wanted)
+    assert state.outcome is Outcome.FAILED
+    assert "hook after_recovery on es2" in state.message
+    down = next(r.at for r in simulation.journal.records if isinstance(r.event, StandingDown))
+    for number in (0, 1):
+        failed = [
+            record.at
+            for record in simulation.journal.records
+            if isinstance(record.event, ActionFailed)
+            and isinstance(record.event.action, RunHook)
+            and record.event.action.number == number
+            and record.at < down
+        ]
+        assert 120.0 < failed[-1] - failed[0] < 120.0 + 30.0, number
 
 
 def test_a_hook_that_a_kill_came_upon_is_undone_as_one_that_ran() -> None:
@@ -271,6 +351,36 @@ def test_a_stop_that_is_sent_again_has_its_own_time() -> None:
     assert state.outcome is Outcome.DONE, state.message
     assert set(lives(world).values()) == {2}
     assert sum(isinstance(a, StopNode) for a in simulation.hosts.sent) == 4
+
+
+@pytest.mark.parametrize("expected", [None, 5])
+@pytest.mark.parametrize("budget", [None, 1])
+def test_a_run_goes_on_without_a_node_that_is_down_and_skipped(
+    expected: int | None, budget: int | None
+) -> None:
+    world, es2 = cluster(5), NodeName("es2")
+    wanted = policy(max_unavailable=budget, expect_nodes=expected)
+    simulation, state = run(world, plan=[Mishap(what=mishaps.StartsFail(node=es2, times=99))], wanted=wanted)
+    assert state.outcome is Outcome.FAILED
+    world.agenda.advance(7200.0)
+    began = world.agenda.now
+    state = play(simulation, simulation.resume(skip=[es2]))
+    assert (state.outcome, state.message) == (Outcome.DONE, "skipped: es2")
+    assert world.agenda.now - began < 600.0
+    assert world.violations == []
+    assert {name for name, life in lives(world).items() if life == 1} == {es2}
+
+
+def test_another_node_that_is_down_holds_a_run_with_a_skipped_node() -> None:
+    world, es2, es3 = cluster(5), NodeName("es2"), NodeName("es3")
+    plan = [Mishap(what=mishaps.StartsFail(node=es2, times=99))]
+    simulation, _ = run(world, plan=plan, wanted=policy(deadlines=Deadlines(hold=600.0)))
+    world.agenda.advance(7200.0)
+    simulation.fate.befall(mishaps.NodeDies(node=es3, back_after=None))
+    state = play(simulation, simulation.resume(skip=[es2]))
+    assert state.outcome is Outcome.HELD
+    assert "node es3" in state.message
+    assert state.recovered == 0
 
 
 def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_says_why_once() -> None:

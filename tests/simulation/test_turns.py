@@ -20,7 +20,7 @@ from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.model.policy import Hook, Hooks
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import index_mishaps, node_mishaps, turns
+from orchestrator.simulation import index_mishaps, mishaps, node_mishaps, turns
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip
@@ -96,6 +96,32 @@ def test_a_stop_without_its_before_stop_hook_is_noticed_also_after_an_undo() -> 
     assert [said.partition(": ")[2] for said in simulation.world.violations] == [
         "es2 is stopped, and before_stop hook 0 did not run"
     ]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_stop_in_another_life_needs_its_before_stop_hook_again(*, again: bool) -> None:
+    """Without `after_recovery` hooks as well: nothing says that its clients still leave it alone."""
+    simulation = _begun()
+    simulation.world.hooks = Hooks(before_stop=(HOOK,))
+    _turn(simulation, Moment.BEFORE_STOP)
+    if again:
+        _hook(simulation, Moment.BEFORE_STOP)
+    _write(simulation, WITHHELD)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.hosts.perform(StopNode(node=ES2))
+    said = "es2 is stopped, and before_stop hook 0 did not run"
+    told = [wrong.partition(": ")[2] for wrong in simulation.world.violations]
+    assert told == ([] if again else [said])
+
+
+def test_a_life_that_began_after_the_last_reading_is_stopped_without_its_hook_by_nobodys_fault() -> None:
+    simulation = _begun()
+    _hook(simulation, Moment.BEFORE_STOP)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.fate.befall(mishaps.RestartedByHand(node=ES2))
+    simulation.world.agenda.advance(30.0)
+    simulation.hosts.perform(StopNode(node=ES2))
+    assert not any("before_stop" in said for said in simulation.world.violations)
 
 
 def test_a_while_stopped_hook_beside_a_live_process_is_noticed() -> None:

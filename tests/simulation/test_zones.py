@@ -236,6 +236,40 @@ def test_a_node_on_its_way_in_good_time_is_waited_for() -> None:
     _done(play(simulation, simulation.resume()), world)
 
 
+def _es5_failed() -> tuple[Simulation, World]:
+    """es5 of the wave of es2 and es5 does not start; two hours later its copies are rebuilt elsewhere."""
+    world = zoned()
+    simulation, state = run(
+        world, plan=[Mishap(what=mishaps.StartsFail(node=ES5, times=99))], wanted=by_zone()
+    )
+    assert state.outcome is Outcome.FAILED
+    assert not world.nodes[ES5].joined
+    world.agenda.advance(7200.0)
+    return simulation, world
+
+
+def test_a_resumed_run_waits_for_no_node_of_its_wave_that_failed() -> None:
+    """The rest of the wave is back, and so are all copies: only a person brings the other node back."""
+    simulation, world = _es5_failed()
+    began = world.agenda.now
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.FAILED
+    assert "--retry-failed" in state.message
+    assert world.agenda.now - began < 60.0, "no waiting brings it back"
+    assert state.nodes[ES2].phase is NodePhase.RECOVERED
+
+
+def test_a_resumed_run_goes_on_without_a_node_of_its_wave_that_is_skipped() -> None:
+    simulation, world = _es5_failed()
+    began = world.agenda.now
+    state = play(simulation, simulation.resume(skip=[ES5]))
+    assert (state.outcome, state.message) == (Outcome.DONE, "skipped: es5")
+    assert world.agenda.now - began < 600.0
+    assert world.violations == []
+    restarted = {node.name for node in world.nodes.values() if node.life == 2}
+    assert restarted == {"es1", "es2", "es3", "es4", "es6"}
+
+
 @pytest.mark.parametrize("failing", [("es2",), ("es5",), ("es2", "es5")], ids=",".join)
 @pytest.mark.parametrize("retry", [True, False])
 def test_nodes_of_a_wave_that_fail_to_start(failing: tuple[str, ...], *, retry: bool) -> None:

@@ -116,7 +116,8 @@ def settings_are_writable(question: Question) -> Iterator[Finding]:
 def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:
     """Every node that was there at the start is there now, and as many as the cluster file expects.
 
-    Members without data and without a vote may come and go, unless they are to be stopped now.
+    Members without data and without a vote may come and go, unless they are to be stopped now. Nodes that
+    the operator does without (`resume --skip`) need not be there.
     """
     present = {node.name for node in view.nodes}
     for name in sorted(_away(question, present) | (set(question.wave.nodes) - present)):
@@ -130,14 +131,16 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
         if node.phase is NodePhase.FAILED:
             yield f"node {node.name}", f"failed in this run: {node.failure}"
     expected = question.policy.expect_nodes
-    if expected is not None and len(present) < expected:
+    if expected is not None and len(present | question.state.done_without) < expected:
         yield "nodes", f"{len(present)} present, {expected} expected"
 
 
 def _away(question: Question, present: set[NodeName]) -> set[NodeName]:
-    """Members of the baseline that are absent, less those that the cluster can spare at any moment."""
+    """Members of the baseline that are absent, less those that the cluster, or the operator, does without."""
     baseline = question.state.baseline
-    return set(baseline.incarnations) - present - set(baseline.bystanders) if baseline else set()
+    if baseline is None:
+        return set()
+    return set(baseline.incarnations) - present - set(baseline.bystanders) - question.state.done_without
 
 
 def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:

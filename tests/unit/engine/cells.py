@@ -106,9 +106,10 @@ def doubt(ago: Seconds = 5.0, *, verb: Verb = Verb.STOP, accepted: bool = False)
 
 
 def cell(phase: NodePhase, shown: Sight, goal: Goal, *, since: Seconds = 0.0) -> Situation:
-    """A situation in that cell; `since`: in its phase, and missing if it is, for so long."""
+    """A situation in that cell; `since`: in its phase, started, and missing if it is, for so long."""
     service, member, in_doubt = SHOWN[shown]
-    node = node_in(phase, since=since, doubt=doubt() if in_doubt else None)
+    tried = {"start_sent": now() - since} if since else {}
+    node = node_in(phase, since=since, doubt=doubt() if in_doubt else None, **tried)
     asked = situation(node, service, member, goal=goal)
     if not since or phase in GOING_UP_OR_DOWN:
         return asked

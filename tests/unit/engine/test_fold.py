@@ -250,6 +250,18 @@ def test_what_is_sent_is_under_way_until_its_outcome_is_recorded() -> None:
     assert _done(_state(), other).nodes[ES1].tries == 0, "its process was not seen to be gone"
 
 
+def test_a_verb_fails_since_its_first_failure_in_a_row() -> None:
+    hook = RunHook(node=ES1, moment=Moment.BEFORE_STOP, number=0, hook=Hook(run="a"))
+    state = _with(_state(), ready_since=AT - 900.0, since=AT - 900.0)
+    for at in (AT, AT + 7.0):
+        sent = _after(state, ActionSent(action=hook), at=at)
+        state = _after(sent, ActionFailed(action=hook, reason="out of reach", in_doubt=False), at=at)
+    assert state.failing_since(hook) == AT
+    well = _after(_after(state, ActionSent(action=hook)), ActionConfirmed(action=hook))
+    assert well.failing_since(hook) is None
+    assert _after(state, RESUMED, at=AT + 9.0).failing_since(hook) is None
+
+
 def test_a_verb_is_in_doubt_until_it_is_refused_or_its_effect_is_seen() -> None:
     stop = StopNode(node=ES1)
     sent = _with(_after(_state(), ActionSent(action=stop)), phase=NodePhase.STOPPING)

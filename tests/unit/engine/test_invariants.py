@@ -372,6 +372,14 @@ def test_a_reboot_is_for_all_of_a_machine_that_is_down_and_comes_once(step: Step
     assert f"a_reboot_takes_down_only_what_is_down: {said}" in broken(step)
 
 
+def test_a_node_that_is_back_has_no_hook_of_before_its_stop_left() -> None:
+    back = node_phase(ES1, NodePhase.STARTING, NodePhase.REJOINED)
+    for ready in (frozenset[int](), frozenset({0})):
+        step = _step(_owing(es1=NodePhase.STARTING), back, _owing(es1=NodePhase.REJOINED, ready=ready))
+        said = [wrong for wrong in broken(step) if wrong.startswith("stops_need_every_hook_before")]
+        assert bool(said) is bool(ready), said
+
+
 @pytest.mark.parametrize(
     ("machines", "right"), [(((ES1, ES2),), True), ((), False), (((ES1, NodeName("es3")),), False)]
 )

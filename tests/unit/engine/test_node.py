@@ -474,6 +474,30 @@ def test_only_starts_that_a_host_answered_while_the_process_was_gone_count() -> 
     assert _effect(again, "gone", "absent") == "start"
 
 
+def test_a_node_is_never_given_up_before_a_start_had_its_time() -> None:
+    """A doubt may outlast the limit of a start, and so may a time in which nobody looked."""
+    for sent in (0.0, now() - LONG - 1.0):
+        assert _effect(node_in(STARTING, since=LONG, start_sent=sent), "gone", "absent") == "start", sent
+    soon = node_in(STARTING, since=LONG, start_sent=now() - 4.0)
+    assert _effect(soon, "gone", "absent") == "", "it has its five seconds"
+    assert _effect(replace(soon, start_sent=now() - 6.0), "gone", "absent") == ">failed flip"
+
+
+def test_a_limit_of_a_node_counts_to_the_moment_of_the_reading() -> None:
+    """A program that stood still after the reading has learnt nothing of the time since."""
+    for phase, service in (
+        (STARTING, "starts"),
+        (STARTING, "gone"),
+        (STOPPING, "silent"),
+        (STOPPED, "stops"),
+    ):
+        node = node_in(phase, since=LONG, start_sent=now() - LONG)
+        asked = situation(node, service, "absent")
+        assert "flip" in effect(turned(asked))
+        earlier = replace(asked.seen, at=now() - LONG + 10.0)
+        assert "flip" not in effect(turned(replace(asked, seen=earlier))), phase
+
+
 def test_no_work_is_begun_while_another_member_is_missing() -> None:
     asked = cell(STOPPED, Sight.AWAY, Goal.RESTART)
     node, state = asked.state.nodes[ES2], asked.state
