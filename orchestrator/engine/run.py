@@ -551,7 +551,8 @@ def withheld(situation: Situation) -> Decision:
     failure = next((f for f in state.in_phase.failed if isinstance(f.action, WriteSettings)), None)
     if failure and not failure.in_doubt:
         why = f"settings could not be written: {failure.reason}"
-        return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
+        undone = changes.never_written(situation, failure)
+        return note(*undone, run_phase(state.phase, Phase.REASSIGNED, why=why))
     flush = Flush()
     if policy.flush and flush not in state.in_phase.confirmed and not state.failure_of(flush):
         # A flush that fails costs recovery time and nothing else: it is in the journal.
