@@ -19,6 +19,8 @@ from orchestrator.airflow.command import stop
 from orchestrator.airflow.output import Ending, ending_of, run_of
 from orchestrator.runtime.identity import current_process, host_name, parse_identity, provably_gone
 
+POLL_SECONDS: Final = 0.5
+"""Between looks at a process that cannot be waited for."""
 STOP_SECONDS: Final = 60.0
 """For `orchestrate stop` to leave its request; the run's standing down takes its own time."""
 
@@ -95,8 +97,9 @@ class Attempt:
     def wait(self, seconds: float) -> None:
         """Wait until its process has ended, for so many seconds at most.
 
-        It is nobody's child here, so Linux is asked for a descriptor of it. Where there is none, and where
-        the process has ended but cannot be seen to have, all the seconds are waited.
+        It is nobody's child here, so Linux is asked for a descriptor of it. Where there is none, its
+        condition is looked at now and then. Where the process has ended but cannot be seen to have, all the
+        seconds are waited.
         """
         until = time.monotonic() + seconds
         identity = parse_identity(_line(self.process, 0))
@@ -109,8 +112,8 @@ class Attempt:
                     ends.poll(seconds * 1000)
                 finally:
                     os.close(descriptor)
-        if self.condition() is Condition.RUNNING:
-            time.sleep(max(0.0, until - time.monotonic()))  # nothing of it can be waited for here
+        while self.condition() is Condition.RUNNING and (left := until - time.monotonic()) > 0.0:
+            time.sleep(min(POLL_SECONDS, left))  # nothing of it can be waited for here
 
     def ending(self) -> Ending:
         """How it ended; to be asked when it is gone."""

@@ -1,4 +1,4 @@
-"""The page `docs/reference/configuration.md`, written from the models.
+"""The page `docs/reference/configuration.md` and JSON schemas for editors, written from the models.
 
 Rewrite it with `python -m orchestrator.config.reference > docs/reference/configuration.md`.
 """
@@ -13,7 +13,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from orchestrator.config.cluster import ClusterSpec, RiakClusterSpec
 from orchestrator.config.faults import is_later
+from orchestrator.config.playbook import PlaybookSpec
 from orchestrator.config.quantities import (
     BYTE_SIZE,
     DURATION,
@@ -22,9 +24,47 @@ from orchestrator.config.quantities import (
     format_byte_size,
     format_duration,
 )
-from orchestrator.config.schema import SchemaOf, json_schema, model_of
+from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.secrets import FORMS
 from orchestrator.config.spec import Spec
+from orchestrator.config.tuning import TuningSpec
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class SchemaOf(Enum):
+    """Files that have a schema."""
+
+    CLUSTER = "cluster"
+    PLAYBOOK = "playbook"
+    RIAK_CLUSTER = "riak-cluster"
+    RIAK_PLAYBOOK = "riak-playbook"
+    TUNING = "tuning"
+
+
+def model_of(which: SchemaOf) -> type[Spec]:
+    """The model that a file is checked against."""
+    match which:
+        case SchemaOf.CLUSTER:
+            return ClusterSpec
+        case SchemaOf.PLAYBOOK:
+            return PlaybookSpec
+        case SchemaOf.RIAK_CLUSTER:
+            return RiakClusterSpec
+        case SchemaOf.RIAK_PLAYBOOK:
+            return RiakPlaybookSpec
+        case SchemaOf.TUNING:
+            return TuningSpec
+
+
+def json_schema(which: SchemaOf) -> dict[str, Any]:
+    """The schema of a file, as an editor takes it (`# yaml-language-server: $schema=…`)."""
+    return {
+        "$schema": DIALECT,
+        "$id": f"orchestrate-{which.value}.schema.json",
+        **model_of(which).model_json_schema(),
+    }
+
 
 _HEAD: Final = f"""# Configuration
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked, gates_of
+from orchestrator.engine.kinds.every_kind import why_not_ready
 from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, holds
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
 from orchestrator.engine.waves import machines_of, next_wave
@@ -46,7 +47,12 @@ def _question(situation: Situation, wave: Wave) -> Question:
     state = situation.state
     first = not state.waves_begun and state.phase is not Phase.WITHHELD
     return Question(
-        state=state, policy=situation.policy, observation=situation.seen, wave=wave, first_stop=first
+        state=state,
+        policy=situation.policy,
+        observation=situation.seen,
+        wave=wave,
+        first_stop=first,
+        unread_pass=state.phase is not Phase.WITHHELD,
     )
 
 
@@ -137,6 +143,30 @@ def candidates_to_undo(situation: Situation, wave: Wave | None, *, held: bool) -
         if node.name not in of_wave or waits:
             found.append(node)
     return tuple(found)
+
+
+# Whose hosts are read ------------------------------------
+
+
+def hosts_to_read(situation: Situation, names: Iterable[NodeName]) -> frozenset[NodeName]:
+    """The hosts that the next reading has to read, for these to be known; empty when they are.
+
+    A candidate is chosen as if hosts that were not read were ready, and its host is read then: what is read
+    grows with the wave, and with hosts that are not ready, and not with the cluster.
+    """
+    wanted, read = set(names), situation.seen.hosts.keys()
+    if situation.policy.reboot:
+        # A reboot takes down whoever shares the machine: whose machine is not known yet is read with them.
+        known = machines_of(situation.state, situation.seen).began
+        wanted |= {node.name for node in situation.state.nodes_in(NodePhase.PENDING)} - known.keys()
+    return frozenset() if wanted <= read else frozenset(wanted | read)
+
+
+def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:
+    """Whose hosts a held run reads again: those of the wave, and those that were not ready."""
+    question = _question(situation, wave)
+    not_ready = (name for name in situation.seen.hosts if any(why_not_ready(question, name)))
+    return frozenset((*wave.nodes, *not_ready))
 
 
 # Before the first stop ------------------------------------

@@ -30,6 +30,7 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
+    ActionFailed,
     Event,
     ReplicasAdded,
     ReplicasRestored,
@@ -73,6 +74,25 @@ def disable_allocation(situation: Situation, *events: Event) -> Decision:
 def _changed(change: SettingChange, purpose: Purpose) -> SettingChanged:
     return SettingChanged(
         level=change.level, key=change.key, found=change.found, wanted=change.wanted, purpose=purpose
+    )
+
+
+def never_written(situation: Situation, failure: ActionFailed) -> tuple[Event, ...]:
+    """What a refused update was the first to change: nothing of it was done, so nothing has to be restored.
+
+    Allocation is restored after each wave, so no earlier update of it can be on its way. Limits are raised
+    once a run: after its first update, or by a process before this one, they may stand there. Riak sets them
+    node by node, so a part may be done.
+    """
+    state = situation.state
+    if not isinstance(failure.action, WriteSettings):
+        return ()
+    first = not (state.waves_begun or state.process.resumed)
+    return tuple(
+        SettingRestored(level=one.level, key=one.key, value=one.found, note="never written: it was refused")
+        for one in failure.action.changes
+        if (first or (one.level, one.key) in state.unrestored.withheld)
+        and situation.kind.holder(one.key) is None
     )
 
 

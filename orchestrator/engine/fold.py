@@ -28,6 +28,7 @@ from orchestrator.model.action import (
     StartNode,
     StopNode,
     TuneHost,
+    WriteSettings,
 )
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
@@ -194,7 +195,8 @@ class ProcessState:
         restoring: only a stand-down is wanted (`restore`, takeover).
         in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
         acted_at: when the last verb was sent or its outcome recorded: an older reading is stale.
-        probed: a settings update that changes nothing was accepted; None before the first try.
+        probed: a settings update that changes nothing was accepted; None before the first try, and again once
+            an update was refused.
         probes: settings updates without a change that were refused in a row.
         absent: members of the baseline that the last readings did not list.
         called_off_since: since when every wave was called off at its last reading; None once one stops.
@@ -897,6 +899,8 @@ def _failed(state: RunState, event: ActionFailed) -> RunState:
         case ProbeSettings():
             process = replace(state.process, probed=False, probes=state.process.probes + 1)
             return replace(state, process=process)
+        case WriteSettings() if not (event.in_doubt or event.unsent):
+            return replace(state, process=replace(state.process, probed=None, probes=0))
         case _:
             return state
 

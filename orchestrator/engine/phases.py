@@ -69,9 +69,14 @@ MAY_WAIT_WITHHELD: Final = frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED
 
 
 class Hosts(Enum):
-    """Of which nodes a phase reads the hosts."""
+    """Of which nodes a phase reads the hosts.
+
+    CANDIDATES are all pending nodes at the beginning and before the first stop, and otherwise those of the
+    wave that may go next, with those of hosts that were not ready.
+    """
 
     NONE = auto()
+    PENDING = auto()
     CANDIDATES = auto()
     WAVE = auto()
     ABSENT = auto()
@@ -95,7 +100,7 @@ class Reads:
 
 READS: Final[Mapping[Phase, Reads]] = {
     Phase.PREPARING: Reads(look=EVERYTHING, hosts=Hosts.CANDIDATES),
-    Phase.MERGING: Reads(look=EVERYTHING | {Look.BULK}, hosts=Hosts.CANDIDATES),
+    Phase.MERGING: Reads(look=EVERYTHING | {Look.BULK}, hosts=Hosts.PENDING),
     Phase.MERGED: Reads(look=frozenset({Look.CLUSTER, Look.BULK}), hosts=Hosts.NONE),
     Phase.GATED: Reads(look=EVERYTHING, hosts=Hosts.CANDIDATES),
     Phase.WITHHELD: Reads(look=EVERYTHING - {Look.RECOVERIES, Look.HOST_RIGHTS}, hosts=Hosts.WAVE),

@@ -20,10 +20,10 @@ from orchestrator.engine.fold import (
     NodeProgress,
     RunState,
 )
-from orchestrator.engine.gates import gate_news, gates_are_asked, gates_passed
+from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.node import Move, Sight, Turn, is_next, is_ours, rejoined, sight, turn
-from orchestrator.engine.phases import READS, Hosts
+from orchestrator.engine.phases import READS
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
     QUICK_SECONDS,
@@ -72,7 +72,7 @@ from orchestrator.model.event import (
     node_phase,
     run_phase,
 )
-from orchestrator.model.observation import ClusterView, Look, Observation, ServiceState
+from orchestrator.model.observation import ClusterView, Observation, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Wave, ZeroReplicas
 from orchestrator.model.reading import Instant, Seconds, Unknown
@@ -360,6 +360,9 @@ def preparing(situation: Situation) -> Decision:
     if refused:
         return admit.failed_and_absent(situation) or admit.held(situation, refused)
     if state.baseline is None and situation.view:
+        unread = admit.hosts_to_read(situation, pending)
+        if unread:
+            return Decision(hosts=unread)
         machines = {name: host.machine_id for name, host in situation.hosts.items() if host.machine_id}
         return note(replace(situation.kind.baseline(situation.view, boots), machines=machines))
     if not state.process.probed and state.process.probes < _PROBES:
@@ -392,6 +395,9 @@ def gated(situation: Situation) -> Decision:
         failed = admit.failed_before(situation, state.nodes_in(NodePhase.FAILED))
         return failed or note(run_phase(state.phase, Phase.FINISHING))
     wave = admit.chosen(situation) or Wave(number=state.waves_begun + 1, nodes=(pending[0].name,))
+    unread = admit.hosts_to_read(situation, wave.nodes)
+    if unread:
+        return Decision(hosts=unread)
     refused = admit.refusals(situation, situation.kind.predicates, wave)
     blocked = bool(refused) or not situation.readable
     undo = recover.hooks_after(situation, admit.candidates_to_undo(situation, wave, held=blocked))
@@ -400,11 +406,15 @@ def gated(situation: Situation) -> Decision:
     failure = recover.failed_hook(situation)
     if failure is not None:
         return stand_down(state, failure, Outcome.FAILED)
+    again = admit.hosts_again(situation, wave)
     if blocked or view is None:
-        return _not_admitted(situation, view, wave, refused)
+        return replace(_not_admitted(situation, view, wave, refused), hosts=again)
     called_off = admit.called_off(situation)
     if called_off:
-        return called_off
+        return replace(called_off, hosts=again)
+    unread = frozenset() if state.waves_begun else admit.hosts_to_read(situation, (n.name for n in pending))
+    if unread:
+        return Decision(hosts=unread)
     return _step_down(situation, view, wave) or _disable(situation, wave)
 
 
@@ -549,7 +559,8 @@ def withheld(situation: Situation) -> Decision:
     failure = next((f for f in state.in_phase.failed if isinstance(f.action, WriteSettings)), None)
     if failure and not failure.in_doubt:
         why = f"settings could not be written: {failure.reason}"
-        return note(run_phase(state.phase, Phase.REASSIGNED, why=why))
+        undone = changes.never_written(situation, failure)
+        return note(*undone, run_phase(state.phase, Phase.REASSIGNED, why=why))
     flush = Flush()
     if policy.flush and flush not in state.in_phase.confirmed and not state.failure_of(flush):
         # A flush that fails costs recovery time and nothing else: it is in the journal.
@@ -980,37 +991,3 @@ STEPS: Final[Mapping[Phase, Step]] = {
     Phase.STANDING_DOWN: standing_down,
 }
 """What is next in each phase of the core; a run that has ended has nothing next."""
-
-
-# What to read ------------------------------------
-
-
-def needed(state: RunState) -> tuple[frozenset[Look], frozenset[NodeName]]:
-    """What to read for the next decision, and of which nodes' hosts: as little as it needs."""
-    reads = READS[state.phase]
-    look = reads.look
-    if not gates_are_asked(state):
-        look -= {Look.GATES}
-    pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
-    hosts = _hosts_needed(state, reads.hosts, pending)
-    if state.phase is Phase.MERGING and (state.merging.begun or not pending):
-        look -= {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS}
-        hosts = frozenset()
-    return (look if hosts else look - {Look.HOSTS, Look.HOST_RIGHTS}), hosts
-
-
-def _hosts_needed(state: RunState, hosts: Hosts, pending: frozenset[NodeName]) -> frozenset[NodeName]:
-    wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
-    open_ = {n.name for n in state.nodes.values() if n.doubt is not None or n.lost_at is not None}
-    late = frozenset(name for name in state.process.absent if name in state.nodes) | open_
-    match hosts:
-        case Hosts.NONE:
-            return frozenset()
-        case Hosts.CANDIDATES:
-            return (pending if not state.waves_begun else wave or pending) | late
-        case Hosts.WAVE:
-            return wave | late
-        case Hosts.ABSENT:
-            return late
-        case Hosts.OURS:
-            return frozenset(node.name for node in state.in_hand) | late

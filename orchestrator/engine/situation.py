@@ -1,4 +1,4 @@
-"""What a decision looks at, and what it answers.
+"""What a decision looks at, what it answers, and what is read for it.
 
 A `Situation` is the state, the policy, the reading and the time: all that any rule of the core may know. A
 `Decision` is the answer: events to commit, actions to perform, or something to listen to.
@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.fold import Absence, NodeProgress, RunState, evolve
+from orchestrator.engine.fold import FINAL_NODE_PHASES, Absence, NodeProgress, RunState, evolve
+from orchestrator.engine.gates import gates_are_asked
 from orchestrator.engine.kinds.kind import KindOfCluster
+from orchestrator.engine.phases import READS, Hosts
 from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Hold, Record, StandingDown, run_phase
-from orchestrator.model.observation import ClusterView, HostView, Observation
+from orchestrator.model.observation import ClusterView, HostView, Look, Observation
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds, Unknown
@@ -51,12 +53,14 @@ class Decision:
         actions: to be performed once the events are committed.
         holds: why the run does not continue, as of this reading.
         watch: what to listen to until then; None = look again at once.
+        hosts: before a stop, the nodes whose hosts the next reading reads; None = as the phase has it.
     """
 
     events: tuple[Event, ...] = ()
     actions: tuple[Action, ...] = ()
     holds: tuple[Hold, ...] = ()
     watch: Watch | None = None
+    hosts: frozenset[NodeName] | None = None
 
     @property
     def at_once(self) -> bool:
@@ -232,3 +236,59 @@ def members_awaited(situation: Situation) -> ClusterWatch | None:
         return None
     expected = len(set(situation.state.baseline.incarnations) | {n.name for n in situation.view.nodes})
     return NodesJoined(count=expected) if len(situation.view.nodes) < expected else None
+
+
+# What to read ------------------------------------
+
+
+def needed(
+    state: RunState, asked: frozenset[NodeName] | None = None
+) -> tuple[frozenset[Look], frozenset[NodeName]]:
+    """What to read for the next decision, and of which nodes' hosts: as little as it needs.
+
+    Args:
+        state: of the run.
+        asked: the nodes whose hosts the last decision asked for, if it did.
+    """
+    reads = READS[state.phase]
+    look = reads.look
+    if not gates_are_asked(state):
+        look -= {Look.GATES}
+    pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
+    hosts = _hosts_needed(state, reads.hosts, pending, asked)
+    if state.phase is Phase.MERGING and (state.merging.begun or not pending):
+        look -= {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS}
+        hosts = frozenset()
+    return (look if hosts else look - {Look.HOSTS, Look.HOST_RIGHTS}), hosts
+
+
+def _hosts_needed(
+    state: RunState, hosts: Hosts, pending: frozenset[NodeName], asked: frozenset[NodeName] | None
+) -> frozenset[NodeName]:
+    wave = frozenset(state.wave.nodes) if state.wave else frozenset[NodeName]()
+    open_ = {n.name for n in state.nodes.values() if n.doubt is not None or n.lost_at is not None}
+    late = frozenset(name for name in state.process.absent if name in state.nodes) | open_
+    match hosts:
+        case Hosts.NONE:
+            return frozenset()
+        case Hosts.PENDING:
+            return pending | late
+        case Hosts.CANDIDATES if asked is not None:
+            return asked | late
+        case Hosts.CANDIDATES:
+            # All at the beginning, so that all that is against the run is said at once.
+            held = state.in_phase.holds or state.process.called_off_since is not None
+            return (wave or _likely(state) if state.waves_begun or held else pending) | late
+        case Hosts.WAVE:
+            return wave | late
+        case Hosts.ABSENT:
+            return late
+        case Hosts.OURS:
+            return frozenset(node.name for node in state.in_hand) | late
+
+
+def _likely(state: RunState) -> frozenset[NodeName]:
+    """The wave that goes next if nothing is against it. Another one costs a further reading."""
+    pending = frozenset(node.name for node in state.nodes_in(NodePhase.PENDING))
+    groups = (*state.begun.planned, *((name,) for name in state.nodes))
+    return next((found for group in groups if (found := pending.intersection(group))), frozenset())

@@ -109,10 +109,10 @@ class SettingChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRestored:
-    """A setting stands again as it was found, read back from the cluster. `value` None = absent.
+    """A setting is again as it was found, read back from the cluster. `value` None = absent.
 
     Attributes:
-        note: says so when somebody else changed it meanwhile: theirs is left.
+        note: says so when somebody else changed it meanwhile (theirs is left), or when it was never written.
     """
 
     level: Level

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from types import TracebackType
 from typing import Final, Self
 
@@ -162,7 +162,10 @@ def tune(
     only: Sequence[str] = (),
     exclude: Sequence[str] = (),
 ) -> Iterator[TuningApplied | TuningMissed]:
-    """Apply a tuning profile to the hosts, now and at every boot. Nothing is changed before the first event.
+    """Apply a tuning profile to the hosts, now and at every boot.
+
+    Lazy: nothing is read, checked or changed before the first event is asked for, and then all hosts are
+    tuned before it comes. Every error is raised by the iterator.
 
     Args:
         connection: from `connect`.
@@ -171,8 +174,10 @@ def tune(
         exclude: names and globs of nodes to leave out.
 
     Raises:
+        ConfigError: the profile or a secret is wrong.
+        UsageError: the connection is to no cluster file, or a name or glob matches no node.
         LeaseError: a run is at work on the cluster.
-        JournalError: the state cannot be written; nothing more is changed.
+        JournalError: the state cannot be written; nothing more is changed. After the events of what was.
     """
     ports = connection.ports
     if not isinstance(ports, FilePorts):
@@ -197,11 +202,16 @@ class Run(Iterator[Item]):
     """A run: an iterator over the records of its journal, whose last item is its `Summary`.
 
     The run begins when the first item is asked for, and works in a thread of its own: a slow reader does not
-    keep a node down. Leaving a `with` block (by an exception, too) stops the run in order and waits for that.
+    keep a node down, and breaking out of a loop over it does not stop it. Leaving its `with` block, or that
+    of its connection, does, as a first signal stops a command: it stands down, and that is waited for.
 
     Args:
         connection: its cluster.
         work: drives it to its end.
+
+    Attributes:
+        summary: once it has ended, also when nobody read it to the end; None before, and after an error.
+        error: what it ended with instead of a summary.
     """
 
     def __init__(
@@ -216,6 +226,8 @@ class Run(Iterator[Item]):
         self._connection, self._work = replace(connection, process=process), work
         self._thread = Thread(target=self._run, name="run")
         self._begun = self._over = False
+        self.summary: Summary | None = None
+        self.error: BaseException | None = None
 
     def __next__(self) -> Item:
         """The next record; at the end the summary.
@@ -227,6 +239,7 @@ class Run(Iterator[Item]):
             raise StopIteration
         if not self._begun:
             self._begun = True
+            self._connection.closing.push(self)
             self._thread.start()
         item = self._queue.items.get()
         if isinstance(item, Record):
@@ -246,11 +259,18 @@ class Run(Iterator[Item]):
         self._asked.ask(Request.STOP)
 
     def close(self) -> None:
-        """Stop the run, if it is under way, and wait for its end."""
-        self._over = True
-        if self._begun and self._thread.is_alive():
+        """Stop the run, if it is under way, and wait for its end. What was not read is in the journal.
+
+        Raises:
+            OrchestratorError: the run could not go on, and the iterator has not raised that.
+        """
+        if self._begun and not self._over:
             self.stop()
             self._thread.join()
+            self._over = True
+            if self.error is not None:
+                raise self.error
+        self._over = True
 
     def __enter__(self) -> Self:
         return self
@@ -258,26 +278,38 @@ class Run(Iterator[Item]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except BaseException as own:
+            if error is None or own is not self.error:
+                raise
+            error.add_note(f"the run itself ended with {type(own).__name__}: {own}")
 
     def _run(self) -> None:
+        last: Summary | BaseException
         try:
-            end = self._work(self._connection)
-            last = self._queue.summary if isinstance(end, RunState) else _without_run(end, self._connection)
-            self._queue.items.put(last or SafetyViolation("the run ended without an outcome"))
-        except BaseException as error:  # noqa: BLE001  (raised again where the run is read)
-            self._queue.items.put(error)
+            last = self.summary = self._summary_of(self._work(self._connection))
+        except BaseException as error:  # noqa: BLE001  (raised again where the run is read or closed)
+            last = self.error = error
+        self._queue.items.put(last)
+
+    def _summary_of(self, end: RunState | NothingDriven) -> Summary:
+        found = self._queue.summary if isinstance(end, RunState) else _without_run(end, self._connection)
+        if found is None:
+            raise SafetyViolation("the run ended without an outcome")
+        return found
 
 
 class _Asked:
-    """`Requests` of the program that reads a run."""
+    """`Requests` of the program that reads a run, from any of its threads."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake, self._request = wake, Request.NONE
+        self._wake, self._request, self._lock = wake, Request.NONE, Lock()
 
     def ask(self, request: Request) -> None:
         """Ask; a weaker request does not replace a stronger one."""
-        self._request = max(self._request, request)
+        with self._lock:
+            self._request = max(self._request, request)
         self._wake()
 
     @contextmanager

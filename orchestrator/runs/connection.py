@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -275,11 +275,13 @@ class Connection:
 
     Attributes:
         open_state: opens the state database.
+        closing: what has to end before the ports are closed.
     """
 
     ports: ClusterPorts
     process: Process
     open_state: Callable[[Access], StateStore]
+    closing: ExitStack = field(default_factory=ExitStack, compare=False)
 
     @contextmanager
     def state(self, access: Access) -> Iterator[StateStore]:
@@ -295,8 +297,8 @@ class Connection:
             store.close()
 
     def close(self) -> None:
-        """Close every connection to the cluster and its hosts."""
-        self.ports.close()
+        """Close every connection to the cluster and its hosts; first let a run that is under way end."""
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
         return self
@@ -304,7 +306,10 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.closing.__exit__(kind, error, trace)
+        finally:
+            self.ports.close()
 
 
 class NoRequests:

@@ -196,9 +196,9 @@ class Simulation:
         tell: Callable[[str], None] = lambda _line: None,
     ) -> Iterator[Connection]:
         """A new process of this program. It lives until the block is left, by a `Crash` too."""
-        connection = self._started(reporter, tell)
         try:
-            yield connection
+            with self._started(reporter, tell) as connection:
+                yield connection
         finally:
             self._over()
 

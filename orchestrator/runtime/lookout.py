@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from orchestrator.engine.fold import IN_HAND, RunState
-from orchestrator.engine.run import needed
+from orchestrator.engine.situation import needed
 from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView
@@ -62,18 +62,23 @@ class Lookout:
         self._newest: tuple[str, int, Instant] | None = None
         self._before: Instant | None = None
 
-    def observe(self, state: RunState) -> Observation:
-        """One reading of the world. `at` is the moment before it: nothing in it is older."""
+    def observe(self, state: RunState, hosts: frozenset[NodeName] | None = None) -> Observation:
+        """One reading of the world. `at` is the moment before it: nothing in it is older.
+
+        Args:
+            state: of the run.
+            hosts: the nodes whose hosts the last decision asked for, if it did.
+        """
         at, before = self._clock.now(), self._before
         self._before = at
-        look, nodes = needed(state)
+        look, nodes = needed(state, hosts)
         self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
-        read, hosts, gates = self._read(look - {Look.BULK}, nodes)
+        read, of_hosts, gates = self._read(look - {Look.BULK}, nodes)
         read = self._not_older(read, at)
         return replace(
             read.seen(at),
             before=before,
-            hosts=hosts,
+            hosts=of_hosts,
             bulk=self._cluster.bulk(tuple(state.merging.indices)) if Look.BULK in look else NOT_READ,
             tuning=self._tuning(state),
             gates=gates,

@@ -117,6 +117,7 @@ class Loop:
         self._unwritten: list[Event] = []
         self._journal_is_ours = True
         self._busy: set[NodeName] = set()
+        self._hosts: frozenset[NodeName] | None = None
 
     def run(self) -> RunState:
         """Continue until the run has ended; the state that it ended in.
@@ -134,7 +135,7 @@ class Loop:
         while not self._ended() and len(defects) <= _DEFECTS_BORNE:
             try:
                 self._heed()
-                self.turn(self._lookout.observe(self.state))
+                self.turn(self._lookout.observe(self.state, self._hosts))
             except Exception as defect:  # noqa: BLE001  (raised below, once nodes and settings are seen to)
                 defects.append(defect)
                 if not self._ended():
@@ -234,6 +235,7 @@ class Loop:
     def turn(self, observation: Observation) -> None:
         """One decision and what follows from it."""
         decision = decide(self.state, observation, self._ports.clock.now())
+        self._hosts = decision.hosts
         if not self._commit(decision):
             return
         self._ports.reporter.waiting(self.state, decision)

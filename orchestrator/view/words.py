@@ -69,15 +69,14 @@ from orchestrator.model.event import (
     WorkDone,
 )
 from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
+from orchestrator.model.lease_event import LeaseEvent
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Kind
 from orchestrator.model.tuning_event import TuningApplied, TuningEvent, TuningMissed
-from orchestrator.view.lease_words import lease_sentence
 from orchestrator.view.merge_words import merge_action, merge_sentence, what_is_begun
-from orchestrator.view.riak_words import of_riak
 from orchestrator.view.units import counted, duration, listed, one_line, setting, size
 
 _Frame: TypeAlias = (
@@ -117,7 +116,7 @@ OUTCOMES: dict[Outcome, str] = {
 
 def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
     """The event as one line, without time and without a full stop; in the words of the kind of cluster."""
-    if kind is Kind.RIAK and (own := of_riak(event)) is not None:
+    if kind is Kind.RIAK and (own := _of_riak(event)) is not None:
         return own
     match event:
         case (
@@ -131,7 +130,7 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
         ):
             return _frame(event)
         case LeaseTaken() | LeaseLost() | LeaseRegained() | Deposed():
-            return lease_sentence(event)
+            return _lease(event)
         case (
             SettingChanged()
             | SettingRestored()
@@ -288,6 +287,19 @@ def product(distribution: str, kind: Kind) -> str:
 _PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch", "riak": "Riak"}
 
 
+def _of_riak(event: Event) -> str | None:
+    """What is told otherwise of Riak, which has vnodes and hand-offs where others have copies."""
+    match event:
+        case BaselineRecorded(incarnations=incarnations):
+            return f"baseline: {counted(len(incarnations), 'node')} up"
+        case NodeRecovered(node=node, seconds=seconds):
+            return f"{node}: back with all its vnodes after {duration(seconds)}; nothing waits for handoff"
+        case SecondFailure(what=what):
+            return f"second failure: {one_line(what)}; ours are started, limits are put back, no new wave"
+        case _:
+            return None
+
+
 def _frame(event: _Frame) -> str:
     match event:
         case RunStarted(repairs=str() as run):
@@ -324,6 +336,25 @@ _REQUESTS: dict[Request, str] = {
     Request.STOP: "asked to stand down",
     Request.INTERRUPT: "interrupted",
 }
+
+
+def _lease(event: LeaseEvent) -> str:
+    match event:
+        case LeaseTaken(epoch=epoch, holder=holder, takeover=takeover):
+            how = "taken over, the former holder's had run out" if takeover else "taken"
+            return f"lease {how}: epoch {epoch}, holder {holder}"
+        case LeaseRegained(holder=holder):
+            return f"lease refreshed again, holder {holder}"
+        case LeaseLost(reason=reason):
+            return f"lease lost: {one_line(reason)}; no node is stopped any more, what is down is started"
+        case Deposed(successor=run, owner=owner, epoch=epoch):
+            lease = f", lease epoch {epoch}" if epoch else ""
+            return (
+                f"deposed: run {run} of {one_line(owner)} took over{lease}; this process writes no setting "
+                "and stops no node any more"
+            )
+        case _:
+            assert_never(event)
 
 
 def _debt(event: _Debt) -> str:

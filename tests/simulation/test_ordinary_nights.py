@@ -14,7 +14,7 @@ import pytest
 from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, AWARENESS
 from orchestrator.model.cluster import NodeName, Role
-from orchestrator.model.event import ActionFailed, PhaseEntered, Rescued, RunResumed
+from orchestrator.model.event import ActionFailed, PhaseEntered, Rescued, RunResumed, WaveStarted
 from orchestrator.model.observation import HealthView, Level, Look
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Awareness, Deadlines, Hook, Hooks, Policy, Selection
@@ -364,6 +364,22 @@ def test_a_snapshot_after_before_stop_leaves_no_node_out_of_service_for_long() -
         fact.what for fact in first.facts if fact.what.startswith(("hook before", "hook after", "stopped"))
     ]
     assert told[:3] == ["hook before_stop 0", "hook after_recovery 0", "hook after_recovery 1"]
+
+
+def test_a_candidate_that_gets_busy_after_its_before_stop_lets_the_others_go_first() -> None:
+    """It is back in service at once; its hooks run again at its turn."""
+    for nth in (1, 3):
+        simulation, _ = lived()
+        turns_taken = [r.event for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
+        (name,) = turns_taken[nth - 1].wave.nodes
+        work = WorkBegun(node=name, seconds=3000.0)
+        busy = Mishap(what=work, verb="hook_before_stop", target=name)
+        simulation, state = lived(busy, deadlines=Deadlines(hold=7200.0))
+        ends_well(simulation, state, within=3300.0)
+        assert stopped_early(simulation) >= 4, "all but the busy one and the elected master went at once"
+        facts = simulation.world.nodes[name].facts
+        told = [fact.what for fact in facts if fact.what.startswith(("hook before", "hook after", "stopped"))]
+        assert told[:3] == ["hook before_stop 0", "hook after_recovery 0", "hook after_recovery 1"]
 
 
 # Calls that are refused ------------------------------------------------------------------------------

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from orchestrator.engine.fold import RunState
-from orchestrator.errors import ExitCode, LeaseError
-from orchestrator.model.event import Event, RestoreBegun, RunStarted
+from orchestrator.errors import ExitCode, JournalError, LeaseError
+from orchestrator.model.event import Event, HoldsCleared, Record, RestoreBegun, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Hook, Hooks
-from orchestrator.runs import Overrides, Run, Summary, rehearse, restart, restore, resume
+from orchestrator.model.policy import Hook, Hooks, Kind
+from orchestrator.runs import Connection, Overrides, Run, Summary, rehearse, restart, restore, resume
+from orchestrator.runs.api import _Asked
+from orchestrator.runs.connection import Watched
 from orchestrator.runs.planning import prepare
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import NothingDriven, restore_meant
 from orchestrator.simulation.aftermath import aftermath, settings
 from orchestrator.simulation.mishaps import Crash, How, Trip
+from orchestrator.view.listen import NOTHING_SEEN
 from tests.simulation.play import cluster, killed, lives, play, policy
 
 
@@ -91,6 +95,97 @@ def test_a_run_that_is_left_stands_down_before_the_block_ends() -> None:
     assert ended.resumed
     assert ended.outcome is Outcome.DONE
     as_found(of, before)
+
+
+def test_a_run_that_is_left_has_its_summary_afterwards() -> None:
+    of = begun()
+    with of.connect() as connection, restart(connection) as run:
+        held_until_asked(of, run)
+        for item in run:
+            assert not isinstance(item, Summary)
+            break
+    assert run.summary is not None
+    assert run.summary.outcome is Outcome.INTERRUPTED
+    assert run.error is None
+    assert list(run) == []
+
+
+def test_a_run_that_was_read_to_its_end_keeps_its_summary_and_one_that_never_began_has_none() -> None:
+    of = begun()
+    with of.connect() as connection:
+        with restart(connection) as never:
+            pass
+        run = restart(connection)
+        assert summary_of(run) == run.summary
+    assert (never.summary, never.error) == (None, None)
+
+
+def test_a_connection_that_is_closed_first_lets_its_run_stand_down() -> None:
+    """Without a `with` of its own the run is at work until then; it needs the cluster to the end."""
+    of = begun()
+    before = settings(of.world)
+    with of.connect() as connection:
+        run = restart(connection)
+        held_until_asked(of, run)
+        for _ in run:
+            break
+    assert run.summary is not None
+    assert run.summary.outcome is Outcome.INTERRUPTED
+    assert aftermath(of.world, before).down == ()
+    assert of.leases.records == {}
+
+
+def broken_run(connection: Connection) -> Run:
+    """One record, and a state that cannot be written once the run is to stop."""
+
+    def work(to: Connection) -> RunState:
+        with to.process.reporter(
+            Watched(kind=Kind.ELASTICSEARCH, past=(), seen=lambda: NOTHING_SEEN)
+        ) as told:
+            told.events([Record(run="run-1", sequence=1, at=0.0, event=HoldsCleared())])
+        with to.process.requests.during(lambda: None) as asked:
+            while asked()[0] is Request.NONE:
+                time.sleep(0.001)
+        raise JournalError("the disk is full")
+
+    return Run(connection, work)
+
+
+def read_by_a_program_that_fails(run: Run) -> None:
+    with run:
+        next(run)
+        raise ZeroDivisionError
+
+
+def test_what_ends_a_run_after_it_was_left_is_raised_by_the_block_unless_something_else_is() -> None:
+    of = begun()
+    with of.connect() as connection:
+        with pytest.raises(JournalError, match="the disk is full"), broken_run(connection) as run:
+            next(run)
+        assert isinstance(run.error, JournalError)
+        run = broken_run(connection)
+        with pytest.raises(ZeroDivisionError) as raised:
+            read_by_a_program_that_fails(run)
+        assert raised.value.__notes__ == ["the run itself ended with JournalError: the disk is full"]
+        assert isinstance(run.error, JournalError)
+
+
+def test_a_stronger_request_that_comes_at_the_same_time_counts() -> None:
+    asked = _Asked(lambda: None)
+    stop = threading.Thread(target=lambda: asked.ask(Request.STOP))
+
+    class Slow(int):
+        """A request that is compared while another one comes."""
+
+        def __gt__(self, other: int) -> bool:
+            stop.start()
+            stop.join(0.2)
+            return super().__gt__(other)
+
+    asked.ask(Slow(Request.PAUSE))  # type: ignore[arg-type]  # as above
+    stop.join()
+    with asked.during(lambda: None) as said:
+        assert said()[0] is Request.STOP
 
 
 def test_a_run_pauses_when_the_program_that_reads_it_asks() -> None:

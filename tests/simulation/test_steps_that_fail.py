@@ -6,6 +6,8 @@ import contextlib
 
 import pytest
 
+from orchestrator.engine.fold import RunState
+from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.action import (
     ClearVotingExclusions,
     RetryFailed,
@@ -17,7 +19,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, HookUnproven, LeaseLost, StandingDown
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, ZeroReplicas
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, RecoveryLimits, ZeroReplicas
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, turns
 from orchestrator.simulation.mishaps import How, Mishap, Trip
@@ -396,3 +398,54 @@ def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_say
     assert "--retry-failed" in again.message
     assert world.agenda.now - began < 60.0, "no waiting brings it back"
     assert world.settings() == cluster(3).settings()
+
+
+_UNCHANGED = {
+    "recovery_limits": RecoveryLimits(
+        node_initial_primaries_recoveries=None, node_concurrent_recoveries=None, max_bytes_per_sec=None
+    ),
+    "rebalance_while_running": None,
+}
+"""Allocation is the only setting that such a run changes."""
+
+
+def _refused_from(verb: str, *, until: float | None = None, **changes: object) -> tuple[Simulation, RunState]:
+    """Every settings update is refused from a while after this verb, for good or for so many seconds."""
+    plan = [Mishap(what=mishaps.SettingsRefused(reason="403 not allowed any more"), verb=verb, after=0.5)]
+    if until is not None:
+        plan.append(Mishap(what=mishaps.SettingsRefused(reason=""), verb=verb, after=until))
+    wanted = policy(**{"deadlines": Deadlines(hold=600.0), **changes})
+    return run(cluster(3), plan=plan, wanted=wanted)
+
+
+def test_an_update_that_was_refused_changed_nothing_and_leaves_nothing_to_restore() -> None:
+    """Between two waves: the run holds for it, and says which update is refused and why."""
+    simulation, state = _refused_from("restore_allocation", **_UNCHANGED)
+    assert state.outcome is Outcome.HELD, f"{state.outcome}: {state.message}"
+    assert "settings_are_writable" in state.message
+    assert "403 not allowed any more" in state.message
+    assert not state.unrestored.anything
+    assert simulation.world.settings() == ({}, {})
+    assert list(lives(simulation.world).values()).count(2) == 1
+    writes = sum(isinstance(action, WriteSettings) for action in simulation.cluster.sent)
+    assert writes == 3, "one wave, and the update that was refused"
+    _, state = _refused_from("restore_allocation", until=300.0, **_UNCHANGED)
+    assert state.outcome is Outcome.DONE, state.message
+
+
+def test_of_a_refused_update_only_what_was_written_before_is_left() -> None:
+    """The limits that the first wave raised; and nothing where the first update itself is refused."""
+    _, state = _refused_from("restore_allocation")
+    assert state.outcome is Outcome.NOT_RESTORED
+    left = {key for _, key in state.unrestored.settings}
+    assert left
+    assert ALLOCATION not in left
+    simulation, state = run(
+        cluster(3),
+        trips=[Trip(verb="set_allocation", how=How.REFUSED, times=10_000)],
+        wanted=policy(deadlines=Deadlines(hold=600.0)),
+    )
+    assert state.outcome is Outcome.HELD, f"{state.outcome}: {state.message}"
+    assert "called off" in state.message
+    assert not state.unrestored.anything
+    assert simulation.world.settings() == ({}, {})

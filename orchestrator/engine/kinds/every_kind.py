@@ -183,17 +183,8 @@ def selected_hosts_ready(question: Question) -> Iterator[Finding]:
     asked = pending if question.first_stop else list(question.wave.nodes)
     machines = machines_of(question.state, question.observation)
     for name in asked:
-        host = question.observation.host(name)
-        if isinstance(host, Unknown):
-            yield f"host of {name}", host.reason.removeprefix(f"host of {name}: ")
-            continue
-        if host.may_control is False or (question.first_stop and host.may_control is None):
-            yield f"host of {name}", f"the account may not stop and start the service: {host.detail}"
-        if host.service is not ServiceState.RUNNING:
-            yield f"host of {name}", f"the service does not run: {host.detail}"
-        if question.policy.reboot and host.boot_id is None:
-            yield f"host of {name}", "its boot id cannot be read, so a reboot could not be proven"
-        if question.policy.reboot:
+        yield from ((f"host of {name}", why) for why in why_not_ready(question, name))
+        if question.policy.reboot and not isinstance(question.observation.host(name), Unknown):
             yield from _taken_along(question, name, machines)
 
 
@@ -210,6 +201,22 @@ def hosts_that_no_time_readies(question: Question) -> Iterator[Finding]:
         host = question.observation.host(NodeName(subject.removeprefix("host of ")))
         if not (isinstance(host, Unknown) and host.passes) or waited > _OUT_OF_REACH_SECONDS:
             yield subject, evidence
+
+
+def why_not_ready(question: Question, name: NodeName) -> Iterator[str]:
+    """What is against one host by itself."""
+    host = question.observation.host(name)
+    if question.unread_pass and name not in question.observation.hosts:
+        return
+    if isinstance(host, Unknown):
+        yield host.reason.removeprefix(f"host of {name}: ")
+        return
+    if host.may_control is False or (question.first_stop and host.may_control is None):
+        yield f"the account may not stop and start the service: {host.detail}"
+    if host.service is not ServiceState.RUNNING:
+        yield f"the service does not run: {host.detail}"
+    if question.policy.reboot and host.boot_id is None:
+        yield "its boot id cannot be read, so a reboot could not be proven"
 
 
 def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ class Question:
     Attributes:
         index: the index that is to be merged; None where it is about the wave.
         first_stop: nothing was stopped yet, so every selected host must be ready, not only the wave's.
+        unread_pass: nothing is said yet of hosts that this reading left out: they are read before a stop.
     """
 
     state: RunState
@@ -36,6 +37,7 @@ class Question:
     wave: Wave
     first_stop: bool
     index: BulkIndex | None = None
+    unread_pass: bool = False
 
 
 Finding = tuple[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -112,6 +113,25 @@ def test_an_end_is_waited_for_and_seen_at_once(folder: Path, start: Start, told:
     assert time.monotonic() - began < SECONDS
     attempt.wait(SECONDS)  # of what is gone nothing is waited for
     assert time.monotonic() - began < SECONDS
+
+
+def test_the_end_of_a_process_that_cannot_be_waited_for_is_seen_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, start: Start, told: Told
+) -> None:
+    """Where Linux gives no descriptor of it."""
+
+    def refuse(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "no such call")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    attempt, _ = find_or_start(folder, start)
+    began = time.monotonic()
+    attempt.wait(0.3)
+    assert 0.3 <= time.monotonic() - began < SECONDS / 2
+    told.do("go")
+    attempt.wait(SECONDS)
+    assert attempt.condition() is Condition.GONE
+    assert time.monotonic() - began < SECONDS / 2
 
 
 def test_a_second_try_finds_what_the_first_one_started(folder: Path, start: Start, told: Told) -> None:

@@ -17,9 +17,8 @@ from orchestrator.config.lookup import Wanted, find, shipped, standard_places
 from orchestrator.config.playbook import PlaybookSpec, check_playbook, load_playbook
 from orchestrator.config.policy import Overrides, PredicateNames, build_policy
 from orchestrator.config.reaching import TlsSpec
-from orchestrator.config.reference import page
+from orchestrator.config.reference import SchemaOf, json_schema, page
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
-from orchestrator.config.schema import SchemaOf, json_schema
 from orchestrator.config.spec import Spec
 from orchestrator.config.yaml import KeyPath, parse, read
 from orchestrator.model.policy import Kind, LeasePlace, Policy, RecoveryLimits

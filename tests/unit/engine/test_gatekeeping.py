@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.gates import closed_gates, gate_news, gates_passed
-from orchestrator.engine.run import needed
+from orchestrator.engine.situation import needed
 from orchestrator.model.action import StopNode, WriteSettings
 from orchestrator.model.event import Event, Hold, HoldsCleared, Record, RunResumed, WaveStarted, run_phase
 from orchestrator.model.gate import GateView
