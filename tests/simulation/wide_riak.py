@@ -152,7 +152,8 @@ class RiakLife(AnyLife):
             if stops > 1 + again and not self.drawn.wanted.reboot:
                 raise BrokenError("completeness", f"{name} was stopped {stops} times")
             hooks = [moment for each, moment, _ in self.simulation.hosts.hooks if each == name]
-            if hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
+            undone_by_hooks = bool(self.drawn.wanted.hooks.after_recovery)
+            if hooks and undone_by_hooks and hooks[-1] != Moment.AFTER_RECOVERY.value:
                 raise BrokenError("completeness", f"{name} is left out of service: {hooks[-1]}")
         left = [each for each in world.fallbacks if each.since < recovered]
         if left and not gone & set(world.nodes):
