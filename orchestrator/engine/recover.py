@@ -273,12 +273,16 @@ def is_back_alone(situation: Situation, missing: tuple[ShardCopy, ...]) -> bool:
 def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
     """Finish one wave that made room and has its copies; None when there is none.
 
-    Nothing says to which node an unassigned copy belongs, so none is finished while there is one.
+    Nothing says to which node an unassigned copy belongs, so none is finished while there is one. The last
+    one waits for the copies that are built anew elsewhere, too: after it nothing of them is remembered.
     """
     state = situation.state
     if _unassigned(missing):
         return None
     arriving = _arriving(missing)
+    last = len(state.recovering) == 1 and (state.wave is None or state.phase is Phase.GATED)
+    if last and arriving:
+        return None
     for one in state.recovering:
         nodes = [state.nodes[name] for name in one.wave.nodes]
         back = [node for node in nodes if node.phase is NodePhase.REJOINED]

@@ -18,6 +18,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
     bytes_of,
 )
 from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import segments
 from orchestrator.simulation.deciders import (
@@ -243,6 +244,8 @@ def _unassign(copy: SimCopy, reason: str) -> None:
 
 def left(world: Ground, name: NodeName) -> None:
     """A node is no member any more: its copies are unassigned, replicas are promoted, recoveries lost."""
+    node = world.nodes[name]
+    alone = not node.stopped_by_us or node.service is ServiceState.RUNNING  # a stop that is not done yet
     for index, shard in shards_of(world):
         for copy in shard.copies:
             if copy.relocating_to == name:
@@ -256,7 +259,7 @@ def left(world: Ground, name: NodeName) -> None:
                 shard.missed_since[name] = world.agenda.now
             primary = copy.primary
             _unassign(copy, "NODE_LEFT")
-            copy.left_at, copy.left_alone = world.agenda.now, not world.nodes[name].stopped_by_us
+            copy.left_at, copy.left_alone = world.agenda.now, alone
             if primary:
                 _promote(shard, copy)
             if served and not shard.started:

@@ -119,7 +119,8 @@ def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
 def _missing(world: World, node: SimNode) -> tuple[str, ...]:
     """Shards of a node that lost a copy with a stop by the program, and for which it still waits.
 
-    A copy that is on its way to another node is none of this node's any more. One that was lost after the
+    A copy that is on its way to another node is none of this node's any more, and one whose node left by
+    itself is not the program's. One that was lost after the
     program's last reading is no fault of it, if it has read since it sent the stop.
     """
     if not world.missing:
@@ -135,6 +136,7 @@ def _missing(world: World, node: SimNode) -> tuple[str, ...]:
         and any(
             copy.state is CopyState.UNASSIGNED or (copy.node == node.name and not copy.serves)
             for copy in shard.copies
+            if not copy.left_alone
         )
     )
 
