@@ -273,10 +273,12 @@ def is_back_alone(situation: Situation, missing: tuple[ShardCopy, ...]) -> bool:
 def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
     """Finish one wave that made room and has its copies; None when there is none.
 
-    Nothing says to which node an unassigned copy belongs, so none is finished while there is one.
+    Nothing says to which node an unassigned copy belongs, so none is finished while there is one. With the
+    last one at the gates the run forgets what its waves took down: also what is built anew elsewhere is back.
     """
     state = situation.state
-    if _unassigned(missing):
+    last = state.phase is Phase.GATED and len(state.recovering) == 1
+    if _unassigned(missing) or (last and missing):
         return None
     arriving = _arriving(missing)
     for one in state.recovering:

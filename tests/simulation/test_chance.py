@@ -60,7 +60,7 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
         *(3846, 5392, 5586, 6105, 7024, 7492, 9034, 9370, 9512),
         *(10326, 11439, 12120, 12245, 12809, 13615, 13661, 14146, 14902),
         *(14920, 14946, 15167, 15397, 15712, 15968, 18295, 19481, 22605),
-        *(23841, 24040),
+        *(23841, 24040, 30323),
     ],
 )
 def test_seeds_that_once_broke_a_property_break_none_as_they_are_drawn(seed: int) -> None:
