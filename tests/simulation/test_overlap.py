@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import (
     NodeRecovered,
     PhaseEntered,
@@ -24,6 +24,7 @@ from orchestrator.simulation.mishaps import Crash, Mishap
 from orchestrator.simulation.parts import SimRecovery
 from orchestrator.simulation.world import World
 from tests.simulation.overlapping import (
+    SLOW,
     halves,
     on_disk,
     overlapped,
@@ -158,6 +159,21 @@ def test_a_node_is_recovered_and_its_hooks_run_when_its_own_copies_are_back() ->
     assert [r.event.number for r in simulation.journal.records if isinstance(r.event, WaveFinished)] == [
         1, 2, 3, 4, 5, 6,
     ]  # fmt: skip
+
+
+def test_a_copy_that_is_built_anew_elsewhere_is_waited_for_at_the_end_of_the_run() -> None:
+    """Its index has allocation of its own, so that it goes to another node while its own is down."""
+    world = World()
+    world.add_node("es1", roles=frozenset({Role.MASTER}))
+    for name in ("es2", "es3", "es4"):
+        world.add_node(name)
+    index = world.add_index("stubborn", places=["es3", "es4"])
+    index.allocation_enable, index.delay = "all", 1.0
+    index.keeps, index.shards[0].size = 0.0, SLOW
+    simulation, state = run(world, wanted=overlapped())
+    assert waves(simulation)[-2:] == [("es4",), ("es1",)]
+    assert under_way(simulation, stops(simulation)[-1][0]), "of what es4 had, on es3"
+    _done(simulation, state.outcome)
 
 
 def test_a_hook_that_fails_beside_the_next_wave_stands_the_run_down() -> None:

@@ -118,6 +118,21 @@ def test_a_wave_that_made_room_is_done_when_its_copies_are_back(
     assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
 
 
+@pytest.mark.parametrize(("target", "finished"), [(ES3, True), (ES2, False)])
+def test_a_wave_with_another_one_after_it_is_done_when_the_copies_of_its_nodes_are_back(
+    target: NodeName, *, finished: bool
+) -> None:
+    """The other one may be in hand, or have made room as well: what is left is waited for with that one."""
+    in_hand = _beside(Phase.REASSIGNED, wave=Wave(number=2, nodes=(ES5,)))
+    gated = _beside()
+    other = RecoveringWave(wave=Wave(number=2, nodes=(ES5,)), since=0.0)
+    both = replace(gated.state, recovering=(*gated.state.recovering, other))
+    for situation in (in_hand, replace(gated, state=both)):
+        missing = (_on_its_way_to(target), _on_its_way_to(ES5))
+        events = _events(finish_recovered(situation, missing))
+        assert any(isinstance(event, WaveFinished) and event.number == 1 for event in events) is finished
+
+
 def test_a_node_that_keeps_on_coming_back_with_work_owed_ends_the_run_beside_other_waves_too() -> None:
     situation = _beside()
     for returns, ends in ((RETURNS - 1, False), (RETURNS, True)):
