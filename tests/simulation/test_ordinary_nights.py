@@ -467,6 +467,15 @@ def test_a_rescued_node_gets_its_hooks_and_tuning_in_another_turn() -> None:
     assert unfinished(simulation, wanted()) == []
 
 
+def test_an_index_that_was_restored_just_before_the_stop_is_rescued_like_any_other() -> None:
+    """Its primary had started on the node, and its replica, which came from nowhere yet, is no excuse."""
+    restored = at_stop(IndexRestored(name="restored", seconds=0.1), node=ES4, after=0.0)
+    simulation, state = lived(restored)
+    assert state.outcome is Outcome.DONE, state.message
+    assert rescues(simulation) == 1
+    assert simulation.world.violations == []
+
+
 def test_a_rescued_node_goes_after_the_others() -> None:
     """What was made on it at its stop may be made there again: rollovers come at a beat of their own."""
     made = at_stop(IndexMade(name="raced", on=ES3), after=0.0)

@@ -243,7 +243,10 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
         if any(copy.primary and is_being_restored(view, copy) for copy in copies):
             continue
         index = view.metadata.get(shard.index_uuid)
-        by_hand = any(copy.unassigned_reason in _EXCUSED for copy in copies)
+        # A replica of a restored index may be without data: when its primary's node has left, only that helps.
+        by_hand = any(
+            copy.unassigned_reason in (_EXCUSED if copy.primary else _EXCUSED - _RESTORED) for copy in copies
+        )
         turned = index is not None and was is not None and index.open is not was.open
         (excused if by_hand or turned else found).append(shard)
     return tuple(found), tuple(excused)
