@@ -277,8 +277,7 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
     one waits for the copies that are built anew elsewhere, too: after it nothing of them is remembered.
     """
     state = situation.state
-    last = state.phase is Phase.GATED and len(state.recovering) == 1
-    if _unassigned(missing) or (last and missing):
+    if _unassigned(missing):
         return None
     arriving = _arriving(missing)
     last = len(state.recovering) == 1 and (state.wave is None or state.phase is Phase.GATED)
