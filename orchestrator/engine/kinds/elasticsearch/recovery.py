@@ -243,7 +243,7 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
         if any(copy.primary and is_being_restored(view, copy) for copy in copies):
             continue
         index = view.metadata.get(shard.index_uuid)
-        # A replica of a restored index may be without data: when its primary's node has left, only that helps.
+        # A replica of a restored index may have no data: when its primary's node has left, only that helps.
         by_hand = any(
             copy.unassigned_reason in (_EXCUSED if copy.primary else _EXCUSED - _RESTORED) for copy in copies
         )
