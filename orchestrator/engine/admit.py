@@ -147,19 +147,26 @@ def candidates_to_undo(situation: Situation, wave: Wave | None, *, held: bool) -
 
 # Whose hosts are read ------------------------------------
 
+_MORE: Final = 7
+"""So many candidates more are read for each one that was passed over."""
+
 
 def hosts_to_read(situation: Situation, names: Iterable[NodeName]) -> frozenset[NodeName]:
     """The hosts that the next reading has to read, for these to be known; empty when they are.
 
     A candidate is chosen as if hosts that were not read were ready, and its host is read then: what is read
-    grows with the wave, and with hosts that are not ready, and not with the cluster.
+    grows with the wave, and with hosts that are not ready, and not with the cluster. Where candidates were
+    passed over, several of those that come next are read with it: no host is waited for one by one.
     """
     wanted, read = set(names), situation.seen.hosts.keys()
+    pending = [node.name for node in situation.state.nodes_in(NodePhase.PENDING)]
     if situation.policy.reboot:
         # A reboot takes down whoever shares the machine: whose machine is not known yet is read with them.
-        known = machines_of(situation.state, situation.seen).began
-        wanted |= {node.name for node in situation.state.nodes_in(NodePhase.PENDING)} - known.keys()
-    return frozenset() if wanted <= read else frozenset(wanted | read)
+        wanted |= set(pending) - machines_of(situation.state, situation.seen).began.keys()
+    if wanted <= read:
+        return frozenset()
+    following = [name for name in pending if name not in read | wanted]
+    return frozenset({*wanted, *read, *following[: _MORE * len(read)]})
 
 
 def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:

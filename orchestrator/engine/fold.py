@@ -195,8 +195,7 @@ class ProcessState:
         restoring: only a stand-down is wanted (`restore`, takeover).
         in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
         acted_at: when the last verb was sent or its outcome recorded: an older reading is stale.
-        probed: a settings update that changes nothing was accepted; None before the first try, and again once
-            an update was refused.
+        probed: an update that changes nothing was accepted; None before the first, and after a refused one.
         probes: settings updates without a change that were refused in a row.
         absent: members of the baseline that the last readings did not list.
         called_off_since: since when every wave was called off at its last reading; None once one stops.
@@ -796,9 +795,8 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
         case StopNode(node=name):
             node = state.nodes[name]
             doubt = Doubt(verb=Verb.STOP, since=at)
-            return with_node(
-                state, name, doubt=doubt, stopped_at=at, owed=node.owed | _undo(state.begun.policy)
-            )
+            owed = node.owed | _undo(state.begun.policy)
+            return with_node(state, name, doubt=doubt, stopped_at=at, owed=owed)
         case StartNode(node=name):
             # The limit of a start counts from the first one: a doubt may have come before it.
             since = state.nodes[name].since if state.nodes[name].start_sent else at

@@ -136,11 +136,6 @@ class Simulation:
         return _there(self._attempt, "no run has begun")
 
     @property
-    def lease(self) -> Lease:
-        """The hold on the lease of the process that was begun last."""
-        return self.attempt.lease
-
-    @property
     def journal(self) -> SeamJournal:
         """The journal of the current run: that of the attempt, unless a restore came instead of it."""
         of_run = [journal for journal in self.journals if journal.run == self.run]

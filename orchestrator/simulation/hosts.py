@@ -122,6 +122,8 @@ class SimulatedHosts:
             return Refused(reason="sudo: a password is required")
         lost = InDoubt(reason=f"ssh to {node.name}: connection lost")
         if how is How.LOST:
+            if isinstance(action, StopNode):
+                node.stop_lost_at = self.world.agenda.now
             self.world.agenda.advance(limit)
             return lost
         self._judge(action, node)

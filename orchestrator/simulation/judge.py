@@ -119,7 +119,8 @@ def delay(world: World, node: SimNode, what: str) -> None:
     """Write down what is wrong with doing this on the host of a node that is down, instead of a start.
 
     A shard that waits for the node, or another node that is away, was there to be read: not without a
-    master, whose word it is, then or when it was last read.
+    master, whose word it is, then or when it was last read. A node whose own stop is in doubt seems to be
+    away by that stop, whatever took it down.
     """
     unread = world.stale_read or world.master is None or world.elected_at >= world.last_read
     if node.process or not node.stopped_by_us or unread:
@@ -133,7 +134,8 @@ def delay(world: World, node: SimNode, what: str) -> None:
             world.violated(f"{what} on {node.name} while {shard.id} waits for it")
     away = [n.name for n in _missed(world) if not n.process and not n.stopped_by_us]
     for other in away:
-        if not world.news(other) and other not in world.away_before:
+        in_doubt = world.agenda.now - world.nodes[other].stop_lost_at <= _IN_DOUBT
+        if not in_doubt and not world.news(other) and other not in world.away_before:
             world.violated(f"{what} on {node.name} while {other} is away")
 
 

@@ -112,6 +112,7 @@ class SimNode(Part):
             is done all the same.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
         stopped_late: when that stop was done, if it could be taken as lost by then.
+        stop_lost_at: when a stop by the program was sent that never arrived.
         restarts_by_us: stops of the program that ended a process.
         apart: its process runs, and reaches no other node.
         apart_from_peers_until: it reaches the master alone before this moment.
@@ -155,6 +156,7 @@ class SimNode(Part):
     hangs_and_does: bool = True
     stopped_by_us: bool = False
     stopped_late: Instant | None = None
+    stop_lost_at: Instant = -1e9
     restarts_by_us: int = 0
     apart: bool = False
     apart_from_peers_until: Instant = 0.0

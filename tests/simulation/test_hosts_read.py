@@ -90,6 +90,27 @@ def test_every_host_is_read_before_the_first_stop_and_each_before_its_own(read: 
         assert set(record.event.wave.nodes) <= just_before[-1]
 
 
+def test_where_many_candidates_are_passed_over_no_host_is_waited_for_one_by_one(read: Read) -> None:
+    """Nine hosts are cut off once the first node has gone: a few readings find one that is not."""
+    reached = {NodeName("es10"), NodeName("es8"), NodeName("es1")}
+    cut = [
+        Mishap(what=HostCutOff(node=name, seconds=600.0), verb="restore_allocation")
+        for name in cluster(12).nodes
+        if name not in reached
+    ]
+    simulation = _held(*cut)
+    stops = {
+        name: next(fact.at for fact in node.facts if fact.what == "stopped")
+        for name, node in simulation.world.nodes.items()
+    }
+    first, second, *_ = sorted(stops, key=stops.__getitem__)
+    assert {first, second} == {"es10", "es8"}
+    waves = [r.at for r in simulation.journal.records if isinstance(r.event, WaveStarted)]
+    sizes = [len(nodes) for at, nodes in read if stops[first] + 12.0 < at < waves[1]]
+    assert max(sizes) > 2
+    assert len([size for size in sizes if size > 1]) <= 3, "and not one more host in each reading"
+
+
 def test_a_zone_is_read_as_a_whole_and_no_other(read: Read) -> None:
     world = zoned(12, most=4)
     simulation = _held(Mishap(what=_SNAPSHOT, verb="stop", nth=4), world=world, **ZONED)

@@ -276,7 +276,7 @@ def test_what_another_operator_leaves_is_to_stand_unless_nobody_could_know_of_it
 def test_a_lease_that_is_not_refreshed_is_lost_after_a_minute_and_regained() -> None:
     simulation = Simulation(cluster(3))
     simulation.begin(policy())
-    agenda, lease = simulation.world.agenda, simulation.lease
+    agenda, lease = simulation.world.agenda, simulation.attempt.lease
     ages = []
     for _ in range(8):
         agenda.advance(4.0)
@@ -304,7 +304,7 @@ def test_no_record_is_written_over_a_lease_that_is_not_ours_to_write(what: misha
         )
     )
     simulation.fate.befall(what)
-    published = simulation.lease.publish(owing)
+    published = simulation.attempt.lease.publish(owing)
     assert not isinstance(published, Done)
     stands = simulation.leases.stands
     assert stands is None or stands.debts == ()

@@ -10,7 +10,7 @@ from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import Event, PhaseEntered, WaveStarted
-from orchestrator.model.observation import Level
+from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Policy
 from orchestrator.runs.simulated import Simulation
@@ -104,7 +104,10 @@ def test_what_a_forgotten_run_left_is_not_for_the_next_one_to_restore_but_alloca
 
 def _lose(life: Life, name: NodeName, *, ours: bool) -> None:
     """A node leaves, and all copies that it had are on their way to others."""
-    life.world.nodes[name].stopped_by_us = ours
+    node = life.world.nodes[name]
+    node.stopped_by_us = ours
+    if ours:
+        node.service = ServiceState.STOPPING
     here = [copy for _, shard in deciders.shards_of(life.world) for copy in shard.copies if copy.node == name]
     allocation.left(life.world, name)
     for copy in here:

@@ -199,8 +199,8 @@ def test_a_process_that_was_taken_over_may_only_start_what_is_not_in_its_success
     assert told[0].startswith("run-1 was taken over, and sends set_allocation")
     assert told[1] == "run-1 was taken over, and sends stop of es3"
     assert first.deposed
-    assert not first.lease.view().held
-    assert other.lease.view().held
+    assert not first.attempt.lease.view().held
+    assert other.attempt.lease.view().held
 
 
 def test_a_guest_lives_while_the_host_waits_and_one_thread_runs_at_a_time() -> None:

@@ -32,7 +32,7 @@ def look(observe_cluster: Callable[..., Any], observe_hosts: Callable[..., Any],
     simulation = Simulation(cluster(3))
     state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
     ports: Any = (Port(observe_cluster), Port(observe_hosts))
-    return Lookout(*ports, simulation.lease, simulation.clock, order=order).observe(state)
+    return Lookout(*ports, simulation.attempt.lease, simulation.clock, order=order).observe(state)
 
 
 def test_the_cluster_and_its_hosts_are_read_at_the_same_time() -> None:
