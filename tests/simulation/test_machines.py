@@ -371,7 +371,7 @@ def test_a_stop_that_was_never_done_puts_the_reboot_off() -> None:
     lost = Trip(verb="stop", target="es5", how=How.LOST)
     simulation, state = run(world, trips=[lost], wanted=rebooting())
     _done(state, world)
-    assert _reboots(simulation) == LATER
+    assert _reboots(simulation) == [PAIRS[1], ("es5", "es2"), PAIRS[2]]
     assert _boots(world) == {2}
 
 
