@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from orchestrator.engine.waves import selected
-from orchestrator.model.cluster import NodeName
+from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.policy import Policy
-from orchestrator.simulation import bulk, views
+from orchestrator.simulation import allocation, bulk, views
+from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.world import World
 
 
 def note_what_is(world: World, policy: Policy) -> None:
-    """What a run finds is no fault of it."""
+    """What a run finds is no fault of it; it waits for no copy that had no place before it."""
     world.unassigned_before, world.had = world.unassigned(), {}
+    for _, shard in shards_of(world):
+        if not any(copy.state is CopyState.INITIALIZING for copy in shard.copies):
+            allocation.found_again(world, shard)
     world.away_before = {node.name for node in world.nodes.values() if not node.joined}
     for gate in policy.gates:
         world.gates.setdefault(gate.name, SimGate())
