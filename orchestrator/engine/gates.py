@@ -32,8 +32,8 @@ def gates_are_asked(state: RunState) -> bool:
     """Whether the next decision needs to know how the gates are."""
     if state.phase not in _ASKED_IN or not gates_of(state.begun.policy):
         return False
-    # A merge in hand may be lost, and is then asked for again.
-    return state.phase is not Phase.MERGING or bool(state.merging.pending or state.merging.in_hand)
+    # A merge in hand may be lost, and is then asked for again; a copy may come back with many segments.
+    return state.phase is not Phase.MERGING or any(not one.ended for one in state.merging.indices.values())
 
 
 def closed_gates(policy: Policy, observation: Observation) -> tuple[Hold, ...]:

@@ -112,6 +112,8 @@ def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
         elif index.copies and index.segments <= most:
             if uuid not in absent:  # a copy that comes back later has the segments that it left with
                 yield _merged(situation, one, index)
+        elif policy is not None and may_still_come(situation, index, one, policy):
+            continue  # an index that is written looks merged before what was asked for has come
         elif one.begun is not None and _written_meanwhile(situation, index):
             yield _merged(situation, one, index, why="it is written, and has new segments already")
 

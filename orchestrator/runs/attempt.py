@@ -115,6 +115,10 @@ def drive(attempt: Attempt) -> RunState:
 
 def _commit_first(attempt: Attempt) -> Sequence[Record]:
     """Commit the first events; without them nothing may be done, and the lease is given back."""
+    if attempt.past:
+        # Somebody may have removed the record: from here on another machine can restore by it again, even if
+        # nothing can be committed. It is written before each change too: one that is refused here bars that.
+        attempt.lease.publish(attempt.state)
     try:
         records = attempt.journal.append(attempt.first, attempt.connection.process.now)
     except JournalError:
@@ -125,10 +129,6 @@ def _commit_first(attempt: Attempt) -> Sequence[Record]:
         raise
     for record in records:
         attempt.state = evolve(attempt.state, record)
-    if attempt.past:
-        # Somebody may have removed the record: from here on another machine can restore by it again.
-        # It is written before each change too, so one that is refused here bars the change.
-        attempt.lease.publish(attempt.state)
     return records
 
 

@@ -341,6 +341,8 @@ class AnyLife:
         except BrokenError:
             if not self.simulation.fate.torn:
                 raise
+        if self.simulation.leases.stands is None:
+            self._forgotten()
         return self._begin_elsewhere()
 
     def _begin_elsewhere(self) -> RunState:

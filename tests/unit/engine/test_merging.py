@@ -132,6 +132,20 @@ def test_a_merge_in_doubt_is_looked_for_before_it_is_asked_for_again() -> None:
     assert run.merges == ["posts"]
 
 
+def test_an_index_that_is_written_does_not_count_as_merged_before_what_was_asked_for_can_have_come() -> None:
+    run = play(index("posts"), allow_writes=True)
+    run.failing[ForceMerge] = ("the connection was lost", True)
+    run.until_sent()
+    run.failing.clear()
+    asked = run.now
+    run.change("posts", tasks=0, writes=Writes(operations=150, sequence=149))
+    while run.now < asked + 25.0:
+        run.step()
+    assert not any(isinstance(event, IndexMerged) for event in run.events)
+    run.until(Phase.FINISHING)
+    assert any(isinstance(event, IndexMerged) and "written" in event.why for event in run.events)
+
+
 def test_a_merge_in_doubt_is_not_asked_for_again_before_it_can_have_come() -> None:
     run = play(index("posts"))
     run.failing[ForceMerge] = ("the connection was lost", True)
