@@ -232,6 +232,7 @@ class PhaseState:
 
     Attributes:
         since: when the phase was entered; every deadline counts from such a moment.
+        before: the phase before it; None in a new process.
         confirmed: verbs that were confirmed.
         failed: verbs that failed, the latest last.
         failing: each of them, with the moment of its first failure in a row.
@@ -242,6 +243,7 @@ class PhaseState:
     """
 
     since: Instant = 0.0
+    before: Phase | None = None
     confirmed: tuple[Action, ...] = ()
     failed: tuple[ActionFailed, ...] = ()
     failing: tuple[tuple[Action, Instant], ...] = ()
@@ -549,9 +551,7 @@ def owed_by(policy: Policy) -> frozenset[Owed]:
 
 
 def _undo(policy: Policy) -> frozenset[Owed]:
-    return frozenset(
-        Owed(work=Work.UNDO, number=number) for number in range(len(policy.hooks.after_recovery))
-    )
+    return frozenset(Owed(work=Work.UNDO, number=n) for n in range(len(policy.hooks.after_recovery)))
 
 
 def _finished(state: RunState, event: ev.RunFinished) -> RunState:
@@ -585,14 +585,13 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
         *others, latest = state.recovering
         state = replace(state, wave=latest.wave, wave_since=latest.since, recovering=tuple(others))
         state = _called_off(state, since=None)
-    before_a_stop = state.phase is Phase.WITHHELD or (
-        state.phase is Phase.DOWN and all(node.phase is NodePhase.PENDING for node in state.wave_nodes)
-    )
+    pending = all(node.phase is NodePhase.PENDING for node in state.wave_nodes)
+    before_a_stop = state.phase is Phase.WITHHELD or (state.phase is Phase.DOWN and pending)
     if before_a_stop and new is Phase.REASSIGNED and state.process.called_off_since is None:
         state = _called_off(state, since=at)
     if new is Phase.WITHHELD:
         state = replace(state, overlapping=None)
-    return replace(state, phase=new, in_phase=PhaseState(since=at))
+    return replace(state, phase=new, in_phase=PhaseState(since=at, before=state.phase))
 
 
 def _called_off(state: RunState, *, since: Instant | None) -> RunState:

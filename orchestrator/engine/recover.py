@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.admit import next_wave_of, refusals
+from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, refusals
 from orchestrator.engine.fold import NodeProgress, RecoveringWave, RunState
 from orchestrator.engine.node import RETURNS, Move, debt_in_words, is_next
 from orchestrator.engine.situation import (
@@ -249,6 +249,9 @@ def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Ev
         return ()
     if _pausing(state) or state.process.absent:
         return ()
+    here = state.in_phase
+    if here.before is Phase.GATED and situation.now - here.since < HOLD_POLL_SECONDS:
+        return ()  # what was against the next wave there is not asked here: no run goes to and fro at once
     beside = (*state.recovering, RecoveringWave(wave=wave, since=state.wave_since))
     after = replace(situation, state=replace(state, wave=None, recovering=beside))
     following = next_wave_of(after, unread=_UNREAD)
