@@ -148,7 +148,7 @@ def candidates_to_undo(situation: Situation, wave: Wave | None, *, held: bool) -
 # Whose hosts are read ------------------------------------
 
 _MORE: Final = 7
-"""So many candidates more are read for each one that was passed over."""
+"""So many candidates more are read for each host that was read before, where those were passed over."""
 
 
 def hosts_to_read(situation: Situation, names: Iterable[NodeName]) -> frozenset[NodeName]:
@@ -160,8 +160,8 @@ def hosts_to_read(situation: Situation, names: Iterable[NodeName]) -> frozenset[
     """
     wanted, read = set(names), situation.seen.hosts.keys()
     pending = [node.name for node in situation.state.nodes_in(NodePhase.PENDING)]
-    if situation.policy.reboot:
-        # A reboot takes down whoever shares the machine: whose machine is not known yet is read with them.
+    if situation.policy.reboot or situation.policy.goes_by_machine:
+        # All nodes of a machine go with it: a node whose machine is not known yet is read with them.
         wanted |= set(pending) - machines_of(situation.state, situation.seen).began.keys()
     if wanted <= read:
         return frozenset()

@@ -81,8 +81,8 @@ def never_written(situation: Situation, failure: ActionFailed) -> tuple[Event, .
     """What a refused update was the first to change: nothing of it was done, so nothing has to be restored.
 
     Allocation is restored after each wave, so no earlier update of it can be on its way. Limits are raised
-    once a run: after its first update, or by a process before this one, they may stand there. Riak sets them
-    node by node, so a part may be done.
+    once a run: after its first update, or by a process before this one, they may be set already. Riak sets
+    them node by node, so a part may be done.
     """
     state = situation.state
     if not isinstance(failure.action, WriteSettings):

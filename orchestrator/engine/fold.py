@@ -33,16 +33,15 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
-from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
 from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Kind, Policy, Wave
-from orchestrator.model.reading import Instant
+from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.replacing import replace
 from orchestrator.model.tuning_event import TuningApplied, TuningMissed
-from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Owed, Verb, Work, in_words
+from orchestrator.model.turn import REBOOT, RESTART, TUNING, Doubt, Goal, Owed, Verb, Work
 
 SettingKey = tuple[Level, str]
 
@@ -118,12 +117,16 @@ class NodeProgress:
         return frozenset(item for item in self.owed if item.work is not Work.UNDO)
 
 
+STANDSTILL_SECONDS: Final[Seconds] = 150.0
+"""No reading takes so long: each of its few calls gives up after tries of seconds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
     """A member of the baseline that the master does not list.
 
     Attributes:
-        since: the first reading without it; later by what the program stood still since then.
+        since: the first reading without it; later by what passed without a reading since then.
         readings: in a row, counted up to `settle_consecutive`.
     """
 
@@ -365,40 +368,6 @@ class RunState:
         """The first of its failures in a row since the phase was entered; None when it did not fail."""
         return next((since for failing, since in self.in_phase.failing if failing == action), None)
 
-    def lease_record(self, record: LeaseRecord) -> LeaseRecord:
-        """`record` brought up to this state: what another bastion must know to put the cluster back."""
-        return LeaseRecord(
-            epoch=record.epoch,
-            run=record.run,
-            owner=record.owner,
-            process=record.process,
-            started=record.started,
-            heartbeat=record.heartbeat,
-            debts=tuple(debt for _, debt in self.unrestored.in_order),
-            replicas=tuple(added for _, added in sorted(self.unrestored.replicas.items())),
-            excluded=tuple(sorted(self.unrestored.excluded)),
-            in_hand=tuple(
-                NodeInHand(
-                    node=node.name,
-                    incarnation=node.life or Incarnation(),
-                    address=self.begun.addresses.get(node.name, ""),
-                    owed=tuple(in_words(node.owed).split(", ")) if node.owed else (),
-                )
-                for node in self.nodes.values()
-                if node.phase in IN_HAND or self._may_go_down_late(node)
-            ),
-            out_of_service=tuple(node.name for node in self.nodes.values() if node.undo),
-            # Settings of Riak stand in the memory of nodes, where a restart takes them away.
-            restarted=tuple(sorted(self.forgetful))
-            if self.unrestored.settings and self.begun.policy.kind is Kind.RIAK
-            else (),
-        )
-
-    def _may_go_down_late(self, node: NodeProgress) -> bool:
-        """Whether a lost stop may still take it down, so that another bastion has to look after it too."""
-        reach = self.begun.policy.deadlines.stop
-        return node.lost_at is not None and self.process.acted_at - node.lost_at <= reach
-
 
 GOING_UP_OR_DOWN: Final = frozenset({NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING})
 """Phases in which a node is being restarted now."""
@@ -599,21 +568,39 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
 
 
 def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
-    """Only the time in which the program looked counts, towards whatever limit."""
+    """Of a time without a reading half a minute counts, however long it was: the rest moves the limits on.
+
+    After a real standstill an absence begins again, since the member may have been back in between.
+    """
 
     def later(since: Instant) -> Instant:
         return min(since + event.seconds, at)
 
+    def perhaps(since: Instant | None) -> Instant | None:
+        return None if since is None else later(since)
+
     for name in event.nodes:
         node = state.nodes[name]
-        lost_at = None if node.lost_at is None else later(node.lost_at)
-        state = with_node(state, name, since=later(node.since), lost_at=lost_at)
+        state = with_node(state, name, since=later(node.since), lost_at=perhaps(node.lost_at))
     process, here = state.process, state.in_phase
-    absent = {n: Absence(since=later(a.since), readings=a.readings) for n, a in process.absent.items()}
-    excused_since = None if process.excused_since is None else later(process.excused_since)
-    failing = tuple((action, later(since)) for action, since in here.failing)
-    process = replace(process, absent=absent, excused_since=excused_since)
-    return replace(state, process=process, in_phase=replace(here, since=later(here.since), failing=failing))
+    anew = event.seconds > STANDSTILL_SECONDS
+    process = replace(
+        process,
+        absent={
+            name: Absence(since=at if anew else later(known.since), readings=0 if anew else known.readings)
+            for name, known in process.absent.items()
+        },
+        excused_since=perhaps(process.excused_since),
+        called_off_since=perhaps(process.called_off_since),
+    )
+    here = replace(
+        here,
+        since=later(here.since),
+        failing=tuple((action, later(since)) for action, since in here.failing),
+        holding_since=perhaps(here.holding_since),
+        gates_closed_since=perhaps(here.gates_closed_since),
+    )
+    return replace(state, process=process, in_phase=here)
 
 
 # Changes in the cluster ------------------------------------
@@ -753,7 +740,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 life=event.incarnation or node.life,
                 boot=event.boot or node.boot,
                 owed=node.owed - {RESTART},
-                ready=frozenset(),  # it serves its clients again, whoever put it back
+                ready=frozenset(),  # it serves its clients again
                 ready_since=node.ready_since if node.undo else None,
                 goal=Goal.RESTART,
                 doubt=_less_accepted_stop(node.doubt),
@@ -890,8 +877,8 @@ def _failed(state: RunState, event: ActionFailed) -> RunState:
             return with_node(state, name, tries=state.nodes[name].tries + 1)
         case RebootHost(nodes=names) if not event.in_doubt:
             for name in names:
-                told = state.nodes[name].reboots - int(event.unsent)
-                state = with_node(state, name, doubt=None, reboots=told)
+                reboots = state.nodes[name].reboots - int(event.unsent)
+                state = with_node(state, name, doubt=None, reboots=reboots)
             return state
         case ProbeSettings():
             process = replace(state.process, probed=False, probes=state.process.probes + 1)
@@ -1011,7 +998,10 @@ def _resumed(state: RunState, event: ev.RunResumed, at: Instant) -> RunState:
     state = replace(state, process=replace(state.process, resumed=True))
     nodes = dict(state.nodes)
     for name, node in state.nodes.items():
-        if name in event.skip and node.phase in (NodePhase.PENDING, NodePhase.FAILED):
+        if name in event.skip and node.phase is NodePhase.FAILED:
+            # It is known to be down: no stop that was in doubt makes it the run's to start again.
+            nodes[name] = replace(node, phase=NodePhase.SKIPPED, failure=None, doubt=None, lost_at=None)
+        elif name in event.skip and node.phase is NodePhase.PENDING:
             nodes[name] = replace(node, phase=NodePhase.SKIPPED, failure=None)
         elif event.retry_failed and node.phase is NodePhase.FAILED:
             nodes[name] = replace(node, phase=NodePhase.STOPPED, failure=None)

@@ -95,7 +95,7 @@ _LOST_STOP_SECONDS: Final[Seconds] = 120.0
 """How long a run does not end after it took a lost stop as not done. What comes later `resume` makes good."""
 
 _UNWATCHED_SECONDS: Final[Seconds] = 30.0
-"""Between two readings more passes only while the program stands still, or a verb takes long."""
+"""What counts, towards any limit, of the time between two readings: more is a standstill, or a slow call."""
 
 _WATCHED: Final = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.ENDED}
 """Phases in which nodes may go down by this run. While indices are merged, it has stopped none yet."""
@@ -161,8 +161,10 @@ def _stood_still(situation: Situation) -> tuple[Event, ...]:
         if (name in moving and at - node.since > _UNWATCHED_SECONDS)
         or (node.lost_at is not None and missed.get(name, before) - node.lost_at <= reach)
     )
-    counts = names or missed or state.in_phase.failing or state.process.excused_since is not None
-    return (StoodStill(nodes=names, seconds=at - before),) if counts else ()
+    process, here = state.process, state.in_phase
+    limits = (process.excused_since, process.called_off_since, here.holding_since, here.gates_closed_since)
+    counts = names or missed or here.failing or any(since is not None for since in limits)
+    return (StoodStill(nodes=names, seconds=at - before - _UNWATCHED_SECONDS),) if counts else ()
 
 
 def _reboots_done(situation: Situation) -> tuple[Event, ...]:

@@ -345,7 +345,7 @@ class MembersMissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoodStill:
-    """The program read nothing for so long: that time counts towards no limit.
+    """The program read nothing for so long, beyond half a minute: the limits of waiting move on by that.
 
     It was suspended, or a verb took long.
 

@@ -22,10 +22,12 @@ class Unknown:
     Attributes:
         reason: one line for people: which read, of what, and how it failed.
         passes: it may well be read a little later as it is; a wrong key or account someone has to change.
+        since: of a host that may be read later: when the first of its failed readings in a row was.
     """
 
     reason: str
     passes: bool = False
+    since: Instant | None = None
 
 
 T = TypeVar("T")

@@ -20,6 +20,7 @@ from threading import Event, Lock, Thread
 from typing import Final, assert_never
 
 from orchestrator.engine.fold import RunState
+from orchestrator.engine.record import record_of
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import LeaseView, Successor
@@ -204,13 +205,13 @@ class _Hold:
     def says(self, state: RunState) -> bool:
         """Whether the record that stands is that of this state."""
         wanted = self.wanted
-        return self.lost is None and state.lease_record(wanted) == wanted == self.confirmed
+        return self.lost is None and record_of(state, wanted) == wanted == self.confirmed
 
     def publish(self, state: RunState) -> ActionResult:
         """Write the record of this state if another one stands there."""
         if self.lost is not None:
             return Refused(reason=f"the lease in {self.place.name} is lost to {self.lost}")
-        self.wanted = state.lease_record(self.wanted)
+        self.wanted = record_of(state, self.wanted)
         if self.wanted == self.confirmed:
             return Done()
         return self.write(self.wanted)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeAlias
 
-from orchestrator.engine.fold import IN_HAND, RunState
+from orchestrator.engine.fold import IN_HAND, STANDSTILL_SECONDS, RunState
 from orchestrator.engine.situation import needed
 from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
@@ -61,6 +61,7 @@ class Lookout:
         self._order, self._gates = order, gates
         self._newest: tuple[str, int, Instant] | None = None
         self._before: Instant | None = None
+        self._out_of_reach: dict[NodeName, Instant] = {}
 
     def observe(self, state: RunState, hosts: frozenset[NodeName] | None = None) -> Observation:
         """One reading of the world. `at` is the moment before it: nothing in it is older.
@@ -78,12 +79,25 @@ class Lookout:
         return replace(
             read.seen(at),
             before=before,
-            hosts=of_hosts,
+            hosts=self._since(of_hosts, at, before),
             bulk=self._cluster.bulk(tuple(state.merging.indices)) if Look.BULK in look else NOT_READ,
             tuning=self._tuning(state),
             gates=gates,
             lease=self._lease.view(),
         )
+
+    def _since(self, hosts: _Hosts, at: Instant, before: Instant | None) -> _Hosts:
+        """With each host that is out of reach since when it is; not from before a standstill."""
+        if before is not None and at - before > STANDSTILL_SECONDS:
+            self._out_of_reach.clear()
+        found: dict[NodeName, Reading[HostView]] = {}
+        for name, host in hosts.items():
+            if isinstance(host, Unknown) and host.passes:
+                found[name] = replace(host, since=self._out_of_reach.setdefault(name, at))
+            else:
+                self._out_of_reach.pop(name, None)
+                found[name] = host
+        return found
 
     def _not_older(self, read: ClusterReadings, at: Instant) -> ClusterReadings:
         """A cluster state that is older than one read before is unknown: endpoints may disagree for a while.

@@ -195,7 +195,7 @@ def _sight(event: _Sight) -> str:
             return "; ".join(parts)
         case StoodStill(nodes=nodes, seconds=seconds):
             named = f" ({listed(list(nodes), 5)})" if nodes else ""
-            return f"no reading for {duration(seconds)}: that time counts towards no limit{named}"
+            return f"no reading for {duration(seconds)}: the limits of waiting move on by that{named}"
         case WorkDone(node=node, work=work, why=why):
             return f"{node}: {work.value} done" + (f" ({why})" if why else "")
         case HookUnproven(node=node, number=number):

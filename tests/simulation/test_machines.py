@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,6 +11,7 @@ from orchestrator.engine.fold import RunState
 from orchestrator.model.action import RebootHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import BaselineRecorded, Hold, WaveStarted
+from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import (
     Deadlines,
@@ -21,14 +23,14 @@ from orchestrator.model.policy import (
     ZeroReplicas,
 )
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import mishaps
+from orchestrator.simulation import mishaps, views
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.world import World
 from tests.simulation.play import killed, lives, plan_of, play, policy, run
 from tests.simulation.sharing import always, rebooting, sharing
 from tests.simulation.zones import ZONED
 
-ES2, ES5 = NodeName("es2"), NodeName("es5")
+ES2, ES3, ES5, ES6 = (NodeName(f"es{number}") for number in (2, 3, 5, 6))
 PAIRS = [("es2", "es5"), ("es3", "es6"), ("es4", "es1")]
 """The waves machine by machine: that of the elected master last, and it last in it."""
 
@@ -349,6 +351,26 @@ def test_a_stop_that_hangs_keeps_the_machine_from_its_reboot() -> None:
     world.agenda.advance(3000.0)
     _done(play(simulation, simulation.resume(retry_failed=True)), world)
     assert _boots(world) == {2}
+
+
+def test_nodes_with_addresses_of_their_own_go_with_their_machine_though_it_was_silent_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Containers: only the machine id, which their hosts tell, says that they share one."""
+    cluster_of = views.cluster
+
+    def apart(world: World) -> ClusterView:
+        view = cluster_of(world)
+        return replace(
+            view, nodes=tuple(replace(node, address=f"{node.name}.example") for node in view.nodes)
+        )
+
+    monkeypatch.setattr(views, "cluster", apart)
+    silent = [Mishap(what=mishaps.HostCutOff(node=name, seconds=20.0)) for name in (ES3, ES6)]
+    world = sharing()
+    simulation, state = run(world, plan=silent, wanted=always())
+    assert state.outcome is Outcome.DONE, state.message
+    assert {frozenset(pair) for pair in _nodes(simulation)} == {frozenset(pair) for pair in PAIRS}
 
 
 LATER = [PAIRS[1], PAIRS[0], PAIRS[2]]

@@ -311,6 +311,14 @@ def test_a_host_that_is_out_of_reach_at_the_first_look_is_waited_for() -> None:
     ends_well(simulation, state, within=_QUIET_SECONDS + 60.0)
 
 
+def test_a_host_that_is_out_of_reach_for_seconds_ends_no_run_that_has_been_held_for_long() -> None:
+    """The minute counts from when the host was silent, not from when the run began to hold."""
+    snapshot = Mishap(what=SnapshotBegun(name="nightly", seconds=400.0))
+    cut = Mishap(what=HostCutOff(node=ES2, seconds=25.0), after=300.0)
+    simulation, state = lived(snapshot, cut, deadlines=Deadlines(hold=7200.0))
+    ends_well(simulation, state, within=_QUIET_SECONDS + 500.0)
+
+
 def test_a_host_that_stays_out_of_reach_ends_a_run_that_has_not_begun_in_minutes() -> None:
     simulation, state = lived(Mishap(what=HostCutOff(node=ES3, seconds=2000.0)))
     assert state.outcome is Outcome.HELD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 
 import pytest
 
@@ -18,10 +19,13 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, HookUnproven, LeaseLost, StandingDown
+from orchestrator.model.observation import Look
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, RecoveryLimits, ZeroReplicas
+from orchestrator.ports import ClusterReadings
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, turns
+from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from tests.simulation.play import cluster, lives, play, policy, run
 from tests.simulation.zones import by_zone, zoned
@@ -371,6 +375,39 @@ def test_a_run_goes_on_without_a_node_that_is_down_and_skipped(
     assert world.agenda.now - began < 600.0
     assert world.violations == []
     assert {name for name, life in lives(world).items() if life == 1} == {es2}
+
+
+@pytest.mark.parametrize("how", [How.UNACKNOWLEDGED, How.LATE])
+def test_a_skipped_node_is_not_started_again_though_its_stop_was_in_doubt(how: How) -> None:
+    """It failed after three starts; whatever became of its stop, people do without it now."""
+    world, es2 = cluster(5), NodeName("es2")
+    fails = Mishap(what=mishaps.StartsFail(node=es2, times=99))
+    unheard = Trip(verb="stop", target=es2, how=how, late=10.0)
+    simulation, state = run(world, plan=[fails], trips=[unheard])
+    assert state.outcome is Outcome.FAILED
+    world.agenda.advance(30.0)
+    state = play(simulation, simulation.resume(skip=[es2]))
+    assert (state.outcome, state.message) == (Outcome.DONE, "skipped: es2")
+
+
+@pytest.mark.parametrize(
+    "verb", ["stop", "start", "restore_allocation", "hook_after_recovery", "restore_settings"]
+)
+def test_readings_that_take_longer_than_half_a_minute_and_fail_end_a_run_all_the_same(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packets to the cluster are dropped: each call waits for its limit, and time goes on for the run too."""
+    observe = SimulatedCluster.observe
+
+    def slow(self: SimulatedCluster, look: Collection[Look]) -> ClusterReadings:
+        self.world.agenda.advance(31.0)
+        return observe(self, look)
+
+    monkeypatch.setattr(SimulatedCluster, "observe", slow)
+    dropped = Mishap(what=mishaps.Unreadable(seconds=1e7), verb=verb, nth=1)
+    wanted = policy(hooks=HOOKS, deadlines=Deadlines(hold=600.0, recover=600.0, withheld=600.0))
+    _, state = run(cluster(3), plan=[dropped], wanted=wanted, limit=20_000.0)
+    assert state.outcome in (Outcome.HELD, Outcome.FAILED, Outcome.NOT_RESTORED), state.message
 
 
 def test_another_node_that_is_down_holds_a_run_with_a_skipped_node() -> None:

@@ -179,13 +179,7 @@ def selected_hosts_ready(question: Question) -> Iterator[Finding]:
     Every selected host is asked before the first stop, since a fault found at node 17 leaves a cluster of
     two kinds.
     """
-    pending = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.PENDING]
-    asked = pending if question.first_stop else list(question.wave.nodes)
-    machines = machines_of(question.state, question.observation)
-    for name in asked:
-        yield from ((f"host of {name}", why) for why in why_not_ready(question, name))
-        if question.policy.reboot and not isinstance(question.observation.host(name), Unknown):
-            yield from _taken_along(question, name, machines)
+    yield from ((f"host of {name}", why) for name, why in _not_ready(question))
 
 
 def hosts_that_no_time_readies(question: Question) -> Iterator[Finding]:
@@ -194,13 +188,22 @@ def hosts_that_no_time_readies(question: Question) -> Iterator[Finding]:
     A network that is away for seconds at the first look need not cost the night; a key or an account that is
     refused is said at once.
     """
-    here = question.state.in_phase
-    known = any(hold.predicate == "selected_hosts_ready" for hold in here.holds)
-    waited = question.observation.at - here.holding_since if known and here.holding_since is not None else 0.0
-    for subject, evidence in selected_hosts_ready(question):
-        host = question.observation.host(NodeName(subject.removeprefix("host of ")))
-        if not (isinstance(host, Unknown) and host.passes) or waited > _OUT_OF_REACH_SECONDS:
-            yield subject, evidence
+    now = question.observation.at
+    for name, why in _not_ready(question):
+        host = question.observation.host(name)
+        since = host.since if isinstance(host, Unknown) and host.passes else None
+        if since is None or now - since > _OUT_OF_REACH_SECONDS:
+            yield f"host of {name}", why
+
+
+def _not_ready(question: Question) -> Iterator[tuple[NodeName, str]]:
+    """The hosts that are asked, with what is against each; before the first stop all of them."""
+    pending = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.PENDING]
+    machines = machines_of(question.state, question.observation)
+    for name in pending if question.first_stop else question.wave.nodes:
+        yield from ((name, why) for why in why_not_ready(question, name))
+        if question.policy.reboot and not isinstance(question.observation.host(name), Unknown):
+            yield from ((name, why) for why in _taken_along(question, name, machines))
 
 
 def why_not_ready(question: Question, name: NodeName) -> Iterator[str]:
@@ -219,7 +222,7 @@ def why_not_ready(question: Question, name: NodeName) -> Iterator[str]:
         yield "its boot id cannot be read, so a reboot could not be proven"
 
 
-def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iterator[Finding]:
+def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iterator[str]:
     """The nodes that a reboot of a node's host would take down though they are not stopped with it."""
     if not question.policy.goes_by_machine:
         also: frozenset[NodeName] = frozenset()
@@ -232,4 +235,4 @@ def _taken_along(question: Question, name: NodeName, machines: Machines) -> Iter
         way = "they are not in its wave: select all of them, or restart them without `--reboot`"
     sharing: list[str] = [other for other in machines.others(name) if other not in also]
     if sharing:
-        yield f"host of {name}", f"{some(sharing)} on the same machine would go down with it: {way}"
+        yield f"{some(sharing)} on the same machine would go down with it: {way}"

@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.engine.fold import (
     FINAL_NODE_PHASES,
+    Absence,
     NodeProgress,
     RunState,
     evolve,
@@ -363,7 +364,9 @@ def test_time_in_which_the_program_stood_still_counts_for_no_absence_and_for_no_
     state = _after(state, RedExcused(count=1, subjects=("logs[0]",)))
     after = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 602.0)
     found = (after.process.absent[ES2].since, after.process.absent[ES2].readings)
-    assert (*found, after.process.excused_since) == (AT + 600.0, 1, AT + 600.0)
+    assert (*found, after.process.excused_since) == (AT + 602.0, 0, AT + 600.0)
+    slow = _after(state, StoodStill(nodes=(ES1,), seconds=20.0), at=AT + 50.0)
+    assert slow.process.absent[ES2] == Absence(since=AT + 20.0, readings=1), "a reading that took long"
     assert after.nodes[ES1].lost_at == AT + 595.0
     soon = _after(state, StoodStill(nodes=(ES1,), seconds=600.0), at=AT + 10.0)
     assert soon.process.absent[ES2].since == AT + 10.0, "never later than now"

@@ -1,0 +1,45 @@
+"""What the record of the lease says of a run: all that another machine needs to restore the cluster."""
+
+from __future__ import annotations
+
+from orchestrator.engine.fold import IN_HAND, NodeProgress, RunState
+from orchestrator.model.cluster import Incarnation
+from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.policy import Kind
+from orchestrator.model.turn import in_words
+
+
+def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
+    """`record` brought up to this state."""
+    return LeaseRecord(
+        epoch=record.epoch,
+        run=record.run,
+        owner=record.owner,
+        process=record.process,
+        started=record.started,
+        heartbeat=record.heartbeat,
+        debts=tuple(debt for _, debt in state.unrestored.in_order),
+        replicas=tuple(added for _, added in sorted(state.unrestored.replicas.items())),
+        excluded=tuple(sorted(state.unrestored.excluded)),
+        in_hand=tuple(
+            NodeInHand(
+                node=node.name,
+                incarnation=node.life or Incarnation(),
+                address=state.begun.addresses.get(node.name, ""),
+                owed=tuple(in_words(node.owed).split(", ")) if node.owed else (),
+            )
+            for node in state.nodes.values()
+            if node.phase in IN_HAND or _may_go_down_late(state, node)
+        ),
+        out_of_service=tuple(node.name for node in state.nodes.values() if node.undo),
+        # Settings of Riak are in the memory of nodes, where a restart takes them away.
+        restarted=tuple(sorted(state.forgetful))
+        if state.unrestored.settings and state.begun.policy.kind is Kind.RIAK
+        else (),
+    )
+
+
+def _may_go_down_late(state: RunState, node: NodeProgress) -> bool:
+    """Whether a lost stop may still take it down, so that another machine has to look after it too."""
+    reach = state.begun.policy.deadlines.stop
+    return node.lost_at is not None and state.process.acted_at - node.lost_at <= reach
