@@ -30,7 +30,7 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import OnFailure
 from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.parts import Fact, SimNode
+from orchestrator.simulation.parts import Fact, SimNode, SimShard
 from orchestrator.simulation.world import World
 
 _CHANGES: Final = (WriteSettings, SetReplicas, SetIndexSettings, ExcludeFromVoting, ClearVotingExclusions)
@@ -133,12 +133,20 @@ def _missing(world: World, node: SimNode) -> tuple[str, ...]:
         and world.missing[shard.id] < seen
         and node.name in shard.on_disk
         and not any(copy.node == node.name for copy in shard.started)
-        and any(
-            copy.state is CopyState.UNASSIGNED or (copy.node == node.name and not copy.serves)
-            for copy in shard.copies
-            if not copy.left_alone
-        )
+        and _waits_for(shard, node)
     )
+
+
+def _waits_for(shard: SimShard, node: SimNode) -> bool:
+    """Whether a copy is on its way to the node, or has no node while fewer are on their way than lack.
+
+    Replicas that others have added lack none of those that were there.
+    """
+    taken = [copy for copy in shard.copies if not copy.serves and not copy.left_alone]
+    here = any(copy.node == node.name for copy in taken)
+    arriving = sum(copy.state is CopyState.INITIALIZING for copy in shard.copies)
+    lost = any(copy.state is CopyState.UNASSIGNED for copy in taken)
+    return here or (lost and shard.had - len(shard.started) > arriving)
 
 
 def lacking(node: SimNode, policy: Policy, began: Instant, attempt: Instant) -> list[str]:
