@@ -90,6 +90,25 @@ def test_of_more_copies_on_their_way_than_are_missing_those_on_the_waves_nodes_a
     }
 
 
+def test_a_copy_without_a_place_of_an_index_that_was_reopened_hides_none_that_the_wave_took() -> None:
+    situation = _beside()
+    view = situation.view
+    assert view is not None
+    shard = next(copy.shard for copy in view.copies if copy.node == ES2)
+    taken = situation.kind.taken(view, Wave(number=1, nodes=(ES2,)))
+    state = situation.after(TakenDown(number=1, indices=taken)).state
+    here = [copy for copy in view.shards[shard] if copy.node != ES2][:1]
+    away = [
+        ShardCopy(shard=shard, primary=False, state=CopyState.UNASSIGNED, unassigned_reason=reason)
+        for reason in ("INDEX_REOPENED", "NODE_LEFT")
+    ]
+    others = tuple(copy for copy in view.copies if copy.shard != shard)
+    indices = tuple(replace(index, replicas=2) for index in view.indices)
+    after = replace(view, copies=(*others, *here, *away), indices=indices)
+    missing = [copy for copy in situation.kind.missing(state, after) if copy.shard == shard]
+    assert [copy.unassigned_reason for copy in missing] == ["NODE_LEFT"]
+
+
 def _events(decision: Decision | None) -> tuple[Event, ...]:
     return decision.events if decision is not None else ()
 

@@ -97,7 +97,8 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         copies = view.shards.get(ShardId(index=index.name, index_uuid=uuid, number=number), ())
         away = [copy for copy in copies if not copy.started]
         lacking = min(was.started, index.replicas + 1) - (len(copies) - len(away))
-        if lacking <= 0 or any(copy.unassigned_reason in _EXCUSED for copy in away):
+        away = [copy for copy in away if copy.unassigned_reason not in _EXCUSED]
+        if lacking <= 0:
             continue
         away.sort(key=lambda copy: (copy.state is CopyState.UNASSIGNED, copy.node not in ours))
         missing += away[: max(lacking, sum(copy.node in ours for copy in away))]
