@@ -747,7 +747,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
             )
             if old in GOING_UP_OR_DOWN and node.doubt is not None:
                 # The stop may still be done: it was lost, and the node was not started by this process.
-                lost = not started and node.doubt.verb is Verb.STOP
+                lost = not (started or node.doubt.heard) and node.doubt.verb is Verb.STOP
                 node = replace(node, lost_at=at if lost else node.lost_at, lost_taken=state.taken)
         case NodePhase.PENDING if old is NodePhase.REJOINED:
             node = replace(node, returns=node.returns + 1)
@@ -850,7 +850,7 @@ def _confirmed(state: RunState, action: Action, at: Instant) -> RunState:
 
 def _accepted(state: RunState, name: NodeName) -> RunState:
     doubt = state.nodes[name].doubt
-    accepted = Doubt(verb=doubt.verb, since=doubt.since, accepted=True) if doubt else None
+    accepted = Doubt(verb=doubt.verb, since=doubt.since, accepted=True, heard=True) if doubt else None
     return with_node(state, name, doubt=accepted)
 
 
@@ -969,13 +969,14 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
 
 def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | None:
     """A doubt whose reach is over is none; every other one begins again, and no host has accepted it."""
-    if node.phase is NodePhase.STOPPING:
-        return Doubt(verb=Verb.STOP, since=at)
     doubt = node.doubt
+    if node.phase is NodePhase.STOPPING:
+        # Of a stop that another run had sent nothing is known: once the node is back it counts as done.
+        return Doubt(verb=Verb.STOP, since=at, heard=doubt is None or doubt.heard)
     if doubt is None:
         return None
     over = not doubt.accepted and _last_seen(state) - doubt.since > state.begun.policy.deadlines.stop
-    return None if over else Doubt(verb=doubt.verb, since=at)
+    return None if over else Doubt(verb=doubt.verb, since=at, heard=doubt.heard)
 
 
 def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | None:

@@ -71,8 +71,10 @@ class Doubt:
     Attributes:
         since: when it was sent, or when a new process took over the run.
         accepted: the host accepted it in this process; otherwise it may never have arrived.
+        heard: the host accepted it in this process or an earlier one: it is done once the node is back.
     """
 
     verb: Verb
     since: Instant
     accepted: bool = False
+    heard: bool = False
