@@ -202,9 +202,26 @@ def _is_merged_now(index: BulkIndex, policy: MergePolicy) -> bool:
 
 
 def _is_late(situation: Situation, one: MergeProgress) -> bool:
+    """Whether what was asked for last takes too long; what waits to be asked for again takes no time."""
     policy = situation.policy.merge
-    begun = max(one.begun or 0.0, situation.state.process.started)
-    return policy is not None and situation.now - begun > policy.deadline
+    if policy is None or _waits_for_another(situation, one, policy):
+        return False
+    asked = one.asked_at if one.asked_at is not None else one.begun or 0.0
+    return situation.now - max(asked, situation.state.process.started) > policy.deadline
+
+
+def _waits_for_another(situation: Situation, one: MergeProgress, policy: MergePolicy) -> bool:
+    """Whether its merge was seen to have ended and has left too many segments: it waits for room, or a rule.
+
+    An index that cannot be read just now is taken as it was when searches were last refreshed.
+    """
+    bulk = situation.seen.bulk
+    index = None if isinstance(bulk, Unknown) else bulk.indices.get(one.target.index_uuid)
+    if one.refreshed_at is None or index is None:
+        return one.refreshed_at is not None
+    if _is_merged_now(index, policy) or may_still_come(situation, index, one, policy):
+        return False
+    return index.segments > policy.max_segments
 
 
 def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
@@ -224,6 +241,11 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: list[BulkIndex]) -> Decision:
     """Ask for the next merges that the limits and the rules allow."""
     state, now = situation.state, situation.now
+    if state.process.request is Request.PAUSE and not state.merging.in_hand:
+        # What is left has a copy that came back with more segments: no event tells of it, so this names it.
+        left = ", ".join(index.name for index in pending)
+        reason = f"asked to pause by {state.process.requested_by}, with {left} still to be merged"
+        return stand_down(state, reason, Outcome.PAUSED)
     if state.process.request is Request.PAUSE:
         return _waiting(situation, bulk, "before it pauses, ")
     looked = situation.seen.at - state.merging.writes_at
@@ -338,16 +360,18 @@ def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
     news = unrecorded(situation, refused)
     first = f"{refused[0].predicate}: {refused[0].subject}: {refused[0].evidence}"
     unseen = next((one.target.index for one in state.merging.in_hand if _is_late(situation, one)), None)
+    left = state.merging.left_by(state.run)
     if unseen is not None and policy.merge is not None:
         limit = f"{policy.merge.deadline:.0f} s"
         why = f"the merge of {unseen} has not been seen to end within {limit}, held by {first}"
-        return stand_down(state, why + state.merging.left_by(state.run), Outcome.FAILED, *news)
-    if not state.merging.in_hand:
+        return stand_down(state, why + left, Outcome.FAILED, *news)
+    merge = policy.merge
+    if merge is None or all(_waits_for_another(situation, one, merge) for one in state.merging.in_hand):
         lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
         lasting |= {hold.predicate for hold in cannot_finish(situation)}
         if any(hold.predicate in lasting for hold in refused):
-            return stand_down(state, f"held by {first}", Outcome.HELD, *news)
+            return stand_down(state, f"held by {first}{left}", Outcome.HELD, *news)
         late = overdue(situation, refused)
         if late is not None:
-            return stand_down(state, late, Outcome.HELD, *news)
+            return stand_down(state, late + left, Outcome.HELD, *news)
     return wait(now, f"what holds the merge: {first}", seconds=_HOLD_POLL_SECONDS, holds=refused, events=news)

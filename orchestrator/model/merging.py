@@ -43,7 +43,7 @@ class MergePolicy:
         at_once: indices that are merged at a time, in all.
         per_node: of these, so many with a copy on the same node.
         put_right: what bulk loaders leave behind, set to these values after the merge.
-        deadline: seconds within which the merge of one index has ended.
+        deadline: seconds within which the merge of one index has ended, from when it was last asked for.
     """
 
     patterns: tuple[str, ...]

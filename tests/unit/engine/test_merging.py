@@ -277,6 +277,77 @@ def test_a_merge_that_never_ends_fails_the_run_and_is_said_to_go_on() -> None:
     assert "the merge of posts goes on in the cluster" in run.given_up.reason
 
 
+def _back_with_copies_of_two(deadline: float) -> Play:
+    """Both were merged where they had copies, all but in time; es2 has brought back a copy of each."""
+    a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es2"))
+    run = play(replace(a, copies=a.copies[:1]), replace(b, copies=b.copies[:1]), deadline=deadline)
+    run.until_sent(2)
+    run.now += deadline * 0.9
+    for found in (a, b):
+        run.merged(found.name)
+        run.change(found.name, copies=(*run.bulk[found.uuid].copies, found.copies[1]))
+    run.until_sent(3, steps=80)
+    return run
+
+
+def test_what_waits_for_its_turn_is_not_late_and_a_merge_has_its_time_from_when_it_was_asked_for() -> None:
+    run = _back_with_copies_of_two(deadline=3600.0)
+    run.now += 3000.0  # since the first merges of both more than the deadline
+    for _ in range(20):
+        run.step()
+    assert run.given_up is None
+    assert run.merges == ["a", "b", "a"]
+    run.merged("a")
+    run.until_sent(4)
+    run.now += 3000.0
+    run.step()
+    run.merged("b")
+    run.until(Phase.FINISHING)
+    assert run.merges == ["a", "b", "a", "b"]
+
+
+def test_what_was_asked_for_again_and_never_ends_is_late_too() -> None:
+    run = _back_with_copies_of_two(deadline=3600.0)
+    run.now += 3700.0
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.FAILED
+    assert "the merge of a has not ended within 3600 s" in run.given_up.reason
+
+
+def test_what_waits_for_its_turn_is_not_late_while_a_reading_fails() -> None:
+    run = _back_with_copies_of_two(deadline=3600.0)
+    run.now += 3000.0
+    seen = run.seen.bulk
+    run.look(bulk=Unknown(reason="3 shards did not answer"))
+    for _ in range(20):
+        run.step()
+    assert run.given_up is None
+    run.look(bulk=seen)
+    run.merged("a")
+    run.until_sent(4)
+    assert run.merges == ["a", "b", "a", "b"]
+
+
+def test_what_is_held_from_its_turn_is_not_late() -> None:
+    """A rule that passes with time is waited for as any hold is, and no merge is said to run late."""
+    run = _back_with_copies_of_two(deadline=3600.0)
+    run.now += 3000.0
+    view = run.seen.cluster
+    assert isinstance(view, ClusterView)
+    shard = run.bulk["b-uuid"].copies[0].shard
+    moving = replace(view.copies[0], shard=shard, state=CopyState.RELOCATING)
+    run.merged("a")
+    run.look(cluster=replace(view, copies=(*view.copies, moving)))
+    for _ in range(20):
+        run.step()
+    assert run.given_up is None
+    assert run.merges == ["a", "b", "a"]
+    run.look(cluster=view)
+    run.until_sent(4)
+    assert run.merges == ["a", "b", "a", "b"]
+
+
 def test_an_index_that_is_gone_is_done_with() -> None:
     run = play(index("posts"), index("likes", nodes=("es3",)))
     run.until_sent(2)
@@ -659,6 +730,26 @@ def test_a_pause_waits_for_the_merge_in_hand_and_begins_no_other() -> None:
     assert run.given_up is not None
     assert run.given_up.outcome is Outcome.PAUSED
     assert run.merges == ["a"]
+    run.resumed()
+    run.until_sent(2)
+    assert run.merges == ["a", "b"]
+
+
+def test_a_pause_does_not_wait_for_an_index_whose_copy_has_come_back_with_too_many_segments() -> None:
+    """It had few enough when the run began, so that no event says that it is to be merged."""
+    a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es4"))
+    few = replace(b, copies=(replace(b.copies[0], segments=5),))
+    run = play(a, few)
+    run.until_sent()
+    run.happens(Requested(request=Request.PAUSE, by="bo"))
+    run.change("b", copies=(few.copies[0], b.copies[1]))
+    run.step()
+    assert run.given_up is None
+    run.merged("a")
+    run.until(Phase.STANDING_DOWN)
+    assert run.given_up is not None
+    assert run.given_up.outcome is Outcome.PAUSED
+    assert run.given_up.reason == "asked to pause by bo, with b still to be merged"
     run.resumed()
     run.until_sent(2)
     assert run.merges == ["a", "b"]
