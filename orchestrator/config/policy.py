@@ -81,6 +81,17 @@ class Overrides:
     timeout: str | None = None
     merge: MergeFlags | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a text where a tuple belongs: each of its letters would be a pattern of its own.
+
+        Raises:
+            UsageError: it is one.
+        """
+        for name in ("only", "exclude", "disable_predicate"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise UsageError(f'{name} is a tuple of texts: write {name}=("{value}",)')
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateNames:

@@ -59,6 +59,13 @@ def _cluster(text: str = "") -> ClusterFile:
     return check_cluster(parse(HEAD + text, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op"))
 
 
+@pytest.mark.parametrize("name", ["only", "exclude", "disable_predicate"])
+def test_a_text_where_several_belong_is_refused(name: str) -> None:
+    """From Python: `"es*"` would be taken for three patterns, one of which means every node."""
+    with pytest.raises(UsageError, match=name + r" is a tuple of texts: write " + name + r'=\("es\*",\)'):
+        Overrides(**{name: "es*"})  # type: ignore[arg-type]  # as a caller without a type checker may
+
+
 def test_an_empty_playbook_means_the_defaults_of_the_model() -> None:
     assert _policy() == Policy(kind=Kind.ELASTICSEARCH, cluster="prod", playbook="b")
 
