@@ -97,7 +97,7 @@ class Attempt:
     def wait(self, seconds: float) -> None:
         """Wait until its process has ended, for so many seconds at most.
 
-        It is nobody's child here, so Linux is asked for a descriptor of it. Where there is none, its
+        It is no child of this process, so Linux is asked for a descriptor of it. Where there is none, its
         condition is looked at now and then. Where the process has ended but cannot be seen to have, all the
         seconds are waited.
         """

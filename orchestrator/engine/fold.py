@@ -583,11 +583,11 @@ def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState
         node = state.nodes[name]
         state = with_node(state, name, since=later(node.since), lost_at=perhaps(node.lost_at))
     process, here = state.process, state.in_phase
-    anew = event.seconds > STANDSTILL_SECONDS
+    again = event.seconds > STANDSTILL_SECONDS
     process = replace(
         process,
         absent={
-            name: Absence(since=at if anew else later(known.since), readings=0 if anew else known.readings)
+            name: Absence(since=at if again else later(known.since), readings=0 if again else known.readings)
             for name, known in process.absent.items()
         },
         excused_since=perhaps(process.excused_since),

@@ -277,7 +277,7 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
     """Finish one wave that made room and has its copies; None when there is none.
 
     Nothing says to which node an unassigned copy belongs, so none is finished while there is one. The last
-    one waits for the copies that are built anew elsewhere, too: after it nothing of them is remembered.
+    one also waits for copies that are rebuilt on other nodes: after it the run forgets what it took down.
     """
     state = situation.state
     if _unassigned(missing):

@@ -242,7 +242,7 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: l
     """Ask for the next merges that the limits and the rules allow."""
     state, now = situation.state, situation.now
     if state.process.request is Request.PAUSE and not state.merging.in_hand:
-        # What is left has a copy that came back with more segments: no event tells of it, so this names it.
+        # What is left has a copy that came back with more segments; no event says so, so the reason does.
         left = ", ".join(index.name for index in pending)
         reason = f"asked to pause by {state.process.requested_by}, with {left} still to be merged"
         return stand_down(state, reason, Outcome.PAUSED)

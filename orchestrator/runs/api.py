@@ -210,7 +210,7 @@ class Run(Iterator[Item]):
         work: drives it to its end.
 
     Attributes:
-        summary: once it has ended, also when nobody read it to the end; None before, and after an error.
+        summary: once it has ended, also when it was not read to the end; None before, and after an error.
         error: what it ended with instead of a summary.
     """
 

@@ -120,8 +120,8 @@ def _missing(world: World, node: SimNode) -> tuple[str, ...]:
     """Shards of a node that lost a copy with a stop by the program, and for which it still waits.
 
     A copy that is on its way to another node is none of this node's any more, and one whose node left by
-    itself is not the program's. One that was lost after the
-    program's last reading is no fault of it, if it has read since it sent the stop.
+    itself is not the program's. One that was lost after the program's last reading is no fault of it, if it
+    has read since it sent the stop.
     """
     if not world.missing:
         return ()

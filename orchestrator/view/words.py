@@ -288,14 +288,14 @@ _PRODUCTS: dict[str, str] = {"elasticsearch": "Elasticsearch", "opensearch": "Op
 
 
 def _of_riak(event: Event) -> str | None:
-    """What is told otherwise of Riak, which has vnodes and hand-offs where others have copies."""
+    """What is said differently of Riak, which has vnodes and hand-offs where others have copies."""
     match event:
         case BaselineRecorded(incarnations=incarnations):
             return f"baseline: {counted(len(incarnations), 'node')} up"
         case NodeRecovered(node=node, seconds=seconds):
             return f"{node}: back with all its vnodes after {duration(seconds)}; nothing waits for handoff"
         case SecondFailure(what=what):
-            return f"second failure: {one_line(what)}; ours are started, limits are put back, no new wave"
+            return f"second failure: {one_line(what)}; ours are started, limits are restored, no new wave"
         case _:
             return None
 

@@ -329,6 +329,9 @@ class AnyLife:
                 return self._begin_elsewhere()
             return self._here_or_elsewhere(self.simulation.restore)
         if who is Afterwards.ELSEWHERE:
+            for node in world.nodes.values():
+                if ended and f"hook after_recovery on {node.name}" in state.message:
+                    node.to_undo.clear()  # another run cannot know of it: whoever reads that does it by hand
             return self._begin_elsewhere()
         if who is Afterwards.RESTORE and not state.process.restoring:
             return self._here_or_elsewhere(self.simulation.restore)

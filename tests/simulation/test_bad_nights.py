@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.errors import JournalError
 from orchestrator.model.action import Moment, RebootHost, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import (
@@ -306,6 +307,26 @@ def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
         if isinstance(record.event, SettingRestored) and record.event.key == ALLOCATION
     ]
     assert restored[0] - state.process.started < 60.0
+    assert world.settings() == cluster(3).settings()
+
+
+def test_a_resume_that_cannot_be_committed_leaves_another_machine_something_to_restore_by() -> None:
+    """The record was removed by hand, and then the disk under the journal is full for good."""
+    undisturbed, _ = run(cluster(3))
+    point = next(n for n, p in enumerate(undisturbed.seams.passed, 1) if p.startswith("after set_allocation"))
+    world = cluster(3)
+    simulation = Simulation(world)
+    simulation.seams.crash_at = point
+    assert killed(simulation, simulation.begin(policy()))
+    simulation.common.records.clear()
+    simulation.seams.crash_at, simulation.fate.disk_full_until = None, float("inf")
+    with pytest.raises(JournalError):
+        simulation.resume()
+    world.agenda.advance(600.0)
+    another = simulation.elsewhere("run-2")
+    state = another.take_over(policy())
+    assert state is not None, "the record lists nothing"
+    assert play(another, state).outcome is Outcome.RESTORED
     assert world.settings() == cluster(3).settings()
 
 

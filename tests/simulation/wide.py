@@ -116,8 +116,6 @@ class Life(AnyLife):
             if theirs or (ended and (node.name in failed or state is None)):
                 node.starts_that_fail = 0
                 machines.start(world, node)
-            if ended and state is not None and f"hook after_recovery on {node.name}" in state.message:
-                node.to_undo.clear()  # whoever reads that puts the node into service by hand
             if ended:
                 node.crashes = 0
                 node.version, node.zone = self.versions[node.name]

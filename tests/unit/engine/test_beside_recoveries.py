@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RecoveringWave
+from orchestrator.engine.fold import PhaseState, RecoveringWave
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.node import RETURNS
-from orchestrator.engine.recover import before_the_next, finish_recovered, held_by_recovery, is_back_alone
+from orchestrator.engine.recover import (
+    before_the_next,
+    finish_recovered,
+    held_by_recovery,
+    is_back_alone,
+    makes_room,
+)
 from orchestrator.engine.situation import Decision, Situation
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
@@ -107,6 +113,22 @@ def test_a_copy_without_a_place_of_an_index_that_was_reopened_hides_none_that_th
     after = replace(view, copies=(*others, *here, *away), indices=indices)
     missing = [copy for copy in situation.kind.missing(state, after) if copy.shard == shard]
     assert [copy.unassigned_reason for copy in missing] == ["NODE_LEFT"]
+
+
+@pytest.mark.parametrize(
+    ("before", "since", "again"),
+    [(Phase.GATED, 1.0, False), (Phase.GATED, 9.0, True), (Phase.REJOINED, 1.0, True)],
+)
+def test_a_wave_that_was_waited_for_again_makes_room_only_after_a_pause(
+    before: Phase, since: float, *, again: bool
+) -> None:
+    """Not all that is against the next wave is asked there: without it the run goes to and fro."""
+    asked = _beside(Phase.REASSIGNED)
+    wave = Wave(number=1, nodes=(ES2,))
+    here = PhaseState(since=asked.now - since, before=before)
+    state = state_with(asked.state, wave=wave, recovering=())
+    state = replace(state, in_phase=here)
+    assert bool(makes_room(replace(asked, state=state), ())) is again
 
 
 def _events(decision: Decision | None) -> tuple[Event, ...]:

@@ -8,11 +8,13 @@ import pytest
 
 from orchestrator.engine.fold import RunState, evolve
 from orchestrator.engine.gates import closed_gates, gate_news, gates_passed
+from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.engine.situation import needed
 from orchestrator.model.action import StopNode, WriteSettings
 from orchestrator.model.event import Event, Hold, HoldsCleared, Record, RunResumed, WaveStarted, run_phase
 from orchestrator.model.gate import GateView
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
+from orchestrator.model.merging import MergeTarget
 from orchestrator.model.observation import Look, Observation
 from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.policy import Deadlines, DisabledPredicate
@@ -97,6 +99,15 @@ def test_gates_are_asked_where_there_are_some(phase: Phase) -> None:
     state = _state(phase=phase)
     assert Look.GATES in needed(state)[0]
     assert Look.GATES not in needed(state_with(state, policy=policy()))[0]
+
+
+@pytest.mark.parametrize(("ended", "asked"), [(False, True), (True, False)])
+def test_gates_are_asked_as_long_as_any_index_may_be_merged(*, ended: bool, asked: bool) -> None:
+    """Also one that was found merged: a copy of it may come back with more segments."""
+    target = MergeTarget(index="posts", index_uuid="posts-uuid", segments=1, bytes=1, due=False)
+    merging = Merging(indices={"posts-uuid": MergeProgress(target=target, ended=ended)})
+    state = replace(_state(phase=Phase.MERGING), merging=merging)
+    assert (Look.GATES in needed(state)[0]) is asked
 
 
 def test_the_clock_of_gates_runs_from_the_first_that_closes_until_none_is_closed() -> None:
