@@ -33,6 +33,13 @@ def show_plan(plan: Plan, context: Context) -> ExitCode:
     return context.end(code, holds=[hold_object(hold) for hold in plan.holds])
 
 
+def note_beforehand(prepared: Preparation, context: Context) -> None:
+    """Say that nothing is due, or that an earlier run is not finished, before anything is shown."""
+    for note in (prepared.not_due, prepared.unfinished()):
+        if note is not None:
+            context.note(note)
+
+
 def end_not_due(why: str, cluster: str, context: Context) -> ExitCode:
     """Say that nothing is due, and end: done, for a schedule finds that on most days."""
     context.note(why)
@@ -64,15 +71,11 @@ def carry_out(prepared: Preparation, context: Context, *, dry_run: bool, yes: bo
         UsageError: there is no terminal to ask on.
         typer.Abort: the answer is no.
     """
-    if dry_run:
-        if prepared.not_due:
-            context.note(prepared.not_due)
-        return int(show_plan(prepared.plan(), context))
-    if prepared.not_due:
+    if not dry_run and prepared.not_due:
         return end_without_nodes(prepared, prepared.not_due, context)
-    note = prepared.unfinished()
-    if note is not None:
-        context.note(note)
+    note_beforehand(prepared, context)
+    if dry_run:
+        return int(show_plan(prepared.plan(), context))
     plan = None
     if not yes:
         plan = prepared.plan()

@@ -15,9 +15,10 @@ from orchestrator.errors import PlanMismatch
 from orchestrator.merging import decide
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
 from orchestrator.model.plan import Plan
-from orchestrator.model.policy import Policy
+from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
@@ -97,12 +98,43 @@ class Preparation:
         return replace(plan, max_segments=merge.max_segments, merges=targets, leftovers=left)
 
     def unfinished(self) -> str | None:
-        """A note that the last run on this cluster can be resumed: a new run restarts its nodes once more."""
+        """A note on an earlier run of this cluster: it holds it, or left changes, or can be resumed."""
+        return self._held_or_left() or self._half_done()
+
+    def _held_or_left(self) -> str | None:
+        found = self._lease_record()
+        if not isinstance(found, LeaseRecord):
+            return None
+        run, process = found.debtor, self.connection.process
+        if not process.gone(found.process):
+            return (
+                f"run {found.run} of {found.owner} holds the cluster: another one begins when that run has "
+                "ended, or shows no sign of life. What is shown here is the cluster as it is meanwhile"
+            )
+        if found.owes_nothing:
+            return None
+        return (
+            f"run {run} ended without restoring its changes, and what is shown here is the cluster as it "
+            f"left it: a restart restores them first; `orchestrate resume {run}` goes on with that run, "
+            f"`orchestrate restore {run}` only restores"
+        )
+
+    def _lease_record(self) -> LeaseRecord | Unknown | None:
+        if self.started.policy.lease is LeasePlace.CLUSTER:
+            return self.connection.ports.lease.read()
+        try:
+            with self.connection.state(Access.READ) as store:
+                return store.lease(self.started.cluster_uuid).read()
+        except StateMissing:
+            return None
+
+    def _half_done(self) -> str | None:
+        """A new run restarts the nodes of one that can be resumed once more."""
         try:
             with self.connection.state(Access.READ) as store:
                 last = next(iter(store.runs(cluster=self.view.name, limit=1)), None)
                 if last is None or last.outcome is None or not last.unfinished:
-                    return None  # without an outcome it lives or was killed: taking the lease reports that
+                    return None
                 past = replay(last.run, store.replay(last.run))
         except StateMissing:
             return None

@@ -108,11 +108,39 @@ def _left(cluster: SmallCluster, process: str) -> None:
     cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(record)))
 
 
+def _gone() -> str:
+    boot, namespace, *_ = str(current_process()).split("/")
+    return f"{boot}/{namespace}/{2**22 + 1}/1"  # above the highest pid that Linux gives
+
+
+@pytest.mark.parametrize("command", ["plan", "rehearse"])
+def test_who_only_looks_is_told_of_a_run_that_was_killed(
+    command: str, file: str, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.started = OLD
+    _left(cluster, _gone())
+    run([command, "--cluster", file])
+    assert "run run-0 ended without restoring its changes" in (said := capsys.readouterr().err)
+    assert "a restart restores them first; `orchestrate resume run-0`" in said
+    assert {asked.method for asked in cluster.asked} == {"GET"}
+
+
+@pytest.mark.parametrize("command", ["plan", "rehearse"])
+def test_who_only_looks_is_told_of_a_run_that_lives(
+    command: str, file: str, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.started = OLD
+    _left(cluster, str(current_process()))
+    run([command, "--cluster", file])
+    said = capsys.readouterr().err
+    assert "run run-0 of ben@here holds the cluster" in said
+    assert "ended without" not in said
+
+
 def test_what_a_dead_run_left_is_put_back_all_the_same(
     file: str, cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    boot, namespace, *_ = str(current_process()).split("/")
-    _left(cluster, f"{boot}/{namespace}/{2**22 + 1}/1")  # above the highest pid that Linux gives
+    _left(cluster, _gone())
     assert run(["restart", "--cluster", file, "--yes", "--output", "json", *BEFORE]) == ExitCode.DONE
     lines, err = _lines(capsys)
     assert "run run-0 of ben@here ended without restoring its changes" in err

@@ -9,7 +9,14 @@ import typer
 
 from orchestrator.cli import options as opt
 from orchestrator.cli.context import context_of
-from orchestrator.cli.prompts import confirm, end_without_nodes, prepared_run, require_terminal, show_plan
+from orchestrator.cli.prompts import (
+    confirm,
+    end_without_nodes,
+    note_beforehand,
+    prepared_run,
+    require_terminal,
+    show_plan,
+)
 from orchestrator.config.policy import Overrides
 from orchestrator.runs.attempt import exit_code
 from orchestrator.runs.files import load_plan, save_plan
@@ -37,8 +44,7 @@ def plan(
     context = context_of(output)
     file = context.cluster(cluster)
     with prepared_run(context, file, playbook=playbook, overrides=overrides, state=state) as prepared:
-        if prepared.not_due:
-            context.note(prepared.not_due)
+        note_beforehand(prepared, context)
         made = prepared.plan()
         if out is not None:
             save_plan(out, plan_object(made), prepared.started.policy, str(file.path.resolve()))

@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.cli import options as opt
 from orchestrator.cli.context import Context, context_of
-from orchestrator.cli.prompts import prepared_run
+from orchestrator.cli.prompts import note_beforehand, prepared_run
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.plan import make_plan
 from orchestrator.errors import ExitCode, SafetyViolation, UsageError
@@ -82,8 +82,8 @@ def rehearse(
     else:
         file = context.cluster(str(cluster))
         with prepared_run(context, file, playbook=playbook, overrides=overrides, state=None) as prepared:
+            note_beforehand(prepared, context)
             if prepared.not_due:
-                context.note(prepared.not_due)
                 return int(context.end(ExitCode.DONE, cluster=prepared.view.name, message=prepared.not_due))
             started, seen = prepared.started, prepared.observe(EVERYTHING)
     if save is not None:
