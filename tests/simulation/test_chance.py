@@ -78,6 +78,8 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             39118,
             40307,
             41119,
+            57816,
+            59010,
         ),
     ],
 )
