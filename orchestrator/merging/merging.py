@@ -259,8 +259,9 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: l
             return _held(situation, refused)
     refusals: list[Hold] = []
     under_way = tuple(bulk.indices[one.target.index_uuid] for one in state.merging.in_hand)
-    for index in pending:
-        if not _room_for_another(under_way, index, policy):
+    # What is being merged already, by a run before this one or by somebody, costs nothing more and counts.
+    for index in sorted(pending, key=lambda index: not index.under_way):
+        if not (index.under_way or _room_for_another(under_way, index, policy)):
             continue
         refused = _against(situation, index)
         if not refused:

@@ -80,6 +80,7 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             41119,
             57816,
             59010,
+            59028,
         ),
     ],
 )

@@ -765,6 +765,17 @@ def test_a_stop_leaves_at_once_and_says_that_the_merge_goes_on() -> None:
     assert "the merge of a goes on in the cluster" in run.given_up.reason
 
 
+def test_what_is_being_merged_already_is_seen_to_its_end_before_another_is_begun() -> None:
+    """A run that was killed leaves its merge: another beside it would be one more on the same nodes."""
+    run = play(index("a"), index("b", tasks=1))
+    for _ in range(20):
+        run.step()
+    assert run.merges == []
+    run.merged("b")
+    run.until_sent()
+    assert run.merges == ["a"]
+
+
 # After the merges ------------------------------------------------------------------------------------
 
 
