@@ -359,7 +359,7 @@ def _to_rejoined(_situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _undone(situation: Situation, node: NodeProgress) -> _Did:
-    """Back to its turn, or out of it. Where the stop is known to be done, the master lists a life that is over."""
+    """Back to its turn, or out of it. Where the stop was done, the master lists a life that is over."""
     over = node.phase is _STARTING and node.doubt is None
     if over and situation.seen.at - node.since <= _LISTED_SECONDS:
         return _WAIT

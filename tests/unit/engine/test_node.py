@@ -453,7 +453,7 @@ def test_every_cell_that_is_made_to_rest_is_noticed(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_life_that_is_still_listed_after_a_stop_that_was_done_is_over() -> None:
-    """A master takes half a minute to miss a node whose machine is gone; a lost stop may not have been done."""
+    """A master takes half a minute to miss a node whose machine is gone; a lost stop may not be done."""
     listed, lost = node_in(STARTING, since=50.0), node_in(STARTING, since=50.0, doubt=doubt(50.0))
     assert _effect(listed, "runs", "same") == ""
     assert _effect(lost, "runs", "same") == ">pending"
