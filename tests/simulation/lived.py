@@ -194,11 +194,12 @@ class AnyLife:
         except AssertionError as wrong:
             raise BrokenError("replay" if "replay" in str(wrong) else "invariant", str(wrong)) from wrong
         simulation.seams.crash_at = None
-        if simulation.deposed:
-            return self._succeeded(state, ended=ended)
+        deposed = simulation.deposed
         self._outlive_successors()
         if self.world.violations:
             raise BrokenError("safety", "; ".join(self.world.violations))
+        if deposed and any(ran for _, ran in self._successors):
+            return self._succeeded(), True
         self._judge_waves()
         if ended:
             self._judge_end(state, told)
@@ -232,15 +233,17 @@ class AnyLife:
         while True:
             if first is not self.simulation or first.deposed:
                 return  # the run was taken over by other people meanwhile
+            if first.fate.lease_holder is None:
+                try:
+                    state = other.take_over(wanted)
+                except LeaseError:  # the first one is alive still, or there is no master
+                    if world.agenda.now > gives_up:
+                        return
+                    world.agenda.advance(_NEXT_LOOK_SECONDS)
+                    continue
             if first.fate.lease_holder is not None:
                 return  # no other machine can know of the run: somebody has removed its record
-            try:
-                state = other.take_over(wanted)
-                break
-            except LeaseError:  # the first one is alive still, or there is no master
-                if world.agenda.now > gives_up:
-                    return
-                world.agenda.advance(_NEXT_LOOK_SECONDS)
+            break
         first.fate.happened["two processes at a time"] += 1
         if state is not None:
             state = play(other, state, most_turns=_PATIENT_TURNS, reads=self.means.reads)
@@ -287,15 +290,10 @@ class AnyLife:
         stopped = ActionConfirmed(action=StopNode(node=name))
         return sum(record.event == stopped for run in runs for record in run.journal.records)
 
-    def _succeeded(self, state: RunState, *, ended: bool) -> tuple[RunState, bool]:
-        """The run was taken over: what is left is judged when the successor has ended too."""
-        self._outlive_successors()
-        if self.world.violations:
-            raise BrokenError("safety", "; ".join(self.world.violations))
-        runs = [run for _, ended_runs in self._successors for run in ended_runs]
+    def _succeeded(self) -> RunState:
+        """The run was taken over: what is left is judged now that the successor has ended too."""
+        runs = [run for _, ran in self._successors for run in ran]
         self._successors = []
-        if not runs:
-            return state, ended
         self.past += [self.simulation, *(simulation for simulation, _ in runs[:-1])]
         self.stops_before = {
             node.name: sum(fact.what == "stopped" and fact.at < runs[-1][0].began for fact in node.facts)
@@ -303,7 +301,7 @@ class AnyLife:
         }
         self.simulation, state = runs[-1]
         self._judge_end(state, [record.event for record in self.simulation.journal.records])
-        return state, True
+        return state
 
     # Between two attempts -----------------------------------------------------------------------------
 
