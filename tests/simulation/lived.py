@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
@@ -40,6 +41,7 @@ _PATIENT_TURNS = 30_000
 _LONGEST_SECONDS = 48 * 3600.0
 NOBODY_STARTS = (ServiceState.FAILED, ServiceState.STOPPED)
 """A node that died, or was taken down by a stop so late that it is nobody's: people start it."""
+_NOT_RUN = re.compile("after_recovery hooks did not run on ([^;]+)")
 _JUST_NOW = 300.0
 """What has kept a node from being started until so long ago excuses that it is down."""
 
@@ -318,6 +320,7 @@ class AnyLife:
             who = Afterwards.RESUME  # no other machine can know of the run: somebody has removed its record
         if ended or who is Afterwards.ELSEWHERE:
             self._repair(state, ended=ended)
+        self._undo_by_hand()
         while not self.simulation.fate.torn and world.agenda.now < self.simulation.fate.disk_full_until:
             # Nobody can begin anything before the disk under the state file has room again.
             world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
@@ -394,14 +397,27 @@ class AnyLife:
         That one has ended, and its record went with it: this program cannot know of what it left.
         """
         failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
+        return failed + [name for name, _ in self._failed_by_others()]
+
+    def _failed_by_others(self) -> Iterator[tuple[NodeName, RunState]]:
+        """Nodes that a run of another machine stopped last and named as failed, and how it ended."""
         for other, end in (each for _, ended in self._successors for each in ended):
             until = other.journal.records[-1].at - other.clock.ahead
             for name, node in end.nodes.items():
                 stopped = [fact.at for fact in self.world.nodes[name].facts if fact.what == "stopped"]
                 last = bool(stopped) and other.began <= stopped[-1] <= until
                 if node.phase is NodePhase.FAILED and last:
-                    failed.append(name)
-        return failed
+                    yield name, end
+
+    def _undo_by_hand(self) -> None:
+        """People put a node into service of which another machine's run said that its hooks did not run.
+
+        The run in hand, which is resumed, cannot know of it.
+        """
+        for name, end in self._failed_by_others():
+            said = _NOT_RUN.search(end.message)
+            if said is not None and name in said.group(1).split(", "):
+                self.world.nodes[name].to_undo.clear()
 
     def _could_be_started(self, node: SimNode) -> bool:
         """Whether nothing has kept a node from being started, as far as its machine knows."""
