@@ -962,6 +962,7 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         failure=node.failure,
         doubt=_doubted_again(state, node, at),
         lost_at=_lost_again(state, node, at),
+        lost_taken=node.lost_taken,
         ready_since=None if node.ready_since is None else min(node.ready_since, at),
         stopped_at=None if node.stopped_at is None else min(node.stopped_at, at),
     )

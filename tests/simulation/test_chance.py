@@ -80,6 +80,8 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             41119,
             54310,
             54350,
+            63053,
+            63659,
         ),
     ],
 )
