@@ -959,7 +959,9 @@ def _end(situation: Situation) -> Decision:
         for node in failed
         if not (node.name in reason and (node.failure or "") in reason)
     ]
-    message = "; ".join(text for text in (reason, *also, hook or "") if text)
+    out = ", ".join(node.name for node in failed if node.undo and outcome is not Outcome.DEPOSED)
+    unserved = f"after_recovery hooks did not run on {out}" if out else ""
+    message = "; ".join(text for text in (reason, *also, unserved, hook or "") if text)
     return note(
         StoodDown(outcome=outcome, left=left),
         run_phase(state.phase, Phase.ENDED),

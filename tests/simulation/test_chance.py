@@ -81,6 +81,8 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             57816,
             59010,
             59028,
+            54310,
+            54350,
             63053,
             63659,
         ),

@@ -34,7 +34,6 @@ from tests.simulation.play import cluster, play, policy
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in range(1, 4))
 _SHORT = Deadlines(stop=120.0, start=120.0, rejoin=120.0, hold=240.0)
 _LONG_AFTER = 8000.0
-NO_HOOKS = Hooks()
 
 
 def _late(node: NodeName, late: float) -> Trip:
@@ -119,14 +118,14 @@ def test_copies_that_a_late_stop_took_down_are_waited_for(by_hand: tuple[Mishap,
     assert world.violations == []
 
 
-def _killed_with_a_lost_stop(
-    world: World, hooks: Hooks = NO_HOOKS, *, after: str = "restore_allocation", nth: int = 1
-) -> Simulation:
-    """The program took a lost stop as not done and was killed after that verb; then the host does it."""
+def _killed_with_a_lost_stop(world: World) -> Simulation:
+    """The program took a lost stop as not done and was killed; then the host does it."""
     simulation = Simulation(world, trips=[_late(ES2, 70.0)])
-    state = simulation.begin(policy(deadlines=_SHORT, settle_consecutive=9, hooks=hooks))
-    points = [place for place, what in enumerate(_passed(world)) if what.startswith(f"after {after}")]
-    simulation.seams.crash_at = points[nth - 1] + 1
+    state = simulation.begin(policy(deadlines=_SHORT, settle_consecutive=9))
+    point = next(
+        place for place, what in enumerate(_passed(world)) if what.startswith("after restore_allocation")
+    )
+    simulation.seams.crash_at = point + 1
     with contextlib.suppress(Crash):
         play(simulation, state)
     simulation.seams.crash_at = None
@@ -150,18 +149,6 @@ def test_what_a_lost_stop_took_down_after_a_kill_is_brought_up_by_whoever_takes_
     state = play(simulation, begun)
     assert state.outcome is (Outcome.RESTORED if by == "restore" else Outcome.DONE), state.message
     assert _away(world) == []
-
-
-def test_copies_that_it_took_down_are_waited_for_by_whoever_takes_over() -> None:
-    """The process that sent the stop read what its wave had, and is gone."""
-    world = cluster(3)
-    world.add_index("slow", replicas=1, places=[ES2, ES1], size=2 << 30).keeps = 0.0
-    hooks = Hooks(after_recovery=(Hook(run="pool {node}"),))
-    simulation = _killed_with_a_lost_stop(world, hooks, after="set_allocation", nth=2)
-    state = play(simulation, simulation.resume())
-    assert state.outcome is Outcome.DONE, state.message
-    ran = [fact for fact in world.nodes[ES2].facts if fact.what == "hook after_recovery 0"]
-    assert [fact.missing for fact in ran] == [()] * len(ran) != []
 
 
 def test_a_lost_stop_is_awaited_also_on_a_host_that_others_rebooted_before_it() -> None:
@@ -200,11 +187,11 @@ class _Deadly(Seams):
             raise Crash(what)
 
 
-def _begun_and_killed(simulation: Simulation, what: str) -> None:
+def _begun_and_killed(simulation: Simulation, what: str, hooks: Hooks | None = None) -> None:
     """Begin a run, and kill the program at that point."""
     simulation.seams = simulation.cluster.seams = simulation.hosts.seams = _Deadly(what)
     with pytest.raises(Crash):
-        play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+        play(simulation, simulation.begin(policy(deadlines=_SHORT, hooks=hooks or Hooks())))
     simulation.seams = simulation.cluster.seams = simulation.hosts.seams = Seams()
 
 
@@ -223,6 +210,24 @@ def test_a_lost_stop_that_is_done_while_a_resumed_run_prepares_is_made_good() ->
     assert state.outcome is Outcome.DONE, state.message
     assert _away(simulation.world) == []
     assert simulation.world.violations == []
+
+
+def test_copies_that_a_late_stop_took_down_after_a_kill_are_waited_for() -> None:
+    """They are copied anew once the node is started; it is back in service only after that."""
+    world = cluster(3)
+    slow = world.add_index("slow", replicas=2, places=[ES1, ES2, ES3], size=8 << 30)
+    slow.keeps = 0.0
+    simulation = Simulation(world, trips=[_late(ES2, 70.0)])
+    pool = Hooks(after_recovery=(Hook(run="pool {node}"),))
+    _begun_and_killed(simulation, "after restore_allocation", pool)
+    world.agenda.advance(300.0)
+    assert _away(world) == [ES2]
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.DONE, state.message
+    assert [
+        (node.name, fact.missing) for node in world.nodes.values() for fact in node.facts if fact.missing
+    ] == []
+    assert world.violations == []
 
 
 @pytest.mark.parametrize("by", ["restore", "resume"])

@@ -437,6 +437,22 @@ def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_say
     assert world.settings() == cluster(3).settings()
 
 
+def test_a_failed_node_is_named_with_the_hooks_that_did_not_run_on_it() -> None:
+    """It is out of service, and no other run can know of that: whoever repairs it has to read it."""
+    es2 = NodeName("es2")
+    hooks = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
+    plan = [Mishap(what=mishaps.StartsFail(node=es2, times=3))]
+    simulation, state = run(cluster(3), plan=plan, wanted=policy(hooks=hooks))
+    assert state.outcome is Outcome.FAILED
+    assert "after_recovery hooks did not run on es2" in state.message
+    again = play(simulation, simulation.resume(retry_failed=True))
+    assert (again.outcome, again.message) == (Outcome.DONE, "")
+    assert not simulation.world.nodes[es2].to_undo
+    _, without = run(cluster(3), plan=plan)
+    assert without.outcome is Outcome.FAILED
+    assert "hooks" not in without.message
+
+
 _UNCHANGED = {
     "recovery_limits": RecoveryLimits(
         node_initial_primaries_recoveries=None, node_concurrent_recoveries=None, max_bytes_per_sec=None
