@@ -69,6 +69,7 @@ class NodeProgress:
         since: when it entered its phase, settled its last item there, or a new process took over the run.
         life: the last life accounted for: the baseline's, then that of each return. None = never read.
         boot: its host's boot id in that life, where it could be read.
+        over: its host has said since that the process of that life is gone.
         owed: what its turn still owes.
         unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
         ready: `before_stop` hooks that ran in this life, and were not undone since; a stop needs all of them.
@@ -91,6 +92,7 @@ class NodeProgress:
     since: Instant = 0.0
     life: Incarnation | None = None
     boot: str | None = None
+    over: bool = False
     owed: frozenset[Owed] = frozenset()
     unproven: int | None = None
     ready: frozenset[int] = frozenset()
@@ -730,7 +732,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
     )
     match new:
         case NodePhase.STOPPED:
-            node = replace(node, doubt=_less_accepted_stop(node.doubt))
+            node = replace(node, doubt=_less_accepted_stop(node.doubt), over=True)
         case NodePhase.STARTING if old not in (NodePhase.STOPPING, NodePhase.STOPPED):
             node = replace(node, goal=Goal.BRING_UP)
             state = replace(state, taken={**node.lost_taken, **state.taken})
@@ -739,6 +741,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 node,
                 life=event.incarnation or node.life,
                 boot=event.boot or node.boot,
+                over=False,
                 owed=node.owed - {RESTART},
                 ready=frozenset(),  # it serves its clients again
                 ready_since=node.ready_since if node.undo else None,
@@ -783,10 +786,11 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             doubt = Doubt(verb=Verb.STOP, since=at)
             owed = node.owed | _undo(state.begun.policy)
             return with_node(state, name, doubt=doubt, stopped_at=at, owed=owed)
-        case StartNode(node=name):
+        case StartNode(node=name, counts=away):
             # The limit of a start counts from the first one: a doubt may have come before it.
-            since = state.nodes[name].since if state.nodes[name].start_sent else at
-            return with_node(state, name, start_sent=at, since=since)
+            node = state.nodes[name]
+            since = node.since if node.start_sent else at
+            return with_node(state, name, start_sent=at, since=since, over=node.over or away)
         case RebootHost(nodes=names):
             for name in names:
                 doubt, reboots = Doubt(verb=Verb.REBOOT, since=at), state.nodes[name].reboots + 1
@@ -958,6 +962,7 @@ def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProg
         since=at,
         life=node.life,
         boot=node.boot,
+        over=node.over,
         owed=node.owed,
         failure=node.failure,
         doubt=_doubted_again(state, node, at),

@@ -193,7 +193,8 @@ def sight(situation: Situation, node: NodeProgress) -> Sight:
     """What this reading shows of a node.
 
     The host's "gone" goes before the member list: a start that is not needed is harmless. In hand, a life
-    counts only while the host says that the service runs: a master may list a node that has just died.
+    counts only while the host says that the service runs: a master may list a node that has just died. A life
+    whose end the host has seen is in an old member list alone: the node is no member yet.
     """
     host = situation.seen.host(node.name)
     service = None if isinstance(host, Unknown) else host.service
@@ -208,7 +209,8 @@ def sight(situation: Situation, node: NodeProgress) -> Sight:
     member = situation.member(node.name)
     in_hand = node.phase in GOING_UP_OR_DOWN
     runs = service is ServiceState.RUNNING
-    if member is not None and node.life is not None and member.incarnation.is_same_as(node.life):
+    same = member is not None and node.life is not None and member.incarnation.is_same_as(node.life)
+    if same and not node.over:
         return Sight.SAME if runs or not in_hand else Sight.UNKNOWN
     if member is not None and node.life is not None and member.incarnation.differs_from(node.life):
         certain = runs or not in_hand or node.doubt is None
@@ -518,7 +520,10 @@ def _await_join(situation: Situation, node: NodeProgress) -> _Did:
     limit = deadlines.start + deadlines.rejoin
     if _lasts(situation, node) <= limit:
         return _WAIT
-    why = f"its service runs ({_said(situation, node)}), and it is no member after {limit:.0f} s"
+    lacks = (
+        "it is no member" if situation.member(node.name) is None else "the cluster lists no new life of it"
+    )
+    why = f"its service runs ({_said(situation, node)}), and {lacks} after {limit:.0f} s"
     return _fail(node, f"{why}{_stranger(situation)}", overdue=True)
 
 

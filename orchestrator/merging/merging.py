@@ -28,7 +28,7 @@ from orchestrator.engine.situation import (
 from orchestrator.merging.again import WRITES_SECONDS, cannot_be_merged, may_be_sent, may_still_come, next_for
 from orchestrator.merging.amounts import progress, size
 from orchestrator.merging.belief import not_to_be_believed
-from orchestrator.merging.rules import MERGE_RULES, NOT_WRITTEN, written
+from orchestrator.merging.rules import MERGE_RULES, NOT_WRITTEN, not_counted, written
 from orchestrator.model.action import Action, ForceMerge
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, run_phase
@@ -82,14 +82,17 @@ def merging(situation: Situation) -> Decision:
 
 
 def _pending(situation: Situation, bulk: BulkView, policy: MergePolicy) -> list[BulkIndex]:
-    """Those to be begun: as they were found, and those of which a copy has come back with more segments."""
-    merging, found = situation.state.merging, []
+    """Those to be begun: as they were found, and those of which a copy has come back with more segments.
+
+    And those of which a shard cannot be counted: no reading shows yet whether they are to be merged.
+    """
+    merging, uncounted, found = situation.state.merging, _uncounted(situation), []
     for uuid, one in merging.indices.items():
         index = bulk.indices.get(uuid)
         if index is None or one.begun is not None or one.ended:
             continue
         unwritten = written((merging.writes or {}).get(uuid), index.writes) is None
-        if one.due or (unwritten and index.segments > policy.max_segments):
+        if one.due or (unwritten and (uuid in uncounted or index.segments > policy.max_segments)):
             found.append(index)
     return found
 
@@ -128,10 +131,17 @@ def _known_to_be_loaded(situation: Situation, index: BulkIndex) -> bool:
 
 
 def _with_absent_copies(situation: Situation) -> frozenset[str]:
-    """Indices of which a copy is not started that was there when the run began."""
+    """Indices of which a copy is not started that was there when the run began, or no copy of a shard."""
     view = situation.view
     absent = missing_beyond_baseline(situation.state, view) if view is not None else ()
-    return frozenset(copy.shard.index_uuid for copy in absent)
+    return frozenset(copy.shard.index_uuid for copy in absent) | _uncounted(situation)
+
+
+def _uncounted(situation: Situation) -> frozenset[str]:
+    """Indices of which a shard has no started copy, so that nothing is known of its segments."""
+    view = situation.view
+    red = not_counted(situation.policy, view) if view is not None else ()
+    return frozenset(copy.shard.index_uuid for copy in red)
 
 
 def _merged(
@@ -239,7 +249,7 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 
 
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: list[BulkIndex]) -> Decision:
-    """Ask for the next merges that the limits and the rules allow."""
+    """Ask for the next merges that the limits and the rules allow; what runs already is taken up before."""
     state, now = situation.state, situation.now
     if state.process.request is Request.PAUSE and not state.merging.in_hand:
         # What is left has a copy that came back with more segments; no event says so, so the reason does.
@@ -258,10 +268,10 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: l
         if refused:
             return _held(situation, refused)
     refusals: list[Hold] = []
-    under_way = tuple(bulk.indices[one.target.index_uuid] for one in state.merging.in_hand)
-    # What is being merged already, by a run before this one or by somebody, costs nothing more and counts.
-    for index in sorted(pending, key=lambda index: not index.under_way):
-        if not (index.under_way or _room_for_another(under_way, index, policy)):
+    in_hand = [bulk.indices[one.target.index_uuid] for one in state.merging.in_hand]
+    found = [index for index in pending if index.under_way]
+    for index in (*found, *(index for index in pending if not index.under_way)):
+        if not _room_for_another(in_hand if index.under_way else [*in_hand, *found], index, policy):
             continue
         refused = _against(situation, index)
         if not refused:

@@ -12,14 +12,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.elasticsearch.recovery import is_being_restored
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
 from orchestrator.merging.amounts import size
-from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
 from orchestrator.model.merging import BulkIndex, Writes
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 
 NOT_WRITTEN: Final = "index_is_not_written"
 """The rule that `--allow-writes` sets aside."""
+
+_IN_PLACE: Final = "no_copy_on_its_way"
 
 _SHARED: Final = ("observation_is_fresh", "cluster_is_the_one_named", "lease_is_held", "gates_open")
 """Of the rules before a stop, those that a merge has to pass as well."""
@@ -58,13 +63,30 @@ def index_is_not_written(question: Question) -> Iterator[Finding]:
         yield f"index {index.name}", evidence
 
 
+def not_counted(policy: Policy, view: ClusterView) -> Iterator[ShardCopy]:
+    """Primaries of shards without a started copy: whether these are to be merged is not known.
+
+    Not of an index that may be red, that is restored just now, or for which the rule is disabled.
+    """
+    for copy in view.not_started:
+        name = copy.shard.index
+        may_be_red = name in policy.accept_red or policy.disables(_IN_PLACE, f"index {name}")
+        if copy.primary and not (may_be_red or is_being_restored(view, copy)):
+            yield copy
+
+
 def no_copy_on_its_way(question: Question) -> Iterator[Finding]:
-    """Every copy that the index has is where it stays, and there is one at least."""
+    """Every copy that the index has is where it stays, and each shard has one at least."""
     view, index = question.observation.cluster, question.index
     if index is None or isinstance(view, Unknown):
         return
     if not index.copies:
         yield f"index {index.name}", "no copy of it is started: a red index needs repair, not a merge"
+    of_index = (copy for copy in not_counted(question.policy, view) if copy.shard.index_uuid == index.uuid)
+    red = [copy for copy in of_index if copy.state is CopyState.UNASSIGNED]
+    if index.copies and red:
+        evidence = f"no copy of {red[0].shard} is started: a red index needs repair, not a merge"
+        yield f"index {index.name}", evidence
     on_its_way = (CopyState.INITIALIZING, CopyState.RELOCATING)
     moving = [c for c in view.copies if c.shard.index_uuid == index.uuid and c.state in on_its_way]
     if moving:
@@ -123,7 +145,7 @@ OWN_RULES: Final[tuple[Predicate, ...]] = (
         passes_with_time=False,
     ),
     Predicate(
-        name="no_copy_on_its_way",
+        name=_IN_PLACE,
         why="A copy that recovers while its primary is merged arrives with the segments of before.",
         check=no_copy_on_its_way,
     ),

@@ -24,6 +24,7 @@ from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.world import World
+from tests.simulation.loaded import RIGHT, loaded, merged_policy, merging
 from tests.simulation.play import cluster, killed, lives, play, policy, run
 
 ES2 = NodeName("es2")
@@ -455,3 +456,19 @@ def test_a_reboot_that_is_never_done_keeps_nobody_waiting_in_the_stand_down(how:
     (waits,) = [node for node in state.nodes.values() if node.phase is NodePhase.REJOINED]
     assert REBOOT in waits.owed, "it is up, and its turn is not over"
     assert {node.phase for node in state.nodes.values()} == {NodePhase.PENDING, NodePhase.REJOINED}
+
+
+# Merges -------------------------------------------------------------------------------------------------
+
+
+def test_an_index_that_was_red_at_the_beginning_is_merged_once_it_is_not() -> None:
+    """Its only copies are on a node that is away: no segment of them is counted, which is not few enough."""
+    world = loaded(5, replicas=0)
+    simulation = Simulation(world)
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=100.0))
+    world.agenda.advance(30.0)
+    state = play(simulation, simulation.begin(merged_policy(merging(put_right=RIGHT))))
+    assert (state.outcome, world.violations) == (Outcome.DONE, []), state.message
+    loads = [shard for uuid in state.merging.indices for shard in world.indices[uuid].shards]
+    assert {len(shard.started) for shard in loads} == {2}
+    assert {kept.count for shard in loads for kept in shard.segments.values()} == {5}

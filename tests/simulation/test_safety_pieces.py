@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import pytest
+
 from orchestrator.engine.fold import RunState
 from orchestrator.model.action import Purpose, SetReplicas
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.event import SettingChanged
+from orchestrator.model.event import PhaseEntered, SettingChanged
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, Selection, ZeroReplicas
@@ -20,6 +22,7 @@ from orchestrator.model.reading import Instant
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import machines, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Seams, Trip
+from orchestrator.simulation.node_mishaps import DiesAgain
 from orchestrator.simulation.world import World
 from tests.simulation.chance import ALLOCATION
 from tests.simulation.play import cluster, lives, play, policy, run
@@ -292,6 +295,24 @@ def test_allocation_comes_back_only_with_the_node_whatever_an_old_reading_says()
     for _, until in _withheld(world):
         here = [what for at, what in world.story if at <= until and what in ("es2 left", "es2 joined")]
         assert here[-1] == "es2 joined"
+
+
+@pytest.mark.parametrize("lives_on", [True, False], ids=["lives", "dies again"])
+@pytest.mark.parametrize("reboot", [False, True], ids=["restart", "reboot"])
+def test_a_node_that_its_host_saw_end_is_not_unstopped_by_an_old_member_list(
+    *, lives_on: bool, reboot: bool
+) -> None:
+    """The readings stand still at the stop: the cluster lists the node in its old life while it starts."""
+    world = cluster(3)
+    plan = [Mishap(what=mishaps.StaleReadings(seconds=90.0), verb="stop", target=ES2)]
+    if not lives_on:
+        plan.append(Mishap(what=DiesAgain(node=ES2, after=1.0), verb="stop", target=ES2))
+    wanted = policy(selection=ONLY_ES2, reboot=reboot)
+    simulation, state = run(world, plan=plan, wanted=wanted)
+    steps = [record.event for record in simulation.journal.records if isinstance(record.event, PhaseEntered)]
+    assert "pending" not in [step.to for step in steps if step.node == ES2]
+    assert world.nodes[ES2].restarts_by_us == 1
+    assert (state.outcome, world.nodes[ES2].joined) == (Outcome.DONE, True), state.message
 
 
 def test_a_reboot_is_proven_by_another_boot_and_not_by_another_life() -> None:

@@ -10,12 +10,13 @@ from orchestrator.merging import rules
 from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.merging.settling import left_behind
 from orchestrator.model.action import Flush, ForceMerge, RefreshIndex, SetIndexSettings
-from orchestrator.model.cluster import CopyState, NodeName
+from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
 from orchestrator.model.event import Requested
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned
 from orchestrator.model.merging import BulkView, LoaderSettings, Writes
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.model.policy import DisabledPredicate
 from orchestrator.model.reading import Unknown
 from tests.unit.engine.merging_play import MEGABYTE, Play, index, play
 
@@ -534,6 +535,20 @@ def test_what_is_being_merged_takes_room_too() -> None:
     run.until_sent(2)
 
 
+def test_a_merge_that_a_run_before_left_counts_towards_the_limits_before_it_is_taken_up() -> None:
+    """It is of the smaller index: the larger one, which is first in the order, waits for it on their nodes."""
+    run = play(index("large", bytes_each=9 * MEGABYTE), index("small"), at_once=2, per_node=1)
+    run.change("small", tasks=1)
+    for _ in range(20):
+        run.step()
+    assert run.merges == []
+    (begun,) = [event for event in run.events if isinstance(event, MergeBegun)]
+    assert (begun.index, begun.found) == ("small", True)
+    run.merged("small")
+    run.until_sent()
+    assert run.merges == ["large"]
+
+
 def test_a_disk_that_was_not_read_has_no_room() -> None:
     run = play(index("posts"))
     disks = {name: replace(disk, room_bytes=None) for name, disk in run.seen.disks.items()}
@@ -565,6 +580,45 @@ def test_a_red_index_is_not_merged() -> None:
         run.step()
     assert run.merges == []
     assert "no copy of it is started" in run.state.in_phase.holds[0].evidence
+
+
+def test_an_index_of_which_a_shard_is_red_is_waited_for_and_counted_again() -> None:
+    """Nothing of that shard was counted: few segments of the others say nothing."""
+    for segments, nodes in ((5, ("es1",)), (20, ("es1",)), (20, ())):
+        run = play(index("posts", segments=segments, nodes=nodes))
+        whole = run.seen.cluster
+        shard = replace(index("posts").copies[0].shard, number=1)
+        red = ShardCopy(shard=shard, primary=True, state=CopyState.UNASSIGNED, node=None)
+        run.look(cluster=replace(whole, copies=(*whole.copies, red)))
+        for _ in range(20):
+            run.step()
+        assert (run.merges, run.state.phase) == ([], Phase.MERGING)
+        (hold,) = run.state.in_phase.holds
+        assert (hold.predicate, hold.subject) == ("no_copy_on_its_way", "index posts")
+        run.look(cluster=whole)
+        run.change("posts", copies=index("posts", segments=20).copies)
+        run.until_sent()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"accept_red": frozenset({"posts"})},
+        {"disabled_predicates": (DisabledPredicate(name="no_copy_on_its_way", subject="index posts"),)},
+    ],
+    ids=["accepted", "disabled"],
+)
+def test_an_index_that_may_be_red_is_merged_as_far_as_it_is_there(wanted: dict[str, object]) -> None:
+    run = play(index("posts"))
+    shard = replace(run.bulk["posts-uuid"].copies[0].shard, number=1)
+    red = ShardCopy(shard=shard, primary=True, state=CopyState.UNASSIGNED, node=None)
+    view = run.seen.cluster
+    begun = run.state.begun
+    policy = replace(begun.policy, **wanted)  # type: ignore[arg-type]  # field names by keyword
+    run.state = replace(run.state, begun=replace(begun, policy=policy))
+    run.look(cluster=replace(view, copies=(*view.copies, red)))
+    _through(run, "posts")
+    run.until(Phase.FINISHING)
 
 
 def test_a_reading_that_fails_holds() -> None:
@@ -763,17 +817,6 @@ def test_a_stop_leaves_at_once_and_says_that_the_merge_goes_on() -> None:
     assert run.given_up is not None
     assert run.given_up.outcome is Outcome.INTERRUPTED
     assert "the merge of a goes on in the cluster" in run.given_up.reason
-
-
-def test_what_is_being_merged_already_is_seen_to_its_end_before_another_is_begun() -> None:
-    """A run that was killed leaves its merge: another beside it would be one more on the same nodes."""
-    run = play(index("a"), index("b", tasks=1))
-    for _ in range(20):
-        run.step()
-    assert run.merges == []
-    run.merged("b")
-    run.until_sent()
-    assert run.merges == ["a"]
 
 
 # After the merges ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from orchestrator.engine.fold import GOING_UP_OR_DOWN, Absence, NodeProgress, evolve
-from orchestrator.engine.node import TABLE, Move, Sight, is_ours, move_of, sight
+from orchestrator.engine.node import TABLE, Move, Sight, is_ours, move_of, rejoined, sight
 from orchestrator.engine.situation import Situation
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, RunHook, StartNode
@@ -107,6 +107,21 @@ def test_a_host_in_another_boot_ends_every_doubt() -> None:
         node = node_in(STARTING, doubt=open_, boot="a boot before")
         assert sight(situation(node, "runs", "absent"), node) is Sight.COMING
         assert sight(situation(node, "gone", "absent"), node) is Sight.AWAY
+
+
+def test_a_life_whose_end_its_host_has_seen_is_in_an_old_member_list_alone() -> None:
+    """Also for the process that takes the run up after a kill; until the node is back in another life."""
+    asked = situation(node_in(STOPPING), "gone", "same")
+    ended = [event for event in turned(asked).events if isinstance(event, PhaseEntered)]
+    state = asked.after(*ended).state
+    resumed = RunResumed(operator="ann", host="bastion")
+    for after in (state, evolve(state, Record(run="run-1", sequence=99, at=asked.now, event=resumed))):
+        node = after.nodes[ES2]
+        assert sight(situation(node, "runs", "same"), node) is Sight.COMING
+        assert sight(situation(node, "silent", "same"), node) is Sight.UNKNOWN
+    back = node_in(STARTING, over=True)
+    rejoin = rejoined(situation(back, "runs", "new"), back)
+    assert not situation(back, "runs", "new").after(rejoin).state.nodes[ES2].over
 
 
 def test_a_doubt_is_judged_by_the_moment_of_the_reading() -> None:
