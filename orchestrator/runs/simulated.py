@@ -318,7 +318,7 @@ class Simulation:
         return start_of(self.world, policy, planned, operator=(self.operator, self.host))
 
     def _past(self) -> PastRun:
-        return past_run_of(self._store(), self.entries[self.run])
+        return past_run_of(self._store(), next(e for e in self._store().runs() if e.run == self.run))
 
     def _begun(self, ready: Attempt | RunState) -> RunState:
         if isinstance(ready, RunState):

@@ -20,6 +20,7 @@ from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
+from orchestrator.runtime.taking import LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Crash, Seams, Trip
 from orchestrator.simulation.parts import SimNode
@@ -159,6 +160,9 @@ class AnyLife:
         """What only people can do."""
         raise NotImplementedError
 
+    def _help_without_a_master(self) -> None:
+        """What people do whose run was refused because the cluster has no master."""
+
     def _forgotten(self) -> None:
         """A killed run's journal is torn, and its record removed by hand: nobody knows what it changed."""
 
@@ -264,6 +268,8 @@ class AnyLife:
                 return begins()
             except (LeaseError, JournalError) as error:
                 said = str(error)
+                if isinstance(error, LeaseUnreachable):
+                    self._help_without_a_master()
                 self.world.agenda.advance(_BEGINS_AGAIN_SECONDS)
         raise BrokenError("liveness", f"no run can be begun: {said}")
 

@@ -536,7 +536,7 @@ def test_what_is_being_merged_takes_room_too() -> None:
 
 
 def test_a_merge_that_a_run_before_left_counts_towards_the_limits_before_it_is_taken_up() -> None:
-    """It is of the smaller index: the larger one, which is first in the order, waits for it on their nodes."""
+    """It is of the smaller index: the larger one, first in the order, waits for it on their nodes."""
     run = play(index("large", bytes_each=9 * MEGABYTE), index("small"), at_once=2, per_node=1)
     run.change("small", tasks=1)
     for _ in range(20):
