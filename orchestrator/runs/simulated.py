@@ -109,7 +109,6 @@ class Simulation:
         )
         self.common = common or Common()
         self.leases = SimulatedLeasePort(world=world, fate=self.fate, records=self.common.records)
-        self.fate.remove_record = self.leases.remove_by_hand
         self.own_lease = MemoryLeasePort()
         self.cluster.process = self.hosts.process = self.process
         self.run, (self.operator, self.host) = run, operator

@@ -127,6 +127,10 @@ class SimulatedLeasePort(MemoryLeasePort):
     fate: Fate
     claim: int = 0
 
+    def __post_init__(self) -> None:
+        """From now on it is this program's record that the fate removes."""
+        self.fate.remove_record = self.remove_by_hand
+
     def read(self) -> Reading[LeaseRecord | None]:
         """The record with the highest epoch; a cluster without a master does not answer."""
         if self._silent() or self.world.master is None:
