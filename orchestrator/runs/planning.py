@@ -8,8 +8,9 @@ from typing import Final
 
 from orchestrator.config.gates import secrets_of
 from orchestrator.config.policy import Overrides
-from orchestrator.engine.fold import GOING_UP_OR_DOWN, RunState, replay
+from orchestrator.engine.fold import replay
 from orchestrator.engine.plan import empty_plan, make_plan
+from orchestrator.engine.state import GOING_UP_OR_DOWN, RunState
 from orchestrator.engine.waves import undated
 from orchestrator.errors import JournalError, PlanMismatch, UsageError
 from orchestrator.merging import decide

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 
 from orchestrator.config.gates import secrets_of
-from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.fold import replay
 from orchestrator.engine.kinds.riak.settings import holder
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RestoreBegun, RunResumed, RunStarted

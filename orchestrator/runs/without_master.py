@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.engine.fold import GOING_UP_OR_DOWN, RunState, evolve
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.state import GOING_UP_OR_DOWN, RunState
 from orchestrator.errors import LeaseError
 from orchestrator.model.action import StartNode
 from orchestrator.model.cluster import NodeName

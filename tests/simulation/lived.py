@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.fold import replay
+from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, LeaseError, SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import Event, PhaseEntered, WaveStarted
 from orchestrator.model.observation import Level, ServiceState

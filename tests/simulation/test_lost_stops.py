@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NotWaitedFor
 from orchestrator.model.phase import Outcome, Request

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     ClearVotingExclusions,
     RetryFailed,

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState, evolve, with_node
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.state import RunState, with_node
 from orchestrator.errors import LeaseError
 from orchestrator.model.action import StartNode
 from orchestrator.model.cluster import NodeName

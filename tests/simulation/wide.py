@@ -6,8 +6,8 @@ import re
 from functools import cached_property
 from itertools import pairwise
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import (

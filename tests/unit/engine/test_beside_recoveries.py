@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import PhaseState, RecoveringWave
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.node import RETURNS
 from orchestrator.engine.recover import (
@@ -17,6 +16,7 @@ from orchestrator.engine.recover import (
     makes_room,
 )
 from orchestrator.engine.situation import Decision, Situation
+from orchestrator.engine.state import PhaseState, RecoveringWave
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
     Event,
