@@ -34,8 +34,10 @@ def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> Si
         if copy.node is not None and world.nodes[copy.node].process
     ]
     for shard in index.shards:
+        here = {copy.node for copy in shard.copies}
         for place, kept in shard.segments.items():
-            kept.away = not world.nodes[place].joined
+            waits = world.unassigned_before[shard.id] > 0 and place not in here
+            kept.away = waits or not world.nodes[place].joined
     world.forced.running.append(merge)
     who = "" if ours else " by somebody else"
     world.story.append((world.agenda.now, f"{index.name} is being merged{who}"))
@@ -153,7 +155,8 @@ def _weigh(world: World, place: NodeName) -> None:
 def unmerged(world: World, uuid: str, max_segments: int) -> list[str]:
     """Copies of an index that have more segments than that, by what a search goes through.
 
-    Not those that a node brought back which was away when the index was merged: nobody could merge them.
+    Not those that a node brought back which was away when the index was merged, nor those that had no place
+    then and when the run began: nobody could merge them, and a run waits for no copy that it found missing.
     """
     index = world.indices.get(uuid)
     if index is None:

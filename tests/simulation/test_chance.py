@@ -87,6 +87,8 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             48138,
             49086,
             59028,
+            67064,
+            69407,
             55878,
         ),
     ],

@@ -18,10 +18,10 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkIndex, BulkView
-from orchestrator.model.observation import EVERYTHING
+from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import merges, mishaps, segments
+from orchestrator.simulation import allocation, merges, mishaps, segments
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.world import World
@@ -153,6 +153,26 @@ def test_a_node_that_dies_leaves_its_copies_unmerged() -> None:
     assert (by_node[ES1], by_node[ES3]) == (5, 5)
     assert by_node[ES2] >= 20
     assert of(read).tasks == 0
+
+
+@pytest.mark.parametrize("found", [True, False], ids=["found without a place", "lost during the run"])
+def test_a_copy_without_a_place_during_the_merge_is_excused_only_if_the_run_found_it_so(
+    *, found: bool
+) -> None:
+    world = loaded()
+    simulation = begun(world)
+    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "none")
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=5.0))
+    world.agenda.advance(60.0)
+    if found:
+        simulation = begun(world)
+    simulation.cluster.perform(force())
+    world.agenda.advance(3 * COPY_SECONDS)
+    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "all")
+    allocation.reroute(world)
+    world.agenda.advance(600.0)
+    simulation.cluster.perform(RefreshIndex(index="posts-1", index_uuid="posts-1-uuid"))
+    assert (merges.unmerged(world, "posts-1-uuid", 5) == []) is found
 
 
 def test_where_a_started_copy_does_not_answer_nothing_is_known() -> None:

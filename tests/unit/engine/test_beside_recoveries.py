@@ -115,6 +115,20 @@ def test_a_copy_without_a_place_of_an_index_that_was_reopened_hides_none_that_th
     assert [copy.unassigned_reason for copy in missing] == ["NODE_LEFT"]
 
 
+@pytest.mark.parametrize("node", [ES2, ES3])
+def test_the_primary_of_an_index_made_just_before_the_stop_is_waited_for_on_the_waves_node(
+    node: NodeName,
+) -> None:
+    """No reading before the stop has it; its only copy went with the node."""
+    situation = _beside()
+    view = situation.view
+    assert view is not None
+    left = {"unassigned_reason": "NODE_LEFT", "state": CopyState.INITIALIZING, "node": node}
+    rises = ShardCopy(shard=replace(SHARD, index="made", index_uuid="made-uuid"), primary=True, **left)  # type: ignore[arg-type]  # by keyword
+    after = replace(view, copies=(*view.copies, rises))
+    assert situation.kind.missing(situation.state, after) == ((rises,) if node == ES2 else ())
+
+
 @pytest.mark.parametrize(
     ("before", "since", "again"),
     [(Phase.GATED, 1.0, False), (Phase.GATED, 9.0, True), (Phase.REJOINED, 1.0, True)],
