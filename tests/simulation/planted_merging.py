@@ -13,17 +13,21 @@ from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.situation import Decision, Situation, act, note
 from orchestrator.merging import again
 from orchestrator.model.action import ForceMerge
-from orchestrator.model.event import Hold, run_phase
+from orchestrator.model.event import ActionSent, Hold, run_phase
 from orchestrator.model.merge_event import IndexMerged
 from orchestrator.model.merging import BulkIndex, BulkView, MergePolicy
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
+from orchestrator.simulation import allocation
+from tests.simulation import play
+from tests.simulation.loaded import index_of, loaded, merged_policy
 from tests.simulation.planting import Defect, Swap, always, without
 
 merging = import_module("orchestrator.merging.merging")
 """By its path: the package has a function of that name."""
+_MOVES_SECONDS: Final = 300.0
 
 
 def _without_rule(name: str) -> Swap:
@@ -100,6 +104,21 @@ def _taking_silence_for_open(closed_gates: Any) -> Any:
     return closed
 
 
+def a_copy_moves() -> str | None:
+    """A copy of a loaded index moves to another node for minutes when the run begins."""
+    world = loaded(indices=1)
+    shard = index_of(world, "posts-1").shards[0]
+    free = next(name for name in world.nodes if all(copy.node != name for copy in shard.copies))
+    allocation.relocate(world, shard.primary, free, _MOVES_SECONDS)
+    there = world.agenda.now + _MOVES_SECONDS
+    simulation, state = play.run(world, wanted=merged_policy())
+    for record in simulation.journal.records:
+        if isinstance(record.event, ActionSent) and isinstance(record.event.action, ForceMerge):
+            early = there - record.at
+            return f"posts-1 is merged {early:.0f} s before its copy is there" if early > 0 else None
+    return f"not merged: {state.outcome} {state.message}"
+
+
 MERGING: Final[tuple[Defect, ...]] = (
     Defect(
         name="merges on a reading that may be old",
@@ -131,8 +150,8 @@ MERGING: Final[tuple[Defect, ...]] = (
     Defect(
         name="merges beside a copy on its way",
         says="a copy arrives with the segments of before the merge",
-        seed=285,
         swaps=(_without_rule("no_copy_on_its_way"),),
+        scenario=a_copy_moves,
     ),
     Defect(
         name="merges without room",
