@@ -249,7 +249,7 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 
 
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: list[BulkIndex]) -> Decision:
-    """Ask for the next merges that the limits and the rules allow."""
+    """Ask for the next merges that the limits and the rules allow; what runs already is taken up before."""
     state, now = situation.state, situation.now
     if state.process.request is Request.PAUSE and not state.merging.in_hand:
         # What is left has a copy that came back with more segments; no event says so, so the reason does.
@@ -268,9 +268,10 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: l
         if refused:
             return _held(situation, refused)
     refusals: list[Hold] = []
-    under_way = tuple(bulk.indices[one.target.index_uuid] for one in state.merging.in_hand)
-    for index in pending:
-        if not _room_for_another(under_way, index, policy):
+    in_hand = [bulk.indices[one.target.index_uuid] for one in state.merging.in_hand]
+    found = [index for index in pending if index.under_way]
+    for index in (*found, *(index for index in pending if not index.under_way)):
+        if not _room_for_another(in_hand if index.under_way else [*in_hand, *found], index, policy):
             continue
         refused = _against(situation, index)
         if not refused:

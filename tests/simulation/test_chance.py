@@ -80,6 +80,7 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             41119,
             48138,
             49086,
+            59028,
         ),
     ],
 )

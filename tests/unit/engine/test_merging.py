@@ -535,6 +535,20 @@ def test_what_is_being_merged_takes_room_too() -> None:
     run.until_sent(2)
 
 
+def test_a_merge_that_a_run_before_left_counts_towards_the_limits_before_it_is_taken_up() -> None:
+    """It is of the smaller index: the larger one, first in the order, waits for it on their nodes."""
+    run = play(index("large", bytes_each=9 * MEGABYTE), index("small"), at_once=2, per_node=1)
+    run.change("small", tasks=1)
+    for _ in range(20):
+        run.step()
+    assert run.merges == []
+    (begun,) = [event for event in run.events if isinstance(event, MergeBegun)]
+    assert (begun.index, begun.found) == ("small", True)
+    run.merged("small")
+    run.until_sent()
+    assert run.merges == ["large"]
+
+
 def test_a_disk_that_was_not_read_has_no_room() -> None:
     run = play(index("posts"))
     disks = {name: replace(disk, room_bytes=None) for name, disk in run.seen.disks.items()}
