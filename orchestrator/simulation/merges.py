@@ -34,8 +34,9 @@ def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> Si
         if copy.node is not None and world.nodes[copy.node].process
     ]
     for shard in index.shards:
+        here = {copy.node for copy in shard.copies}
         for place, kept in shard.segments.items():
-            kept.away = not world.nodes[place].joined
+            kept.away = place not in here or not world.nodes[place].joined
     world.forced.running.append(merge)
     who = "" if ours else " by somebody else"
     world.story.append((world.agenda.now, f"{index.name} is being merged{who}"))
@@ -150,10 +151,11 @@ def _weigh(world: World, place: NodeName) -> None:
     world.story.append((world.agenda.now, f"the disk of {place} is {share:.0%} full"))
 
 
-def unmerged(world: World, uuid: str, max_segments: int) -> list[str]:
+def unmerged(world: World, uuid: str, max_segments: int, *, away: bool = False) -> list[str]:
     """Copies of an index that have more segments than that, by what a search goes through.
 
-    Not those that a node brought back which was away when the index was merged: nobody could merge them.
+    `away`: only those that were not there when the index was merged, so that nobody could merge them; without
+    it, only the others.
     """
     index = world.indices.get(uuid)
     if index is None:
@@ -162,6 +164,6 @@ def unmerged(world: World, uuid: str, max_segments: int) -> list[str]:
         (shard, copy.node, segments.searched(world, index, shard, copy.node))
         for shard in index.shards
         for copy in shard.started
-        if copy.node is not None and not segments.was_away(shard, copy.node)
+        if copy.node is not None and segments.was_away(shard, copy.node) is away
     ]
     return [f"{shard.id} on {place}: {count}" for shard, place, count in found if count > max_segments]

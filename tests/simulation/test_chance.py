@@ -80,7 +80,9 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             41119,
             48138,
             49086,
+            53297,
             59028,
+            65448,
         ),
     ],
 )

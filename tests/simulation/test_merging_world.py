@@ -18,10 +18,10 @@ from orchestrator.model.action import (
 )
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkIndex, BulkView
-from orchestrator.model.observation import EVERYTHING
+from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import merges, mishaps, segments
+from orchestrator.simulation import allocation, merges, mishaps, segments
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.parts import SimGate
 from orchestrator.simulation.world import World
@@ -473,6 +473,39 @@ def test_a_copy_that_was_away_while_its_index_was_merged_is_nobodys() -> None:
     kept = [shard.segments[ES2].count for shard in index.shards if ES2 in shard.segments]
     assert max(kept) > 5, "it came back with what it had"
     assert merges.unmerged(world, index.uuid, 5) == []
+    back = merges.unmerged(world, index.uuid, 5, away=True)
+    assert len(back) == sum(count > 5 for count in kept), "they are known apart"
+
+
+def test_a_copy_that_is_on_a_disk_alone_while_its_index_is_merged_is_nobodys() -> None:
+    """Its node is back, and its place was given to another node or is still to be given to it."""
+    simulation = begun(loaded())
+    world = simulation.world
+    index = index_of(world, "posts-1")
+    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "none")
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=5.0))
+    world.agenda.advance(60.0)
+    assert world.nodes[ES2].joined
+    simulation.cluster.perform(force())
+    world.agenda.advance(3 * COPY_SECONDS)
+    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", None)
+    allocation.reroute(world)
+    world.agenda.advance(60.0)
+    assert {len(shard.started) for shard in index.shards} == {2}
+    assert merges.unmerged(world, index.uuid, 5) == []
+    assert merges.unmerged(world, index.uuid, 5, away=True) != []
+
+
+def test_a_copy_that_arrives_while_its_index_is_merged_is_to_be_merged() -> None:
+    simulation = begun(loaded())
+    world = simulation.world
+    index = index_of(world, "posts-1")
+    allocation.stall(world, 30.0)
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=5.0))
+    world.agenda.advance(20.0)
+    simulation.cluster.perform(force())
+    world.agenda.advance(3 * COPY_SECONDS)
+    assert "es2" in "; ".join(merges.unmerged(world, index.uuid, 5))
 
 
 def test_targets_are_what_has_too_many_segments_or_is_being_merged() -> None:
