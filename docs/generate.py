@@ -22,7 +22,6 @@ from orchestrator.cli.main import app
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
@@ -30,6 +29,7 @@ from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICAT
 from orchestrator.engine.node import TABLE, Move, Sight
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, READS, RUN_STEPS
 from orchestrator.engine.run import exit_code_of
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.tunables import (
     devices,

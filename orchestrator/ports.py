@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import ActionResult, ClusterAction, HostAction
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record

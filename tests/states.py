@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 
 _PARTS = ("in_phase", "process", "unrestored", "begun")
 

@@ -12,7 +12,7 @@ from typing import Final, TextIO
 
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code

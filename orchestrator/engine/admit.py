@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.gates import closed_gates, gate_news, gates_are_asked, gates_of
 from orchestrator.engine.kinds.every_kind import why_not_ready
 from orchestrator.engine.kinds.predicates import Predicate, Question, aggregated, holds
 from orchestrator.engine.situation import Decision, Situation, stand_down, wait
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.waves import machines_of, next_wave
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.fold import GOING_UP_OR_DOWN, NodeProgress, RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -20,6 +19,7 @@ from orchestrator.engine.situation import (
     note,
     wait,
 )
+from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress, RunState
 from orchestrator.model.action import (
     ClearVotingExclusions,
     ProbeSettings,

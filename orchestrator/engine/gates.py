@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.predicates import Finding, Question
+from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, Hold
 from orchestrator.model.gate import Gate
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from orchestrator.engine.fold import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.situation import RETRY_SECONDS, Situation
+from orchestrator.engine.state import GOING_UP_OR_DOWN, NodeProgress
 from orchestrator.engine.tuning import tuned
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import HostAction, Moment, RebootHost, RunHook, StartNode, StopNode

@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from orchestrator.engine.estimate import NodeTimes, predict_wave, total, total_overlapped
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import aggregated
 from orchestrator.engine.optimism import OptimisticWorld
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.event import (
     ActionConfirmed,

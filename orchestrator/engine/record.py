@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.engine.fold import IN_HAND, NodeProgress, RunState
+from orchestrator.engine.state import IN_HAND, NodeProgress, RunState
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.policy import Kind

@@ -18,17 +18,9 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine.admit import HOLD_POLL_SECONDS, next_wave_of, refusals
-from orchestrator.engine.fold import NodeProgress, RecoveringWave, RunState
 from orchestrator.engine.node import RETURNS, Move, debt_in_words, is_next
-from orchestrator.engine.situation import (
-    RETRY_SECONDS,
-    Decision,
-    Situation,
-    act,
-    note,
-    stand_down,
-    wait,
-)
+from orchestrator.engine.situation import RETRY_SECONDS, Decision, Situation, act, note, stand_down, wait
+from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState
 from orchestrator.model.action import Moment, RetryFailed, RunHook
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (

@@ -12,14 +12,6 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.engine import admit, changes, recover
-from orchestrator.engine.fold import (
-    FINAL_NODE_PHASES,
-    GOING_UP_OR_DOWN,
-    IN_HAND,
-    NOT_BEGUN,
-    NodeProgress,
-    RunState,
-)
 from orchestrator.engine.gates import gate_news, gates_passed
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.node import Move, Sight, Turn, is_next, is_ours, rejoined, sight, turn
@@ -35,6 +27,14 @@ from orchestrator.engine.situation import (
     note,
     stand_down,
     wait,
+)
+from orchestrator.engine.state import (
+    FINAL_NODE_PHASES,
+    GOING_UP_OR_DOWN,
+    IN_HAND,
+    NOT_BEGUN,
+    NodeProgress,
+    RunState,
 )
 from orchestrator.errors import ExitCode, SafetyViolation
 from orchestrator.model.action import (
@@ -959,7 +959,9 @@ def _end(situation: Situation) -> Decision:
         for node in failed
         if not (node.name in reason and (node.failure or "") in reason)
     ]
-    message = "; ".join(text for text in (reason, *also, hook or "") if text)
+    out = ", ".join(node.name for node in failed if node.undo and outcome is not Outcome.DEPOSED)
+    unserved = f"after_recovery hooks did not run on {out}" if out else ""
+    message = "; ".join(text for text in (reason, *also, unserved, hook or "") if text)
     return note(
         StoodDown(outcome=outcome, left=left),
         run_phase(state.phase, Phase.ENDED),

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.fold import FINAL_NODE_PHASES, Absence, NodeProgress, RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import gates_are_asked
 from orchestrator.engine.kinds.kind import KindOfCluster
 from orchestrator.engine.phases import READS, Hosts
+from orchestrator.engine.state import FINAL_NODE_PHASES, Absence, NodeProgress, RunState
 from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Hold, Record, StandingDown, run_phase

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.situation import Situation
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Event, WorkDone

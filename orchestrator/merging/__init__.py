@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.engine import run
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.run import Step
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.merging.merging import merging
 from orchestrator.merging.settling import finishing, settling
 from orchestrator.model.observation import Observation

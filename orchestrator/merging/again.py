@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.situation import DOUBT_SECONDS, RETRY_SECONDS, Situation
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, ForceMerge, RefreshIndex
 from orchestrator.model.merging import BulkIndex, MergePolicy
 from orchestrator.model.reading import Instant, Seconds

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from orchestrator.config.policy import Overrides
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, SafetyViolation, UsageError
 from orchestrator.model.event import Event, Record
 from orchestrator.model.observation import EVERYTHING

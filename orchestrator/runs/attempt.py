@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.run import exit_code_of
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.phase import Outcome, Phase

@@ -15,8 +15,8 @@ from typing import Protocol, Self
 
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
 from orchestrator.model.gate import Gate

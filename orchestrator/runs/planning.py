@@ -8,10 +8,11 @@ from typing import Final
 
 from orchestrator.config.gates import secrets_of
 from orchestrator.config.policy import Overrides
-from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.fold import replay
 from orchestrator.engine.plan import empty_plan, make_plan
+from orchestrator.engine.state import GOING_UP_OR_DOWN, RunState
 from orchestrator.engine.waves import undated
-from orchestrator.errors import PlanMismatch
+from orchestrator.errors import JournalError, PlanMismatch, UsageError
 from orchestrator.merging import decide
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
@@ -22,7 +23,7 @@ from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
-from orchestrator.runs.find_run import past_times
+from orchestrator.runs.find_run import Wanted, candidates, past_times
 from orchestrator.runs.selection import require_cluster, require_zones, start_of
 from orchestrator.runs.takeover import restore_others, run_from_start
 from orchestrator.runtime.database import Access
@@ -296,7 +297,29 @@ def _prepared(
 def _first_reading(connection: Connection) -> tuple[ClusterView, Reading[SettingsView]]:
     ports = connection.ports
     read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
-    return require_cluster(read.cluster, ports.name, ports.source), read.settings
+    try:
+        return require_cluster(read.cluster, ports.name, ports.source), read.settings
+    except UsageError as error:
+        if not isinstance(read.cluster, Unknown):
+            raise
+        raise UsageError(f"{error}{_stopped_here(connection)}") from error
+
+
+def _stopped_here(connection: Connection) -> str:
+    """The nodes that the last run here has left down, without which the cluster may have no master."""
+    try:
+        with connection.state(Access.READ) as store:
+            for last in candidates(store, Wanted.RESTORE, cluster=connection.ports.name):
+                state = replay(last.run, store.replay(last.run))
+                down = ", ".join(node.name for node in state.nodes_in(*GOING_UP_OR_DOWN))
+                if down and last.outcome is None:
+                    return (
+                        f"; run {last.run} stopped {down} and has not started it again: if that run was "
+                        f"killed, `orchestrate resume {last.run}` starts {down} first"
+                    )
+    except JournalError:
+        pass  # only a hint
+    return ""
 
 
 def _with_warnings(

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.plan import make_plan
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, LeaseError, SafetyViolation
 from orchestrator.merging import decide
 from orchestrator.merging.invariants import broken

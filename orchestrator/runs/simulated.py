@@ -16,7 +16,8 @@ from typing import TypeVar, cast
 
 from sqlalchemy import Engine
 
-from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.fold import replay
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RunStarted
 from orchestrator.model.lease import LeaseRecord
@@ -42,7 +43,6 @@ from orchestrator.runs.takeover import claim, new_run, release, repair
 from orchestrator.runs.unfinished import PastRun, past_run_of, restoration, resumption
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.lookout import Order
-from orchestrator.runtime.store import RunEntry
 from orchestrator.simulation import turns
 from orchestrator.simulation.beginning import do_without, note_what_is, start_of
 from orchestrator.simulation.cluster import SimulatedCluster
@@ -119,7 +119,7 @@ class Simulation:
         self._given_back: weakref.finalize[[Engine], Simulation] | None = None
         self._name, self._runs, self._processes = run, 0, 0
         self.journals: list[SeamJournal] = []
-        self.entries: dict[str, RunEntry] = {}
+        self.own_runs: list[str] = []
         self._written: dict[str, list[Record]] = {}
         self._identity: str | None = None
         self._attempt: Attempt | None = None
@@ -317,7 +317,7 @@ class Simulation:
         return start_of(self.world, policy, planned, operator=(self.operator, self.host))
 
     def _past(self) -> PastRun:
-        return past_run_of(self._store(), self.entries[self.run])
+        return past_run_of(self._store(), next(e for e in self._store().runs() if e.run == self.run))
 
     def _begun(self, ready: Attempt | RunState) -> RunState:
         if isinstance(ready, RunState):

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, StaticPool, create_engine
 
 from orchestrator.config.policy import Overrides
 from orchestrator.config.secrets import SecretReference
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RunStarted
@@ -107,7 +107,7 @@ class OpenStore(StateStore):
 
     def create_run(self, entry: RunEntry) -> SqlJournal:
         """Begin a run's line and its journal."""
-        self._simulation.entries[entry.run] = entry
+        self._simulation.own_runs.append(entry.run)
         return super().create_run(entry)
 
     def lease(self, cluster: str) -> LeasePort:

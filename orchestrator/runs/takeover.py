@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.engine.changes import from_record
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError
 from orchestrator.model.event import LeaseTaken, RunStarted
 from orchestrator.model.lease import LeaseRecord

@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 
 from orchestrator.config.gates import secrets_of
-from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.fold import replay
 from orchestrator.engine.kinds.riak.settings import holder
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ConfigError, ExitCode, JournalError, UsageError
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Record, RestoreBegun, RunResumed, RunStarted
 from orchestrator.model.observation import Look
-from orchestrator.model.phase import NodePhase
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Kind, LeasePlace
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.attempt import Attempt, driven
@@ -21,11 +22,13 @@ from orchestrator.runs.connection import Connection
 from orchestrator.runs.find_run import Wanted, candidates, find_run
 from orchestrator.runs.planning import prepare_restore
 from orchestrator.runs.takeover import claim, lease_taken, release, restore_left, take_up
+from orchestrator.runs.without_master import bring_master_back, nodes_to_start
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 from orchestrator.runtime.taking import LeaseUnreachable, Taken
+from orchestrator.runtime.unwritten_lease import UnwrittenLease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +139,7 @@ def resumption(
     event = RunResumed(
         operator=process.operator, host=process.host, retry_failed=retry_failed, skip=tuple(skip)
     )
-    held = take_up(past.entry.run, connection, store, past.started)
+    held = _lease(connection, store, past, event)
     if isinstance(held, RunState):
         return held
     return _attempt(connection, store, past, held, event)
@@ -235,10 +238,10 @@ def restoration(
     connection: Connection, store: StateStore, past: PastRun, *, written: bool = True
 ) -> Attempt | RunState:
     """The attempt that restores what a run changed and holds its lease; or how a restore before it failed."""
-    held = _lease_for_restore(connection, store, past, written=written)
+    event = RestoreBegun(operator=connection.process.operator, host=connection.process.host)
+    held = _lease_for_restore(connection, store, past, event, written=written)
     if isinstance(held, RunState):
         return held
-    event = RestoreBegun(operator=connection.process.operator, host=connection.process.host)
     return _attempt(connection, store, past, held, event, written=written)
 
 
@@ -264,17 +267,43 @@ def _attempt(
     )
 
 
+def _lease(
+    connection: Connection,
+    store: StateStore,
+    past: PastRun,
+    event: RunResumed | RestoreBegun,
+    *,
+    written: bool = True,
+) -> tuple[Lease, Taken] | RunState:
+    """The lease for a run that continues. Without a master, the nodes that it stopped are started first.
+
+    Raises:
+        LeaseError: as `take_up`.
+    """
+    run, started = past.entry.run, past.started
+    try:
+        return take_up(run, connection, store, started, written=written)
+    except LeaseUnreachable:
+        restored = past.entry.outcome is Outcome.RESTORED  # perhaps by another run: the journal has it not
+        nodes = () if restored else nodes_to_start(past.state, event, at=connection.process.now)
+        state = None if written else UnwrittenLease(store.lease(started.cluster_uuid))
+        if started.policy.lease is not LeasePlace.CLUSTER or not nodes:
+            raise
+        if not bring_master_back(connection, store, past.state, nodes, in_state=state):
+            raise
+    return take_up(run, connection, store, started, written=written)
+
+
 def _lease_for_restore(
-    connection: Connection, store: StateStore, past: PastRun, *, written: bool
+    connection: Connection, store: StateStore, past: PastRun, event: RestoreBegun, *, written: bool
 ) -> tuple[Lease, Taken] | RunState:
     """The lease for a restore, which cannot wait for the cluster to answer."""
     run, started = past.entry.run, past.started
     try:
-        return take_up(run, connection, store, started, written=written)
+        return _lease(connection, store, past, event, written=written)
     except LeaseUnreachable as error:
         if started.policy.lease is not LeasePlace.CLUSTER:
             raise  # it was the lease in the state, and there is no other
-        # The master may be down because of us: then it has to be started before any lease in the cluster.
         connection.process.warn(f"{error}: going on with the lease in the state alone")
         return take_up(run, connection, store, started, in_cluster=False, written=written)
 

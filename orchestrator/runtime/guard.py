@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from orchestrator.engine.fold import IN_HAND, RunState
+from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.model.action import (
     Action,
     ActionResult,

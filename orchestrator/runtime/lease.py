@@ -19,8 +19,8 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Final, assert_never
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.record import record_of
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import LeaseView, Successor

@@ -13,8 +13,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeAlias
 
-from orchestrator.engine.fold import IN_HAND, STANDSTILL_SECONDS, RunState
 from orchestrator.engine.situation import needed
+from orchestrator.engine.state import IN_HAND, STANDSTILL_SECONDS, RunState
 from orchestrator.engine.tuning import to_tune
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import GateView

@@ -18,16 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.fold import IN_HAND, RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.errors import DeposedError, JournalError
 from orchestrator.merging import decide
-from orchestrator.model.action import (
-    Action,
-    Done,
-    action_name,
-    action_target,
-)
+from orchestrator.model.action import Action, Done, action_name, action_target
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (
     ActionFailed,

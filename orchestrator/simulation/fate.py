@@ -40,6 +40,7 @@ class Fate:
     Attributes:
         request: the strongest request that somebody has made of the program.
         lease_holder: who removed our lease by hand, at `lease_taken_at`; None while it is ours.
+        remove_record: removes the program's record from the cluster; whether it was there.
         unrefreshed: from when to when no write of our lease arrives.
         unreadable_until: reads of the cluster fail before this moment; `bulk_unreadable_until`, those of the
             indices that are merged.
@@ -67,6 +68,7 @@ class Fate:
         self.request = Request.NONE
         self.lease_holder: str | None = None
         self.lease_taken_at: Instant = 0.0
+        self.remove_record: Callable[[], bool] = lambda: True
         self.unrefreshed: tuple[Instant, Instant] = (0.0, 0.0)
         self.unreadable_until: Instant = 0.0
         self.stale_until: Instant = 0.0
@@ -218,7 +220,7 @@ class Fate:
             case mishaps.ClockSet(seconds=seconds):
                 self.clock_ahead += seconds
             case mishaps.LeaseTaken(holder=holder):
-                self.lease_holder, self.lease_taken_at = holder, now
+                self._lose_the_lease(holder)
             case mishaps.LeaseUnrefreshed(seconds=seconds):
                 self.unrefreshed = (now, now + seconds)
             case mishaps.Asked(request=request):
@@ -240,7 +242,12 @@ class Fate:
         if self.successor is not None:
             self.successor(what)
         else:
-            self.lease_holder, self.lease_taken_at = "eve@elsewhere", self._world.agenda.now
+            self._lose_the_lease("eve@elsewhere")
+
+    def _lose_the_lease(self, holder: str) -> None:
+        """Somebody removes the program's record; one that another program has replaced is not touched."""
+        if self.remove_record():
+            self.lease_holder, self.lease_taken_at = holder, self._world.agenda.now
 
     def _befall_journal(self, what: mishaps.DiskFull | program_mishaps.JournalFails) -> None:
         now = self._world.agenda.now

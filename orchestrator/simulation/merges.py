@@ -36,7 +36,8 @@ def begin(world: World, index: SimIndex, max_segments: int, *, ours: bool) -> Si
     for shard in index.shards:
         here = {copy.node for copy in shard.copies}
         for place, kept in shard.segments.items():
-            kept.away = place not in here or not world.nodes[place].joined
+            waits = world.unassigned_before[shard.id] > 0 and place not in here
+            kept.away = waits or not world.nodes[place].joined
     world.forced.running.append(merge)
     who = "" if ours else " by somebody else"
     world.story.append((world.agenda.now, f"{index.name} is being merged{who}"))
@@ -154,8 +155,9 @@ def _weigh(world: World, place: NodeName) -> None:
 def unmerged(world: World, uuid: str, max_segments: int, *, away: bool = False) -> list[str]:
     """Copies of an index that have more segments than that, by what a search goes through.
 
-    `away`: only those that were not there when the index was merged, so that nobody could merge them; without
-    it, only the others.
+    `away`: only those that were not there when the index was merged: their node was no member, or they had no
+    place, then and when the run began. Nobody could merge them, and a run waits for no copy that it found
+    missing. Without it, only the others.
     """
     index = world.indices.get(uuid)
     if index is None:

@@ -7,7 +7,7 @@ here.
 
 from __future__ import annotations
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.engine.waves import machines_of
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import HostView, Observation

@@ -233,8 +233,8 @@ class SimSegments:
     Attributes:
         count: those that a search goes through, as of `since`.
         merged: those that they were merged to, which no search sees before a refresh; None without.
-        away: its node had no copy, or was no member, when the index was last merged; it may bring them back
-            as they were.
+        away: its node was no member when the index was last merged, or the copy waited for a place as it did
+            when the run began; it may come back with them as they were.
     """
 
     count: int

@@ -119,35 +119,31 @@ class SimulatedLeasePort(MemoryLeasePort):
     Attributes:
         fate: of one program.
         records: all programs on the cluster share them.
-        epoch: of the record that this program created last.
-        claim: the number of that creation among all on this world: epochs begin anew once a lease is given
-            back.
+        claim: the number of the record that this program created last, among all on this world: epochs begin
+            anew once a lease is given back.
     """
 
     world: World
     fate: Fate
-    epoch: int = 0
     claim: int = 0
+
+    def __post_init__(self) -> None:
+        """From now on it is this program's record that the fate removes."""
+        self.fate.remove_record = self.remove_by_hand
 
     def read(self) -> Reading[LeaseRecord | None]:
         """The record with the highest epoch; a cluster without a master does not answer."""
         if self._silent() or self.world.master is None:
             return Unknown(reason="read timed out" if self._silent() else "503 master_not_discovered")
-        self._removed_by_others()
         return self.stands
 
     def create(self, record: LeaseRecord) -> ActionResult:
         """Create that epoch, unless one like it or a higher one is there; this program owns the cluster."""
         result = MemoryLeasePort.create(self, record)
         if isinstance(result, Done):
-            self.epoch, self.claim = record.epoch, self.world.owner.epoch + 1
+            self.claim = self.world.owner.epoch + 1
             self.world.owner = SimOwner(epoch=self.claim, since=self.world.agenda.now, in_hand=self._in_hand)
         return result
-
-    def write(self, record: LeaseRecord) -> ActionResult:
-        """Replace the record of our own epoch."""
-        self._removed_by_others()
-        return MemoryLeasePort.write(self, record)
 
     def remove(self, epoch: int) -> ActionResult:
         """Remove every record up to this epoch. Nobody can read then that this program owned the cluster."""
@@ -156,6 +152,14 @@ class SimulatedLeasePort(MemoryLeasePort):
         if self.claim == self.world.owner.epoch:
             self.world.owner = replace(self.world.owner, since=float("inf"))
         return MemoryLeasePort.remove(self, epoch)
+
+    def remove_by_hand(self) -> bool:
+        """Somebody removes the record that this program made; whether it still stood there."""
+        if not self.records or self.claim != self.world.owner.epoch:
+            return False
+        self.records.clear()
+        self.world.owner = replace(self.world.owner, since=float("inf"))
+        return True
 
     def _put(self, record: LeaseRecord) -> ActionResult:
         if self._silent():
@@ -171,11 +175,3 @@ class SimulatedLeasePort(MemoryLeasePort):
     def _silent(self) -> bool:
         began, until = self.fate.unrefreshed
         return began <= self.world.agenda.now < until
-
-    def _removed_by_others(self) -> None:
-        """Where the fate of the program has somebody remove its record, that record is gone."""
-        if self.fate.lease_holder is not None:
-            for known in [known for known in self.records if known <= self.epoch]:
-                del self.records[known]
-            if not self.records:  # nor can anybody read that a successor owns the cluster
-                self.world.owner = replace(self.world.owner, since=float("inf"))

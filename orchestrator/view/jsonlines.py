@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import Outcome

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TextIO
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind

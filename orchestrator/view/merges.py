@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.state import RunState
 from orchestrator.model.event import NodeRecovered
 from orchestrator.model.merging import LoaderLeftover, MergeTarget
 from orchestrator.model.plan import Plan

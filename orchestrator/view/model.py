@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.fold import NOT_BEGUN, RunState
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import NOT_BEGUN, RunState
 from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.event import Event, NodeRecovered, WaveFinished
 from orchestrator.model.observation import Recovery

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.engine.fold import ProcessState, RunState
 from orchestrator.engine.merge_state import MergeProgress
+from orchestrator.engine.state import ProcessState, RunState
 from orchestrator.model.event import Record
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.reading import Instant

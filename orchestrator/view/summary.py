@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.fold import IN_HAND, RunState
 from orchestrator.engine.merge_state import MergeProgress
 from orchestrator.engine.run import exit_code_of
+from orchestrator.engine.state import IN_HAND, RunState
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (

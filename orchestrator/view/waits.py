@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model.event import Hold
 from orchestrator.model.gate_event import GATES_OPEN
 from orchestrator.model.phase import NodePhase, Phase

@@ -62,6 +62,13 @@ class SmallCluster(ScriptedServer):
         for name in names:
             self.lives[name] = self.lives.get(name, 1) + 1
 
+    def without_a_master(self) -> None:
+        """Its nodes answer for themselves, and no request that needs the master is done."""
+        down = reply({"error": {"type": "master_not_discovered_exception"}, "status": 503}, status=503)
+        for path in (_STATE, f"{_STATE},customs", "/_cluster/settings", "/_cluster/health"):
+            self.on(path, down)
+        self.on("/_index_template/orchestrate-lease-*", down)
+
     def write_file(self, folder: Path, **keys: Any) -> str:
         """Write a cluster file that is right, with these keys; its path."""
         service = {"manager": "command", "stop": "true", "start": "true", "status": "true"}

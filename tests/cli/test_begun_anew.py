@@ -9,6 +9,7 @@ import pytest
 from orchestrator.cli.main import run
 from orchestrator.errors import ExitCode
 from orchestrator.model.lease import LeaseRecord
+from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.store import open_store
@@ -18,7 +19,7 @@ from tests.cli.runs import entry
 from tests.cli.small_cluster import SmallCluster
 from tests.simulation import play
 
-PAUSED = "20261101-0300-abcd"
+PAUSED = KILLED = "20261101-0300-abcd"
 
 
 @pytest.mark.parametrize("nodes", [1, None])
@@ -51,3 +52,32 @@ def test_a_restart_tells_of_a_run_that_can_be_resumed(
         f"`orchestrate resume {PAUSED}` goes on with the others"
     )
     assert (told in said) is (nodes is not None), said
+
+
+@pytest.mark.parametrize("point", [26, 40])
+def test_a_restart_without_a_master_names_the_run_that_left_a_node_down(
+    console: Console, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], point: int
+) -> None:
+    """Killed while its first node was down, and once that node was back."""
+    world = play.cluster(3)
+    world.name = "lab"
+    simulation = Simulation(world)
+    simulation.seams.crash_at = point
+    assert play.killed(simulation, simulation.begin(play.policy(cluster="lab")))
+    monkeypatch.setenv("ORCHESTRATE_STATE", f"sqlite:///{console.state}")
+    store = open_store(f"sqlite:///{console.state}", {}, access=Access.WRITE)
+    events = [record.event for record in simulation.journal.records]
+    store.create_run(entry(KILLED, "boot/1/2/3")).append(events, 1.0)
+    store.close()
+    with SmallCluster() as cluster:
+        cluster.without_a_master()
+        code = run(["restart", "--cluster", cluster.write_file(console.folder), "--yes"])
+    said = capsys.readouterr().err
+    assert code == ExitCode.USAGE
+    assert "cluster lab" in said
+    assert "cannot be read" in said
+    hint = (
+        f"run {KILLED} stopped es2 and has not started it again: if that run was killed, "
+        f"`orchestrate resume {KILLED}` starts es2 first"
+    )
+    assert (hint in said) is (point == 26), said

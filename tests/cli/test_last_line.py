@@ -12,7 +12,7 @@ import pytest
 from orchestrator.cli.context import context_of, left_at_once
 from orchestrator.cli.main import run
 from orchestrator.cli.options import Output
-from orchestrator.engine.fold import RunState, Unrestored
+from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.fold import replay
+from orchestrator.engine.state import RunState
 from orchestrator.errors import JournalError, LeaseError, SafetyViolation
 from orchestrator.model.action import RebootHost, StopNode, TuneHost
 from orchestrator.model.cluster import NodeName
@@ -19,6 +21,7 @@ from orchestrator.model.overlap import Overlapping
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.codec import decode_record, encode_record, from_text, to_text
+from orchestrator.runtime.taking import LeaseUnreachable
 from orchestrator.simulation.agenda import Guest
 from orchestrator.simulation.mishaps import Crash, Seams, Trip
 from orchestrator.simulation.parts import SimNode
@@ -40,6 +43,7 @@ _PATIENT_TURNS = 30_000
 _LONGEST_SECONDS = 48 * 3600.0
 NOBODY_STARTS = (ServiceState.FAILED, ServiceState.STOPPED)
 """A node that died, or was taken down by a stop so late that it is nobody's: people start it."""
+_NOT_RUN = re.compile("after_recovery hooks did not run on ([^;]+)")
 _JUST_NOW = 300.0
 """What has kept a node from being started until so long ago excuses that it is down."""
 
@@ -157,6 +161,9 @@ class AnyLife:
         """What only people can do."""
         raise NotImplementedError
 
+    def _help_without_a_master(self) -> None:
+        """What people do whose run was refused because the cluster has no master."""
+
     def _forgotten(self) -> None:
         """A killed run's journal is torn, and its record removed by hand: nobody knows what it changed."""
 
@@ -194,11 +201,12 @@ class AnyLife:
         except AssertionError as wrong:
             raise BrokenError("replay" if "replay" in str(wrong) else "invariant", str(wrong)) from wrong
         simulation.seams.crash_at = None
-        if simulation.deposed:
-            return self._succeeded(state, ended=ended)
+        deposed = simulation.deposed
         self._outlive_successors()
         if self.world.violations:
             raise BrokenError("safety", "; ".join(self.world.violations))
+        if deposed and any(ran for _, ran in self._successors):
+            return self._succeeded(), True
         self._judge_waves()
         if ended:
             self._judge_end(state, told)
@@ -232,15 +240,17 @@ class AnyLife:
         while True:
             if first is not self.simulation or first.deposed:
                 return  # the run was taken over by other people meanwhile
+            if first.fate.lease_holder is None:
+                try:
+                    state = other.take_over(wanted)
+                except LeaseError:  # the first one is alive still, or there is no master
+                    if world.agenda.now > gives_up:
+                        return
+                    world.agenda.advance(_NEXT_LOOK_SECONDS)
+                    continue
             if first.fate.lease_holder is not None:
                 return  # no other machine can know of the run: somebody has removed its record
-            try:
-                state = other.take_over(wanted)
-                break
-            except LeaseError:  # the first one is alive still, or there is no master
-                if world.agenda.now > gives_up:
-                    return
-                world.agenda.advance(_NEXT_LOOK_SECONDS)
+            break
         first.fate.happened["two processes at a time"] += 1
         if state is not None:
             state = play(other, state, most_turns=_PATIENT_TURNS, reads=self.means.reads)
@@ -259,6 +269,8 @@ class AnyLife:
                 return begins()
             except (LeaseError, JournalError) as error:
                 said = str(error)
+                if isinstance(error, LeaseUnreachable):
+                    self._help_without_a_master()
                 self.world.agenda.advance(_BEGINS_AGAIN_SECONDS)
         raise BrokenError("liveness", f"no run can be begun: {said}")
 
@@ -287,15 +299,10 @@ class AnyLife:
         stopped = ActionConfirmed(action=StopNode(node=name))
         return sum(record.event == stopped for run in runs for record in run.journal.records)
 
-    def _succeeded(self, state: RunState, *, ended: bool) -> tuple[RunState, bool]:
-        """The run was taken over: what is left is judged when the successor has ended too."""
-        self._outlive_successors()
-        if self.world.violations:
-            raise BrokenError("safety", "; ".join(self.world.violations))
-        runs = [run for _, ended_runs in self._successors for run in ended_runs]
+    def _succeeded(self) -> RunState:
+        """The run was taken over: what is left is judged now that the successor has ended too."""
+        runs = [run for _, ran in self._successors for run in ran]
         self._successors = []
-        if not runs:
-            return state, ended
         self.past += [self.simulation, *(simulation for simulation, _ in runs[:-1])]
         self.stops_before = {
             node.name: sum(fact.what == "stopped" and fact.at < runs[-1][0].began for fact in node.facts)
@@ -303,7 +310,7 @@ class AnyLife:
         }
         self.simulation, state = runs[-1]
         self._judge_end(state, [record.event for record in self.simulation.journal.records])
-        return state, True
+        return state
 
     # Between two attempts -----------------------------------------------------------------------------
 
@@ -320,6 +327,7 @@ class AnyLife:
             who = Afterwards.RESUME  # no other machine can know of the run: somebody has removed its record
         if ended or who is Afterwards.ELSEWHERE:
             self._repair(state, ended=ended)
+        self._undo_by_hand()
         while not self.simulation.fate.torn and world.agenda.now < self.simulation.fate.disk_full_until:
             # Nobody can begin anything before the disk under the state file has room again.
             world.agenda.advance(self.simulation.fate.disk_full_until - world.agenda.now)
@@ -396,14 +404,27 @@ class AnyLife:
         That one has ended, and its record went with it: this program cannot know of what it left.
         """
         failed = [name for name, node in state.nodes.items() if node.phase is NodePhase.FAILED]
+        return failed + [name for name, _ in self._failed_by_others()]
+
+    def _failed_by_others(self) -> Iterator[tuple[NodeName, RunState]]:
+        """Nodes that a run of another machine stopped last and named as failed, and how it ended."""
         for other, end in (each for _, ended in self._successors for each in ended):
             until = other.journal.records[-1].at - other.clock.ahead
             for name, node in end.nodes.items():
                 stopped = [fact.at for fact in self.world.nodes[name].facts if fact.what == "stopped"]
                 last = bool(stopped) and other.began <= stopped[-1] <= until
                 if node.phase is NodePhase.FAILED and last:
-                    failed.append(name)
-        return failed
+                    yield name, end
+
+    def _undo_by_hand(self) -> None:
+        """People put a node into service of which another machine's run said that its hooks did not run.
+
+        The run in hand, which is resumed, cannot know of it.
+        """
+        for name, end in self._failed_by_others():
+            said = _NOT_RUN.search(end.message)
+            if said is not None and name in said.group(1).split(", "):
+                self.world.nodes[name].to_undo.clear()
 
     def _could_be_started(self, node: SimNode) -> bool:
         """Whether nothing has kept a node from being started, as far as its machine knows."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from random import Random
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.merging import LoaderSettings, MergePolicy

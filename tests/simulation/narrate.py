@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, WriteSettings, action_name, action_target
 from orchestrator.model.event import (
     ActionConfirmed,

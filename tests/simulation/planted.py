@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from orchestrator.engine import admit, changes, fold, node, recover, run, tuning, waves
-from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.kinds.elasticsearch import predicates, redundancy, settings
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.kinds.every_kind import on_cluster
 from orchestrator.engine.kinds.predicates import Finding, Predicate, Question
 from orchestrator.engine.node import Turn
 from orchestrator.engine.situation import RETRY_SECONDS, Decision, Situation, act, note
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.engine.tuning import Tuning
 from orchestrator.merging import decide
 from orchestrator.model.action import (

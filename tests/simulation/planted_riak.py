@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, Final
 
 from orchestrator.engine import changes, fold, node, run
-from orchestrator.engine.fold import NodeProgress, RunState
 from orchestrator.engine.kinds import kind
 from orchestrator.engine.node import Sight, Turn
 from orchestrator.engine.situation import Decision, Situation, note
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model.action import Purpose, StartNode
 from orchestrator.model.event import SettingChanged, SettingRestored, node_phase
 from orchestrator.model.lease import LeaseRecord

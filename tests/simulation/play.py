@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.plan import make_plan
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.merging import decide
 from orchestrator.merging.invariants import broken
 from orchestrator.model.action import Action, action_name, action_target

@@ -257,7 +257,7 @@ def told_in_full(seed: int) -> tuple[str, bool]:
         ahead = program.clock.ahead
         happened += [
             (record.at - ahead, 1, f"{run} {str(record.event)[:400]}")
-            for run in program.entries
+            for run in program.own_runs
             for record in program.written(run)
         ]
     happened.sort(key=lambda entry: entry[:2])

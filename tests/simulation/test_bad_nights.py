@@ -301,7 +301,7 @@ def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
     simulation.seams.crash_at = None
     assert world.settings()[0][ALLOCATION] == "primaries"
     state = simulation.resume()
-    simulation.fate.lease_holder = "eve@elsewhere"
+    simulation.fate.befall(mishaps.LeaseTaken())
     play(simulation, state)
     restored = [
         record.at
@@ -310,6 +310,20 @@ def test_a_resumed_run_gives_allocation_back_though_its_lease_is_lost() -> None:
     ]
     assert restored[0] - state.process.started < 60.0
     assert world.settings() == cluster(3).settings()
+
+
+def test_a_record_that_is_removed_by_hand_is_gone_at_once_and_that_of_another_machine_stays() -> None:
+    """Epochs begin anew then: the record of the other machine has the number that ours had."""
+    first = Simulation(cluster(3))
+    first.begin(policy())
+    ours, other = first.record, first.successor("run-2")
+    first.fate.befall(mishaps.LeaseTaken())
+    assert first.leases.stands is None
+    other.begin(policy())
+    assert (other.record.run, other.record.epoch) == ("run-2", ours.epoch)
+    assert first.leases.read() == other.record
+    first.fate.befall(mishaps.LeaseTaken())
+    assert first.leases.read() == other.record, "ours is not there to be removed"
 
 
 def test_a_resume_that_cannot_be_committed_leaves_another_machine_something_to_restore_by() -> None:

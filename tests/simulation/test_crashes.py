@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.event import OwedAgain, WaveStarted
 from orchestrator.model.observation import Level
 from orchestrator.model.overlap import Overlapping

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from orchestrator.engine.changes import from_record
-from orchestrator.engine.fold import RunState, evolve, replay
+from orchestrator.engine.fold import evolve, replay
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, StartNode
 from orchestrator.model.event import Deposed, Event, LeaseTaken, Record, RunResumed, RunStarted
 from orchestrator.model.observation import LeaseView

@@ -20,7 +20,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import SettingChanged
 from orchestrator.model.observation import EVERYTHING, Level
 from orchestrator.runs.simulated import Simulation
-from orchestrator.simulation import mishaps
+from orchestrator.simulation import judge, mishaps
 from orchestrator.simulation.index_mishaps import IndexReopened, ReplicasSet
 from orchestrator.simulation.mishaps import How, LeaseUnrefreshed, Trip
 from orchestrator.simulation.node_mishaps import NodeFlaps
@@ -32,9 +32,9 @@ ES1, ES2, ES3 = NodeName("es1"), NodeName("es2"), NodeName("es3")
 WITHHELD = SettingChange(level=Level.PERSISTENT, key=ALLOCATION, found=None, wanted="primaries")
 
 
-def _withheld(*trips: Trip) -> Simulation:
+def _withheld(*trips: Trip, nodes: int = 3) -> Simulation:
     """Allocation is off, and everything was read a moment ago."""
-    simulation = Simulation(cluster(3), trips=trips)
+    simulation = Simulation(cluster(nodes), trips=trips)
     simulation.cluster.perform(WriteSettings(changes=(WITHHELD,), purpose=Purpose.WITHHOLD))
     simulation.cluster.observe(EVERYTHING)
     return simulation
@@ -230,6 +230,21 @@ def test_a_stop_beside_a_node_that_is_away_is_noticed_unless_the_run_began_witho
     assert without.world.away_before == {ES3}
     without.world.agenda.advance(60.0)
     assert without.world.away_before == set(), "back: from now on it is missed like any other"
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_work_beside_another_node_that_is_away_is_noticed_unless_that_one_starts(starts: bool) -> None:  # noqa: FBT001
+    simulation = _withheld(nodes=5)
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.fate.befall(mishaps.NodeDies(node=ES3, back_after=600.0))
+    simulation.world.agenda.advance(10.0)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.world.agenda.advance(1.0)
+    if starts:
+        simulation.hosts.perform(StartNode(node=ES3))
+    judge.delay(simulation.world, simulation.world.nodes[ES2], "a hook")
+    said = f"a hook on {ES2} while {ES3} is away" in "".join(simulation.world.violations)
+    assert said is not starts
 
 
 def test_a_late_stop_that_meets_allocation_on_is_noticed() -> None:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import Event, PhaseEntered, WaveStarted
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.policy import Deadlines, Policy
+from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, index_mishaps, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
@@ -79,6 +79,21 @@ def test_a_node_that_a_run_of_another_machine_named_as_failed_is_not_for_this_on
     world.nodes[ES2].facts.append(Fact(at=world.agenda.now + 1.0, what="stopped", alive=True))
     with pytest.raises(BrokenError, match="left down"):
         life._judge_end(restored, [])
+
+
+def test_hooks_that_a_failed_run_of_another_machine_named_are_for_people_to_run(life: Life) -> None:
+    life.simulation = Simulation(cluster(3))
+    life.world = world = life.simulation.world
+    other = life.simulation.successor("theirs")
+    world.nodes[ES2].starts_that_fail = 9
+    hooks = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
+    theirs = play(other, other.begin(policy(hooks=hooks)))
+    assert theirs.nodes[ES2].phase is NodePhase.FAILED, theirs.message
+    unsaid = replace(theirs, message=theirs.message.replace(" did not run on es2", " did not run on es22"))
+    for end, due in ((unsaid, {0}), (theirs, set[int]())):
+        life._successors = [(None, [(other, end)])]  # type: ignore[list-item]  # it has ended
+        life._undo_by_hand()
+        assert world.nodes[ES2].to_undo == due
 
 
 def test_what_a_forgotten_run_left_is_not_for_the_next_one_to_restore_but_allocation_is_to_be_named(

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NotWaitedFor
 from orchestrator.model.phase import Outcome, Request
@@ -187,11 +187,11 @@ class _Deadly(Seams):
             raise Crash(what)
 
 
-def _begun_and_killed(simulation: Simulation, what: str) -> None:
+def _begun_and_killed(simulation: Simulation, what: str, hooks: Hooks | None = None) -> None:
     """Begin a run, and kill the program at that point."""
     simulation.seams = simulation.cluster.seams = simulation.hosts.seams = _Deadly(what)
     with pytest.raises(Crash):
-        play(simulation, simulation.begin(policy(deadlines=_SHORT)))
+        play(simulation, simulation.begin(policy(deadlines=_SHORT, hooks=hooks or Hooks())))
     simulation.seams = simulation.cluster.seams = simulation.hosts.seams = Seams()
 
 
@@ -210,6 +210,24 @@ def test_a_lost_stop_that_is_done_while_a_resumed_run_prepares_is_made_good() ->
     assert state.outcome is Outcome.DONE, state.message
     assert _away(simulation.world) == []
     assert simulation.world.violations == []
+
+
+def test_copies_that_a_late_stop_took_down_after_a_kill_are_waited_for() -> None:
+    """They are copied anew once the node is started; it is back in service only after that."""
+    world = cluster(3)
+    slow = world.add_index("slow", replicas=2, places=[ES1, ES2, ES3], size=8 << 30)
+    slow.keeps = 0.0
+    simulation = Simulation(world, trips=[_late(ES2, 70.0)])
+    pool = Hooks(after_recovery=(Hook(run="pool {node}"),))
+    _begun_and_killed(simulation, "after restore_allocation", pool)
+    world.agenda.advance(300.0)
+    assert _away(world) == [ES2]
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.DONE, state.message
+    assert [
+        (node.name, fact.missing) for node in world.nodes.values() for fact in node.facts if fact.missing
+    ] == []
+    assert world.violations == []
 
 
 @pytest.mark.parametrize("by", ["restore", "resume"])

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import RebootHost
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import BaselineRecorded, Hold, WaveStarted

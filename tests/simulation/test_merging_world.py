@@ -155,6 +155,26 @@ def test_a_node_that_dies_leaves_its_copies_unmerged() -> None:
     assert of(read).tasks == 0
 
 
+@pytest.mark.parametrize("found", [True, False], ids=["found without a place", "lost during the run"])
+def test_a_copy_without_a_place_during_the_merge_is_excused_only_if_the_run_found_it_so(
+    *, found: bool
+) -> None:
+    world = loaded()
+    simulation = begun(world)
+    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "none")
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=5.0))
+    world.agenda.advance(60.0)
+    if found:
+        simulation = begun(world)
+    simulation.cluster.perform(force())
+    world.agenda.advance(3 * COPY_SECONDS)
+    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "all")
+    allocation.reroute(world)
+    world.agenda.advance(600.0)
+    simulation.cluster.perform(RefreshIndex(index="posts-1", index_uuid="posts-1-uuid"))
+    assert (merges.unmerged(world, "posts-1-uuid", 5) == []) is found
+
+
 def test_where_a_started_copy_does_not_answer_nothing_is_known() -> None:
     world = loaded()
     simulation = begun(world)
@@ -475,25 +495,6 @@ def test_a_copy_that_was_away_while_its_index_was_merged_is_nobodys() -> None:
     assert merges.unmerged(world, index.uuid, 5) == []
     back = merges.unmerged(world, index.uuid, 5, away=True)
     assert len(back) == sum(count > 5 for count in kept), "they are known apart"
-
-
-def test_a_copy_that_is_on_a_disk_alone_while_its_index_is_merged_is_nobodys() -> None:
-    """Its node is back, and its place was given to another node or is still to be given to it."""
-    simulation = begun(loaded())
-    world = simulation.world
-    index = index_of(world, "posts-1")
-    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", "none")
-    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=5.0))
-    world.agenda.advance(60.0)
-    assert world.nodes[ES2].joined
-    simulation.cluster.perform(force())
-    world.agenda.advance(3 * COPY_SECONDS)
-    world.set(Level.PERSISTENT, "cluster.routing.allocation.enable", None)
-    allocation.reroute(world)
-    world.agenda.advance(60.0)
-    assert {len(shard.started) for shard in index.shards} == {2}
-    assert merges.unmerged(world, index.uuid, 5) == []
-    assert merges.unmerged(world, index.uuid, 5, away=True) != []
 
 
 def test_a_copy_that_arrives_while_its_index_is_merged_is_to_be_merged() -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import StopNode
 from orchestrator.model.event import ActionSent, Event, Record, RunResumed

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, AWARENESS
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import ActionFailed, PhaseEntered, Rescued, RunResumed, WaveStarted
 from orchestrator.model.observation import HealthView, Level, Look

@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.riak.quorum import together
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import StartNode, StopNode, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import GoodReading, SettingRestored, StandingDown, WaveStarted

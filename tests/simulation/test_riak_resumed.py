@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import StartNode, StopNode
 from orchestrator.model.event import ActionSent, Event, PhaseEntered, RunResumed
 from orchestrator.model.phase import NodePhase, Outcome, Phase

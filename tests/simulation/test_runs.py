@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, JournalError, LeaseError
 from orchestrator.model.event import Event, HoldsCleared, Record, RestoreBegun, RunStarted
 from orchestrator.model.lease import LeaseRecord

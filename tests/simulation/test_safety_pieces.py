@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose, SetReplicas
 from orchestrator.model.cluster import CopyState, NodeName
 from orchestrator.model.event import PhaseEntered, SettingChanged

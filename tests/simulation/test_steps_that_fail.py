@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     ClearVotingExclusions,
     RetryFailed,
@@ -435,6 +435,22 @@ def test_a_resume_past_a_failed_node_that_is_still_away_gives_up_at_once_and_say
     assert "--retry-failed" in again.message
     assert world.agenda.now - began < 60.0, "no waiting brings it back"
     assert world.settings() == cluster(3).settings()
+
+
+def test_a_failed_node_is_named_with_the_hooks_that_did_not_run_on_it() -> None:
+    """It is out of service, and no other run can know of that: whoever repairs it has to read it."""
+    es2 = NodeName("es2")
+    hooks = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
+    plan = [Mishap(what=mishaps.StartsFail(node=es2, times=3))]
+    simulation, state = run(cluster(3), plan=plan, wanted=policy(hooks=hooks))
+    assert state.outcome is Outcome.FAILED
+    assert "after_recovery hooks did not run on es2" in state.message
+    again = play(simulation, simulation.resume(retry_failed=True))
+    assert (again.outcome, again.message) == (Outcome.DONE, "")
+    assert not simulation.world.nodes[es2].to_undo
+    _, without = run(cluster(3), plan=plan)
+    assert without.outcome is Outcome.FAILED
+    assert "hooks" not in without.message
 
 
 _UNCHANGED = {

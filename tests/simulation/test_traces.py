@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import awareness_of
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import Request

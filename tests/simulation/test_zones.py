@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Moment, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import (

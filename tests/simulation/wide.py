@@ -6,8 +6,8 @@ import re
 from functools import cached_property
 from itertools import pairwise
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import (
@@ -127,6 +127,18 @@ class Life(AnyLife):
                 shard.failing = 0
             allocation.retry_failed(world)
             world.agenda.advance(_PEOPLE_SECONDS)
+
+    def _help_without_a_master(self) -> None:
+        """Start the nodes that died by themselves, as the refusal says, once the program has done its part.
+
+        A node that the program stopped and could start is for the program: without that start no run begins.
+        """
+        nodes = self.world.nodes.values()
+        left = [node for node in nodes if node.stopped_by_us and not node.process]
+        if self.world.master is None and not any(self._could_be_started(node) for node in left):
+            for node in nodes:
+                if node.service in NOBODY_STARTS and not node.stopped_by_us:
+                    machines.start(self.world, node)
 
     def _give_up_what_is_lost(self) -> None:
         """Delete indices that lie on no disk any more, or whose restore has failed."""

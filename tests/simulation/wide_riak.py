@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.riak.settings import holder, limit_key
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Moment
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import OwedAgain, PhaseEntered, RestoreBegun, RunResumed, SettingRestored

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, settings
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
 from orchestrator.engine.kinds.riak import settings as riak_settings
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.event import Hold
 from orchestrator.model.merging import BulkIndex
 from orchestrator.model.observation import Observation

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from orchestrator.engine.fold import GOING_UP_OR_DOWN, Absence, NodeProgress
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.node import Sight, Turn, turn
 from orchestrator.engine.situation import Situation
+from orchestrator.engine.state import GOING_UP_OR_DOWN, Absence, NodeProgress
 from orchestrator.model.action import action_name
 from orchestrator.model.cluster import Incarnation, Node, NodeName
 from orchestrator.model.event import PhaseEntered

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.invariant import Step
 from orchestrator.engine.merge_state import MergeProgress, Merging
+from orchestrator.engine.state import Failing, RunState
 from orchestrator.model.action import ForceMerge, SetIndexSettings, StopNode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Record, RunFinished, StandingDown
@@ -97,7 +97,7 @@ MERGE_HOLDS: Final[Mapping[str, Callable[[], tuple[Step, ...]]]] = {
     ),
     _MAY_COME: lambda: (
         _step(_state(_TAKEN_UP, started=AT - 31.0), MERGE),
-        _step(_state(_JUST_NOW, failed=(REFUSED,)), MERGE),
+        _step(_state(_JUST_NOW, failing=(Failing(last=REFUSED, since=AT),)), MERGE),
     ),
     "merges_are_written_down_first": lambda: (_step(_state(IN_HAND), MERGE),),
     "nobody_merges_without_the_lease": lambda: (_step(_state(IN_HAND), MERGE),),
@@ -121,7 +121,7 @@ ALSO_BROKEN: Final[Mapping[str, tuple[Step, str]]] = {
         "merges_are_written_down_first: posts is merged in gated",
     ),
     "lost on its way": (
-        _step(_state(_JUST_NOW, failed=(replace(REFUSED, in_doubt=True),)), MERGE),
+        _step(_state(_JUST_NOW, failing=(Failing(last=replace(REFUSED, in_doubt=True), since=AT),)), MERGE),
         f"{_MAY_COME}: posts is merged again 10.0 s after a merge of it that may still come",
     ),
     "not looked for": (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import RunState
 from orchestrator.merging import decide
 from orchestrator.model.action import Action, ForceMerge
 from orchestrator.model.cluster import NodeName, ShardId

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.engine import admit
-from orchestrator.engine.fold import Absence
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.run import decide
 from orchestrator.engine.situation import Situation
+from orchestrator.engine.state import Absence
 from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.event import Hold, PhaseEntered, SecondFailure, StandingDown

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import PhaseState, RecoveringWave
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.node import RETURNS
 from orchestrator.engine.recover import (
@@ -17,6 +16,7 @@ from orchestrator.engine.recover import (
     makes_room,
 )
 from orchestrator.engine.situation import Decision, Situation
+from orchestrator.engine.state import PhaseState, RecoveringWave
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import (
     Event,
@@ -113,6 +113,20 @@ def test_a_copy_without_a_place_of_an_index_that_was_reopened_hides_none_that_th
     after = replace(view, copies=(*others, *here, *away), indices=indices)
     missing = [copy for copy in situation.kind.missing(state, after) if copy.shard == shard]
     assert [copy.unassigned_reason for copy in missing] == ["NODE_LEFT"]
+
+
+@pytest.mark.parametrize("node", [ES2, ES3])
+def test_the_primary_of_an_index_made_just_before_the_stop_is_waited_for_on_the_waves_node(
+    node: NodeName,
+) -> None:
+    """No reading before the stop has it; its only copy went with the node."""
+    situation = _beside()
+    view = situation.view
+    assert view is not None
+    left = {"unassigned_reason": "NODE_LEFT", "state": CopyState.INITIALIZING, "node": node}
+    rises = ShardCopy(shard=replace(SHARD, index="made", index_uuid="made-uuid"), primary=True, **left)  # type: ignore[arg-type]  # by keyword
+    after = replace(view, copies=(*view.copies, rises))
+    assert situation.kind.missing(situation.state, after) == ((rises,) if node == ES2 else ())
 
 
 @pytest.mark.parametrize(

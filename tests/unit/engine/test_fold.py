@@ -8,16 +8,9 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.fold import (
-    FINAL_NODE_PHASES,
-    Absence,
-    NodeProgress,
-    RunState,
-    evolve,
-    owed_by,
-    replay,
-)
+from orchestrator.engine.fold import evolve, owed_by, replay
 from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, READS, RUN_STEPS
+from orchestrator.engine.state import FINAL_NODE_PHASES, Absence, NodeProgress, RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import Action, Moment, RebootHost, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import Incarnation, NodeName

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import closed_gates, gate_news, gates_passed
 from orchestrator.engine.merge_state import MergeProgress, Merging
 from orchestrator.engine.situation import needed
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode, WriteSettings
 from orchestrator.model.event import Event, Hold, HoldsCleared, Record, RunResumed, WaveStarted, run_phase
 from orchestrator.model.gate import GateView

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState
 from orchestrator.engine.invariant import Step
+from orchestrator.engine.state import RunState
 from orchestrator.merging.invariants import ALL_INVARIANTS as INVARIANTS
 from orchestrator.merging.invariants import broken
 from orchestrator.model.action import (

@@ -10,9 +10,10 @@ from typing import Final
 
 import pytest
 
-from orchestrator.engine.fold import GOING_UP_OR_DOWN, Absence, NodeProgress, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.node import TABLE, Move, Sight, is_ours, move_of, rejoined, sight
 from orchestrator.engine.situation import Situation
+from orchestrator.engine.state import GOING_UP_OR_DOWN, Absence, NodeProgress
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import RebootHost, RunHook, StartNode
 from orchestrator.model.cluster import NodeName

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import ShardTaken
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of
 from orchestrator.engine.kinds.predicates import SUBJECTS, Question, aggregated, holds
+from orchestrator.engine.state import ShardTaken
 from orchestrator.model.cluster import CopyState, Health, NodeName, Role, ShardCopy
 from orchestrator.model.observation import Disk, HostView, LeaseView, ServiceState
 from orchestrator.model.policy import DisabledPredicate, ZeroReplicas

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from orchestrator.engine.fold import NodeProgress, RunState
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.phase import Phase
 from orchestrator.model.replacing import replace

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from orchestrator.engine.changes import restore_settings
-from orchestrator.engine.fold import RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.kind import RIAK, kind_of
 from orchestrator.engine.kinds.riak.settings import holder, limit_changes, limit_key
 from orchestrator.engine.situation import Decision, Situation
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Purpose, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionConfirmed, Record, SettingChanged, SettingRestored

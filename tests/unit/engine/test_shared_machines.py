@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import NodeProgress, RecoveringWave, RunState, evolve
+from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.kinds.predicates import Question
 from orchestrator.engine.node import turn
 from orchestrator.engine.situation import Situation
+from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState
 from orchestrator.model.action import RebootHost, action_name, action_target
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ActionSent, PhaseEntered, Record, RunResumed

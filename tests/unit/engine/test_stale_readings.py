@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from orchestrator.engine.fold import RunState, evolve, replay
+from orchestrator.engine.fold import evolve, replay
 from orchestrator.engine.run import decide
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Record
 from orchestrator.model.observation import LeaseView, Level, Observation, ServiceState

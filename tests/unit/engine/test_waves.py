@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import NodeProgress, RecoveringWave, RunState
+from orchestrator.engine.state import NodeProgress, RecoveringWave, RunState
 from orchestrator.engine.waves import (
     STRATEGIES,
     Ask,

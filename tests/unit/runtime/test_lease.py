@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.fold import RunState, Unrestored
+from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.fold import NodeProgress, RunState
+from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model import action, event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed

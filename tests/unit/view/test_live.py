@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.engine.fold import NOT_BEGUN, RecoveringWave
 from orchestrator.engine.situation import Decision
+from orchestrator.engine.state import NOT_BEGUN, RecoveringWave
 from orchestrator.model.action import ActionResult, ClusterAction, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, NodeRecovered, StandingDown, WaveFinished

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.engine.fold import RunState, replay
+from orchestrator.engine.fold import replay
+from orchestrator.engine.state import RunState
 from orchestrator.model.event import Event, NodeRecovered, RunFinished, RunStarted, run_phase
 from orchestrator.model.merge_event import IndexMerged, MergeBegun
 from orchestrator.model.merging import LoaderLeftover, MergePolicy, MergeTarget

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import CopyState, Index, Node, NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy
@@ -84,7 +84,8 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
 
     None is awaited of an index that is gone, was closed, reopened or restored over, or whose allocation
     filters were changed; and no more than its replicas allow. Where more copies are on their way than are
-    missing (somebody has added replicas), those on the waves' nodes are awaited first, and all of them.
+    missing (somebody has added replicas), those on the waves' nodes are awaited first, and all of them. Last
+    come primaries that start on those nodes, of shards that no reading before the stop had.
     """
     missing: list[ShardCopy] = []
     metadata = view.metadata
@@ -102,7 +103,17 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
             continue
         away.sort(key=lambda copy: (copy.state is CopyState.UNASSIGNED, copy.node not in ours))
         missing += away[: max(lacking, sum(copy.node in ours for copy in away))]
-    return tuple(missing)
+    return (*missing, *_made_meanwhile(state, view, ours))
+
+
+def _made_meanwhile(state: RunState, view: ClusterView, ours: Collection[NodeName]) -> Iterator[ShardCopy]:
+    """Primaries that start on the waves' nodes, of shards made between the last reading and a stop."""
+    taken, red = state.taken, {shard for shards in red_by_waves(state, view) for shard in shards}
+    for copy in view.not_started:
+        shard = copy.shard
+        rises = copy.primary and copy.state is CopyState.INITIALIZING and copy.node in ours
+        if rises and shard in red and (shard.index_uuid, shard.number) not in taken:
+            yield copy
 
 
 def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:

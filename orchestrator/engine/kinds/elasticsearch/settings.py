@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from orchestrator.engine.fold import RunState
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import Zone
 from orchestrator.model.observation import Level, SettingsView, SettingValue

@@ -1,0 +1,381 @@
+"""What a decision may know of the past: a run, its nodes, its phase, and the process at work on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from orchestrator.engine.merge_state import Merging
+from orchestrator.model import event as ev
+from orchestrator.model.action import Action, SettingChange
+from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold, ReplicasAdded
+from orchestrator.model.observation import Level
+from orchestrator.model.overlap import Overlapping
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.policy import Kind, Policy, Wave
+from orchestrator.model.reading import Instant, Seconds
+from orchestrator.model.replacing import replace
+from orchestrator.model.turn import Doubt, Goal, Owed, Work
+
+SettingKey = tuple[Level, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTaken:
+    """A shard of which the run took copies down.
+
+    Attributes:
+        started: its started copies in the whole cluster at the last reading before the stop.
+        filters: allocation filters of its index then.
+        open: whether its index was open.
+    """
+
+    started: int
+    filters: str
+    open: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class NodeProgress:
+    """One node of the run.
+
+    Attributes:
+        since: when it entered its phase, settled its last item there, or a new process took over the run.
+        life: the last life accounted for: the baseline's, then that of each return. None = never read.
+        boot: its host's boot id in that life, where it could be read.
+        over: its host has said since that the process of that life is gone.
+        owed: what its turn still owes.
+        unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
+        ready: `before_stop` hooks that ran in this life, and were not undone since; a stop needs all of them.
+        ready_since: when the first of them was sent; None while none has to be undone.
+        doubt: a stop or reboot that was sent and may still take effect.
+        lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a
+            slow host may do it all the same. Also when somebody's restart came while a stop was in doubt.
+        lost_taken: what its wave was to take down when such a stop was sent: missing if it is done late.
+        goal: `BRING_UP` from a rescue or a late stop until it is back.
+        start_sent: when a start was last sent in this phase; 0 = not yet.
+        tries: starts in this phase that the host answered while the process was gone.
+        reboots: how often its host was told to reboot in this wave.
+        returns: how often it came back with work owed, in this attempt at the run.
+        stopped_at: when its stop was last sent, for figures and for what its memory forgot.
+        failure: why it is FAILED, or was skipped, in one line.
+    """
+
+    name: NodeName
+    phase: NodePhase = NodePhase.PENDING
+    since: Instant = 0.0
+    life: Incarnation | None = None
+    boot: str | None = None
+    over: bool = False
+    owed: frozenset[Owed] = frozenset()
+    unproven: int | None = None
+    ready: frozenset[int] = frozenset()
+    ready_since: Instant | None = None
+    doubt: Doubt | None = None
+    lost_at: Instant | None = None
+    lost_taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
+    goal: Goal = Goal.RESTART
+    start_sent: Instant = 0.0
+    tries: int = 0
+    reboots: int = 0
+    returns: int = 0
+    stopped_at: Instant | None = None
+    failure: str | None = None
+
+    @property
+    def undo(self) -> tuple[int, ...]:
+        """Numbers of the `after_recovery` hooks that it owes, in order."""
+        return tuple(sorted(item.number for item in self.owed if item.work is Work.UNDO))
+
+    @property
+    def work(self) -> frozenset[Owed]:
+        """What it owes besides its `after_recovery` hooks: what another turn has to do."""
+        return frozenset(item for item in self.owed if item.work is not Work.UNDO)
+
+
+STANDSTILL_SECONDS: Final[Seconds] = 150.0
+"""No reading takes so long: each of its few calls gives up after tries of seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """A member of the baseline that the master does not list.
+
+    Attributes:
+        since: the first reading without it; later by what passed without a reading since then.
+        readings: in a row, counted up to `settle_consecutive`.
+    """
+
+    since: Instant
+    readings: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveringWave:
+    """A wave that made room for the next while its copies were on their way.
+
+    Attributes:
+        since: when it was chosen.
+    """
+
+    wave: Wave
+    since: Instant
+
+
+NOT_BEGUN: Final = ev.RunStarted(
+    cluster="",
+    cluster_uuid="",
+    version="",
+    policy=Policy(kind=Kind.ELASTICSEARCH, cluster=""),
+    nodes=(),
+    operator="",
+    host="",
+)
+"""Before the first event of a journal."""
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class Unrestored:
+    """Changes in the cluster that the run has to restore. The lease's record repeats them.
+
+    Attributes:
+        settings: changed settings by level and key, with the value that was found first.
+        replicas: added replicas, by index uuid.
+        excluded: nodes that were excluded from voting.
+        withheld: those of the settings that disable allocation.
+        withheld_since: when allocation was first disabled without having been restored since; None when it
+            was not, or when a new process began since then: then its beginning.
+    """
+
+    settings: Mapping[SettingKey, SettingChange] = field(default_factory=dict)
+    replicas: Mapping[str, ReplicasAdded] = field(default_factory=dict)
+    excluded: frozenset[NodeName] = frozenset()
+    withheld: frozenset[SettingKey] = frozenset()
+    withheld_since: Instant | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is anything to restore."""
+        return bool(self.settings or self.replicas or self.excluded)
+
+    @property
+    def in_order(self) -> tuple[tuple[SettingKey, SettingChange], ...]:
+        """The settings in a fixed order."""
+        return tuple(sorted(self.settings.items(), key=lambda one: (one[0][0].value, one[0][1])))
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class ProcessState:
+    """What a new process forgets: it begins with a fresh one.
+
+    Attributes:
+        started: when the process began its work on the run.
+        resumed: it resumed a run that another process began.
+        restoring: only a stand-down is wanted (`restore`, takeover).
+        in_flight: sent, and its outcome not recorded yet; after a crash these are in doubt.
+        acted_at: when the last verb was sent or its outcome recorded: an older reading is stale.
+        probed: an update that changes nothing was accepted; None before the first, and after a refused one.
+        probes: settings updates without a change that were refused in a row.
+        absent: members of the baseline that the last readings did not list.
+        called_off_since: since when every wave was called off at its last reading; None once one stops.
+        excused_since: since when shards are red that may not be in a moment; None while none is.
+        retries: `retry_failed` calls of this wave; `retried_at` the last of them.
+        lease_lost: why the lease is not held; None while it is.
+        deposed: the run that took the lease over from this living one; None while it holds its lease.
+        standing_down: why, how it will have ended, and which nodes had used up their time; None before.
+    """
+
+    started: Instant = 0.0
+    resumed: bool = False
+    restoring: bool = False
+    in_flight: tuple[Action, ...] = ()
+    acted_at: Instant = 0.0
+    probed: bool | None = None
+    probes: int = 0
+    absent: Mapping[NodeName, Absence] = field(default_factory=dict)
+    called_off_since: Instant | None = None
+    excused_since: Instant | None = None
+    retries: int = 0
+    retried_at: Instant = 0.0
+    request: Request = Request.NONE
+    requested_by: str = ""
+    lease_lost: str | None = None
+    deposed: ev.Deposed | None = None
+    second_failure: str | None = None
+    standing_down: ev.StandingDown | None = None
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class Failing:
+    """A verb that failed and was not confirmed since.
+
+    Attributes:
+        last: how it failed the last time.
+        since: its first failure in a row; later by what passed without a reading.
+    """
+
+    last: ActionFailed
+    since: Instant
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class PhaseState:
+    """What a new phase of the run forgets, and a new process too: each begins with a fresh one.
+
+    Attributes:
+        since: when the phase was entered; every deadline counts from such a moment.
+        before: the phase before it; None in a new process.
+        confirmed: verbs that were confirmed.
+        failing: verbs that failed, the latest last.
+        good_readings: in a row.
+        holds: predicates that are not met, and gates that are closed.
+        holding_since: when the run began to hold, None while nothing but gates holds.
+        gates_closed_since: since when at least one gate has been closed, None while all are open.
+    """
+
+    since: Instant = 0.0
+    before: Phase | None = None
+    confirmed: tuple[Action, ...] = ()
+    failing: tuple[Failing, ...] = ()
+    good_readings: int = 0
+    holds: tuple[Hold, ...] = ()
+    holding_since: Instant | None = None
+    gates_closed_since: Instant | None = None
+
+    @property
+    def failed(self) -> tuple[ActionFailed, ...]:
+        """How verbs failed, the latest last."""
+        return tuple(failing.last for failing in self.failing)
+
+
+@dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
+class RunState:
+    """Everything that a decision may know of the past.
+
+    Attributes:
+        begun: what the run began with: its cluster, its policy, its nodes and their addresses.
+        paused: the run has paused before: a canary is looked at once, and then the run goes on to its end.
+        phase: of the run, with what happened `in_phase`.
+        process: what the process knows that works on the run.
+        unrestored: what the run changed in the cluster and has to restore.
+        nodes: every selected node, in the order of the run.
+        merging: the indices that are merged before the first wave.
+        wave: the wave in progress, chosen at `wave_since`.
+        recovering: waves before it that made room for it and still recover, oldest first.
+        overlapping: what recovered at the last reading before the stop of the wave in progress; None where
+            nothing was to.
+        taken: by index uuid and shard number, what the wave in progress and those that recover took down.
+        not_waited: by index uuid and shard number, copies without a place that are not waited for.
+        outcome: how this attempt at the run ended, with its `message`; None before.
+    """
+
+    run: str
+    begun: ev.RunStarted = NOT_BEGUN
+    baseline: BaselineRecorded | None = None
+    paused: bool = False
+    phase: Phase = Phase.PREPARING
+    in_phase: PhaseState = field(default_factory=PhaseState)
+    process: ProcessState = field(default_factory=ProcessState)
+    unrestored: Unrestored = field(default_factory=Unrestored)
+    nodes: Mapping[NodeName, NodeProgress] = field(default_factory=dict)
+    merging: Merging = field(default_factory=Merging)
+    wave: Wave | None = None
+    wave_since: Instant = 0.0
+    waves_finished: int = 0
+    recovering: tuple[RecoveringWave, ...] = ()
+    overlapping: Overlapping | None = None
+    taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
+    not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    message: str = ""
+
+    @property
+    def wave_nodes(self) -> tuple[NodeProgress, ...]:
+        """Progress of the nodes of the wave in hand."""
+        return tuple(self.nodes[name] for name in self.wave.nodes) if self.wave else ()
+
+    def nodes_in(self, *phases: NodePhase) -> tuple[NodeProgress, ...]:
+        """Nodes in one of these phases, in the order of the run."""
+        return tuple(node for node in self.nodes.values() if node.phase in phases)
+
+    @property
+    def waves_begun(self) -> int:
+        """Waves before the one in hand, those that still recover included."""
+        return self.waves_finished + len(self.recovering)
+
+    @property
+    def recovering_nodes(self) -> tuple[NodeProgress, ...]:
+        """Progress of the nodes of the waves that made room and still recover."""
+        return tuple(self.nodes[name] for one in self.recovering for name in one.wave.nodes)
+
+    @property
+    def recovery_since(self) -> Instant:
+        """From when the limit of recovery counts: the phase, or the latest return of a node.
+
+        With overlap a wave that made room may be waited for again, in the phase anew.
+        """
+        back = [node.since for node in self.nodes_in(NodePhase.REJOINED)]
+        return max(back) if self.begun.policy.overlap_recovery and back else self.in_phase.since
+
+    @property
+    def in_hand(self) -> tuple[NodeProgress, ...]:
+        """Nodes that this run has touched and not finished: ours to bring up."""
+        return self.nodes_in(*IN_HAND, NodePhase.REJOINED)
+
+    @property
+    def unfinished(self) -> tuple[NodeName, ...]:
+        """Nodes that have not had their restart and are not done without."""
+        over = (NodePhase.RECOVERED, NodePhase.SKIPPED)
+        return tuple(node.name for node in self.nodes.values() if node.phase not in over)
+
+    @property
+    def done_without(self) -> frozenset[NodeName]:
+        """Nodes that the operator does without (`--skip`), whether they are up or down."""
+        return frozenset(n.name for n in self.nodes_in(NodePhase.SKIPPED) if n.failure is None)
+
+    @property
+    def recovered(self) -> int:
+        """Nodes that have had their restart, in whatever attempt at the run."""
+        return len(self.nodes_in(NodePhase.RECOVERED))
+
+    @property
+    def forgetful(self) -> frozenset[NodeName]:
+        """Nodes that were stopped, by us or by the run that this one repairs: their memory is another one."""
+        stopped = (node.name for node in self.nodes.values() if node.stopped_at is not None)
+        return frozenset({*self.begun.restarted, *stopped})
+
+    @property
+    def untouched(self) -> bool:
+        """Whether this run has changed nothing that would have to be put back or gone on with."""
+        return not (self.unrestored.anything or self.waves_finished) and all(
+            node.phase in (NodePhase.PENDING, NodePhase.SKIPPED) and not node.undo
+            for node in self.nodes.values()
+        )
+
+    def failure_of(self, action: Action) -> ActionFailed | None:
+        """How that verb failed since the phase was entered; None when it did not."""
+        return next((failed for failed in self.in_phase.failed if failed.action == action), None)
+
+    def failing_since(self, action: Action) -> Instant | None:
+        """The first of its failures in a row since the phase was entered; None when it did not fail."""
+        return next((one.since for one in self.in_phase.failing if one.last.action == action), None)
+
+
+GOING_UP_OR_DOWN: Final = frozenset({NodePhase.STOPPING, NodePhase.STOPPED, NodePhase.STARTING})
+"""Phases in which a node is being restarted now."""
+
+IN_HAND: Final = GOING_UP_OR_DOWN | {NodePhase.FAILED}
+"""Phases in which a node may be down because of the run, so that it has to be started."""
+
+FINAL_NODE_PHASES: Final = frozenset({NodePhase.RECOVERED, NodePhase.SKIPPED})
+"""Phases in which nothing more is to be done for a node."""
+
+
+def with_node(state: RunState, name: NodeName, **changes: object) -> RunState:
+    """The state with these fields of one node changed; the same for a node that is none of the run's."""
+    if name not in state.nodes:
+        return state
+    node: NodeProgress = replace(state.nodes[name], **changes)  # type: ignore[arg-type]  # field names by keyword
+    return replace(state, nodes={**state.nodes, name: node})

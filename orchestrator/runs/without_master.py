@@ -1,0 +1,153 @@
+"""Starting what a killed run left down, where the cluster has no master that could grant a lease.
+
+A run is killed while a master-eligible node is down, and then another one fails. Now the lease in the cluster
+can be neither read nor taken, and only the starts that the run owes bring a master back. So the machine that
+has the journal sends these starts before it takes that lease. It sends nothing else: a start is idempotent,
+harms no other run, and is what a process sends that cannot know whether it was deposed (`runtime/guard.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.state import GOING_UP_OR_DOWN, RunState
+from orchestrator.errors import LeaseError
+from orchestrator.model.action import StartNode
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionFailed, Record, RestoreBegun, RunResumed
+from orchestrator.model.observation import LeaseView
+from orchestrator.model.phase import Request
+from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.ports import LeasePort
+from orchestrator.runs.connection import Connection
+from orchestrator.runs.takeover import acquire, lease_of, release
+from orchestrator.runtime.executor import Executor
+from orchestrator.runtime.lease import Lease
+from orchestrator.runtime.store import StateStore
+from orchestrator.runtime.taking import LeaseUnreachable, WatchInterrupted
+
+_STARTS: Final = 3
+"""So often each start is sent: a host may be out of reach at first, and a node may fail once."""
+_NEWS_SECONDS: Final[Seconds] = 15.0
+"""Between two messages of one wait."""
+
+
+def nodes_to_start(state: RunState, event: RunResumed | RestoreBegun, *, at: Instant) -> tuple[NodeName, ...]:
+    """The nodes that a run has stopped and not started again, as its journal has it.
+
+    Args:
+        state: what the journal leads to.
+        event: how the run would continue: it says whether failed nodes are started again.
+        at: now.
+
+    Returns:
+        Empty where the journal says that another run took this one over: the nodes are that run's.
+    """
+    if state.process.deposed is not None:
+        return ()
+    continued = evolve(state, Record(run=state.run, sequence=0, at=at, event=event))
+    return tuple(
+        node.name
+        for node in continued.nodes.values()
+        # A lost stop may have taken a node down after the program was killed.
+        if node.phase in GOING_UP_OR_DOWN or node.lost_at is not None
+    )
+
+
+def bring_master_back(
+    connection: Connection,
+    store: StateStore,
+    state: RunState,
+    nodes: Sequence[NodeName],
+    *,
+    in_state: LeasePort | None = None,
+) -> bool:
+    """Start these nodes of a run and wait until the lease in the cluster can be read.
+
+    The lease in the state is held meanwhile: no other program on this machine works on the cluster.
+
+    Args:
+        connection: its cluster, whose lease could not be read for a while.
+        store: the state database that has the run.
+        state: what the journal of the run leads to.
+        nodes: `nodes_to_start`.
+        in_state: the lease in the state, where it is not taken as usual.
+
+    Returns:
+        False when nothing was sent: the lease can be read, or another run has used this state since.
+
+    Raises:
+        LeaseUnreachable: no master was elected in time; only starts were sent.
+        WatchInterrupted: a request to stop came during the wait; only starts were sent.
+        LeaseError: a live process has the lease in the state; nothing was sent.
+    """
+    unread = connection.ports.lease.read()
+    if not isinstance(unread, Unknown):
+        return False
+    begun, process = state.begun, connection.process
+    lease = lease_of(connection, store, state.run, begun, in_cluster=False, state=in_state)
+    if acquire(lease, process).takeover:
+        lease.leave()  # its record lists what another run left: whoever takes the lease restores that
+        return False
+    names = ", ".join(nodes)
+    process.warn(
+        f"no lease can be taken without a master ({unread.reason}): starting {names}, which run {state.run} "
+        "stopped and did not start again"
+    )
+    with process.background.keep(lease):
+        _start_until_elected(connection, lease, state, nodes)
+    # Another run's changes may have to be restored first, by a run that needs this lease too.
+    release(lease, process)
+    return True
+
+
+def _start_until_elected(
+    connection: Connection, lease: Lease, state: RunState, nodes: Sequence[NodeName]
+) -> None:
+    """Send the starts, up to three times, until the lease in the cluster can be read."""
+    begun, process = state.begun, connection.process
+    hosts = connection.ports.hosts(begun.addresses, begun.data_paths)
+    executor = Executor(connection.ports.cluster, hosts, workers=process.workers)
+    limits = begun.policy.deadlines
+    seconds, names = limits.start + limits.rejoin, ", ".join(nodes)
+    since, why = process.now, ""
+    for number in range(1, _STARTS + 1):
+        held = lease.confirm()  # the machine may have been suspended
+        if isinstance(held, LeaseView) and held.successor is not None:
+            raise LeaseError(f"run {held.successor.run} of {held.successor.owner} took over")
+        outcomes = executor.perform([StartNode(node=node) for node in nodes])
+        failed = [
+            f"start of {node}: {outcome.reason}"
+            for node, outcome in zip(nodes, outcomes, strict=True)
+            if isinstance(outcome, ActionFailed)
+        ]
+        for line in failed:
+            process.warn(line)
+        unread = _unread(connection, until=since + seconds * number / _STARTS)
+        if unread is None:
+            return
+        why = "; ".join((unread, *failed))
+    raise LeaseUnreachable(
+        f"no master was elected within {seconds:.0f} s after the start of {names} ({why}). Start the "
+        "master-eligible nodes that are down, these first, and look into their logs; then run "
+        f"`orchestrate resume {state.run}` again. Nothing else was changed"
+    )
+
+
+def _unread(connection: Connection, *, until: Instant) -> str | None:
+    """Wait until the lease in the cluster can be read; why it cannot be, None once it can."""
+    process, next_message = connection.process, connection.process.now
+    with process.requests.during(lambda: None) as asked:
+        while isinstance(unread := connection.ports.lease.read(), Unknown):
+            if asked()[0] is not Request.NONE:
+                raise WatchInterrupted("interrupted while waiting for a master; only starts were sent")
+            now = process.now
+            if now >= until:
+                return unread.reason
+            if now >= next_message:
+                next_message = now + _NEWS_SECONDS
+                process.tell(f"waiting for a master: {unread.reason}")
+            process.clock.wait(min(process.terms.poll, until - now))
+    return None
