@@ -255,7 +255,7 @@ def needed(
     look = reads.look
     if not gates_are_asked(state):
         look -= {Look.GATES}
-    if not state.merging.indices or (state.phase is Phase.FINISHING and state.unrestored.anything):
+    if state.phase is Phase.FINISHING and (state.unrestored.anything or not state.merging.indices):
         look -= {Look.BULK}  # at the end segments are counted last: nothing is restored later for that
     pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
     hosts = _hosts_needed(state, reads.hosts, pending, asked)

@@ -493,3 +493,8 @@ def test_a_copy_that_comes_back_unmerged_is_named_at_the_end_of_the_run(unreadab
     said = " ".join(event.what for event in events if isinstance(event, MergeWarned))
     assert unreadable > 300.0 or [copy for copy in back if copy.partition(":")[0] not in said] == []
     assert ("could not be counted" in said) == (unreadable > 300.0)
+
+
+def test_a_run_whose_indices_are_all_gone_goes_on_to_the_restart() -> None:
+    _, state = run(cluster(3), wanted=merged_policy())
+    assert (state.outcome, dict(state.merging.indices)) == (Outcome.DONE, {}), state.message
