@@ -117,7 +117,9 @@ READS: Final[Mapping[Phase, Reads]] = {
         look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.RECOVERIES, Look.HOSTS}),
         hosts=Hosts.ABSENT,
     ),
-    Phase.FINISHING: Reads(look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HOSTS}), hosts=Hosts.ABSENT),
+    Phase.FINISHING: Reads(
+        look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.BULK, Look.HOSTS}), hosts=Hosts.ABSENT
+    ),
     Phase.STANDING_DOWN: Reads(look=frozenset({Look.CLUSTER, Look.SETTINGS, Look.HOSTS}), hosts=Hosts.OURS),
     Phase.ENDED: Reads(look=frozenset(), hosts=Hosts.NONE),
 }

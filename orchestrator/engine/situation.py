@@ -255,6 +255,8 @@ def needed(
     look = reads.look
     if not gates_are_asked(state):
         look -= {Look.GATES}
+    if state.phase is Phase.FINISHING and (state.unrestored.anything or not state.merging.indices):
+        look -= {Look.BULK}  # at the end segments are counted last: nothing is restored later for that
     pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
     hosts = _hosts_needed(state, reads.hosts, pending, asked)
     if state.phase is Phase.MERGING and (state.merging.begun or not pending):

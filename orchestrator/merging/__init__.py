@@ -10,13 +10,17 @@ from orchestrator.engine.run import Step
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.merging.merging import merging
-from orchestrator.merging.settling import settling
+from orchestrator.merging.settling import finishing, settling
 from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Phase
 from orchestrator.model.reading import Instant
 
-STEPS: Final[Mapping[Phase, Step]] = {Phase.MERGING: merging, Phase.MERGED: settling}
-"""What is next in the phases of the merges."""
+STEPS: Final[Mapping[Phase, Step]] = {
+    Phase.MERGING: merging,
+    Phase.MERGED: settling,
+    Phase.FINISHING: finishing,
+}
+"""What is next in the phases of the merges, and at the end of a run that has merged."""
 
 
 def decide(state: RunState, observation: Observation, now: Instant) -> Decision:

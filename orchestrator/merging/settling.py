@@ -1,9 +1,15 @@
-"""After the merges: what the loader left behind is put right, the copies settle; a refresh and a flush."""
+"""After the merges: what the loader left behind is put right, the copies settle; a refresh and a flush.
+
+And at the end of the run a last count: a copy that came back meanwhile has the segments that it left with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
+from orchestrator.engine import run
 from orchestrator.engine.kinds.elasticsearch.recovery import missing_beyond_baseline
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
@@ -17,11 +23,12 @@ from orchestrator.engine.situation import (
 )
 from orchestrator.merging.belief import not_to_be_believed
 from orchestrator.model.action import Action, Flush, RefreshIndex, SetIndexSettings, action_target
-from orchestrator.model.event import run_phase
+from orchestrator.model.event import RunFinished, run_phase
+from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.merging import BulkIndex, BulkView, LoaderSettings
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.watch import CopiesActive
 
 REPLICAS, REFRESH, DURABILITY = (
@@ -29,6 +36,12 @@ REPLICAS, REFRESH, DURABILITY = (
     "index.refresh_interval",
     "index.translog.durability",
 )
+
+_LAST_COUNT_SECONDS: Final[Seconds] = 60.0
+"""How long the end of a run waits for a reading of the segments: all else is done by then."""
+
+_NAMED: Final = 3
+"""Copies of an index that a warning names."""
 
 
 def settling(situation: Situation) -> Decision:
@@ -72,6 +85,41 @@ def settling(situation: Situation) -> Decision:
         return act(*todo)
     pending = state.nodes_in(NodePhase.PENDING)
     return note(run_phase(state.phase, Phase.GATED if pending else Phase.FINISHING))
+
+
+def finishing(situation: Situation) -> Decision:
+    """The end of a run, as the core has it; copies that have too many segments by then are named before."""
+    decision, state, bulk = run.finishing(situation), situation.state, situation.seen.bulk
+    ends = any(isinstance(event, RunFinished) for event in decision.events)
+    if not ends or not state.merging.indices:
+        return decision
+    if isinstance(bulk, Unknown) and situation.now - state.in_phase.since <= _LAST_COUNT_SECONDS:
+        return wait(situation.now, f"a last count of the segments: {bulk.reason}")
+    return replace(decision, events=(*_unmerged(situation), *decision.events))
+
+
+def _unmerged(situation: Situation) -> Iterator[MergeWarned]:
+    """Indices with copies of too many segments; of one that is written was warned before."""
+    bulk, policy, merges = situation.seen.bulk, situation.policy.merge, situation.state.merging.indices
+    if isinstance(bulk, Unknown):
+        first = next(iter(merges.values())).target
+        others = f", nor those of {len(merges) - 1} others" if len(merges) > 1 else ""
+        said = f"its segments could not be counted at the end of the run{others}: {bulk.reason}"
+        yield MergeWarned(index=first.index, index_uuid=first.index_uuid, what=said)
+        return
+    for uuid, one in merges.items():
+        index = bulk.indices.get(uuid)
+        if index is None or policy is None or one.warned:
+            continue
+        many = [copy for copy in index.copies if copy.segments > policy.max_segments]
+        if many:
+            named = ", ".join(f"{copy.shard} on {copy.node}: {copy.segments}" for copy in many[:_NAMED])
+            more = f" and {len(many) - _NAMED} more" if len(many) > _NAMED else ""
+            said = (
+                f"too many segments at the end of the run ({named}{more}): a copy that was away during the "
+                "merge comes back with those that it had; run the same command again to merge them"
+            )
+            yield MergeWarned(index=index.name, index_uuid=uuid, what=said)
 
 
 def _put_right(situation: Situation, view: ClusterView, bulk: BulkView) -> Iterator[SetIndexSettings]:

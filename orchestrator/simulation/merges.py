@@ -152,11 +152,12 @@ def _weigh(world: World, place: NodeName) -> None:
     world.story.append((world.agenda.now, f"the disk of {place} is {share:.0%} full"))
 
 
-def unmerged(world: World, uuid: str, max_segments: int) -> list[str]:
+def unmerged(world: World, uuid: str, max_segments: int, *, away: bool = False) -> list[str]:
     """Copies of an index that have more segments than that, by what a search goes through.
 
-    Not those that a node brought back which was away when the index was merged, nor those that had no place
-    then and when the run began: nobody could merge them, and a run waits for no copy that it found missing.
+    `away`: only those that were not there when the index was merged: their node was no member, or they had no
+    place, then and when the run began. Nobody could merge them, and a run waits for no copy that it found
+    missing. Without it, only the others.
     """
     index = world.indices.get(uuid)
     if index is None:
@@ -165,6 +166,6 @@ def unmerged(world: World, uuid: str, max_segments: int) -> list[str]:
         (shard, copy.node, segments.searched(world, index, shard, copy.node))
         for shard in index.shards
         for copy in shard.started
-        if copy.node is not None and not segments.was_away(shard, copy.node)
+        if copy.node is not None and segments.was_away(shard, copy.node) is away
     ]
     return [f"{shard.id} on {place}: {count}" for shard, place, count in found if count > max_segments]

@@ -64,7 +64,7 @@ def left(world: Place, index: SimIndex, shard: SimShard, place: NodeName) -> int
 
 
 def was_away(shard: SimShard, place: NodeName) -> bool:
-    """Whether that copy was on a node that was no member when its index was last merged."""
+    """Whether that copy was not there when its index was last merged: a disk alone had it."""
     return place in shard.segments and shard.segments[place].away
 
 

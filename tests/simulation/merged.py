@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from random import Random
 
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.merging import LoaderSettings, MergePolicy
+from orchestrator.model.reading import Instant
 from orchestrator.simulation import merges, mishaps
 from orchestrator.simulation.mishaps import Mishap, Trip, What
 from orchestrator.simulation.world import World
@@ -137,16 +140,28 @@ def _what(dice: Random, node: NodeName, index: str) -> What:
     return dice.choice(choices)
 
 
-def unmerged(world: World, state: RunState, begun: float) -> list[str]:
+def unmerged(world: World, state: RunState, begun: float, warned: Collection[MergeWarned]) -> list[str]:
     """Copies that have too many segments at the end of a run that is done.
 
-    Not of an index that was written since it was `begun`: what is written makes segments.
+    Not of an index that was written since it was `begun`: what is written makes segments. Of copies that were
+    not there to be merged the run has to say that they came back, unless they did after its last look.
     """
     merge = state.begun.policy.merge
+    said = {event.index_uuid for event in warned}
+    uncounted = any("could not be counted" in event.what for event in warned)
     found: list[str] = []
     for uuid in state.merging.indices if merge else ():
         index = world.indices.get(uuid)
         still = index is not None and not index.closed and not index.written and index.turned_at < begun
-        if still and merge is not None:
-            found += merges.unmerged(world, uuid, merge.max_segments)
+        if not still or merge is None:
+            continue
+        found += merges.unmerged(world, uuid, merge.max_segments)
+        back = merges.unmerged(world, uuid, merge.max_segments, away=True)
+        seen = [copy for copy in back if not _started_since(world, copy, world.last_read)]
+        found += [f"{copy}, and nothing says so" for copy in seen if uuid not in said and not uncounted]
     return found
+
+
+def _started_since(world: World, copy: str, since: Instant) -> bool:
+    shard, _, place = copy.partition(":")[0].partition(" on ")
+    return any(at >= since and what == f"{shard} started on {place}" for at, what in world.story)

@@ -15,13 +15,14 @@ from orchestrator.model.event import (
     VotingRestored,
 )
 from orchestrator.model.lease import LeaseRecord, NodeInHand
+from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.observation import Level
 from orchestrator.model.phase import NodePhase, Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, ZeroReplicas
 from orchestrator.model.turn import REBOOT
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
-from orchestrator.simulation import machines, mishaps
+from orchestrator.simulation import machines, merges, mishaps
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from orchestrator.simulation.world import World
 from tests.simulation.loaded import RIGHT, loaded, merged_policy, merging
@@ -472,3 +473,28 @@ def test_an_index_that_was_red_at_the_beginning_is_merged_once_it_is_not() -> No
     loads = [shard for uuid in state.merging.indices for shard in world.indices[uuid].shards]
     assert {len(shard.started) for shard in loads} == {2}
     assert {kept.count for shard in loads for kept in shard.segments.values()} == {5}
+
+
+@pytest.mark.parametrize("unreadable", [0.0, 30.0, 600.0])
+def test_a_copy_that_comes_back_unmerged_is_named_at_the_end_of_the_run(unreadable: float) -> None:
+    """Its node was away while its index was merged, so that no merge reached it."""
+    world = loaded(5)
+    for index in world.indices.values():
+        index.delay = 3600.0  # no other node is given the copies meanwhile
+    silent = Mishap(what=mishaps.SegmentsUnreadable(seconds=unreadable), verb="stop", nth=4)
+    simulation = Simulation(world, plan=[silent])
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=150.0))
+    world.agenda.advance(10.0)
+    state = play(simulation, simulation.begin(merged_policy()))
+    assert state.outcome is Outcome.DONE, state.message
+    back = [copy for uuid in state.merging.indices for copy in merges.unmerged(world, uuid, 5, away=True)]
+    assert back
+    events = [record.event for record in simulation.journal.records]
+    said = " ".join(event.what for event in events if isinstance(event, MergeWarned))
+    assert unreadable > 300.0 or [copy for copy in back if copy.partition(":")[0] not in said] == []
+    assert ("could not be counted" in said) == (unreadable > 300.0)
+
+
+def test_a_run_whose_indices_are_all_gone_goes_on_to_the_restart() -> None:
+    _, state = run(cluster(3), wanted=merged_policy())
+    assert (state.outcome, dict(state.merging.indices)) == (Outcome.DONE, {}), state.message

@@ -493,6 +493,20 @@ def test_a_copy_that_was_away_while_its_index_was_merged_is_nobodys() -> None:
     kept = [shard.segments[ES2].count for shard in index.shards if ES2 in shard.segments]
     assert max(kept) > 5, "it came back with what it had"
     assert merges.unmerged(world, index.uuid, 5) == []
+    back = merges.unmerged(world, index.uuid, 5, away=True)
+    assert len(back) == sum(count > 5 for count in kept), "they are known apart"
+
+
+def test_a_copy_that_arrives_while_its_index_is_merged_is_to_be_merged() -> None:
+    simulation = begun(loaded())
+    world = simulation.world
+    index = index_of(world, "posts-1")
+    allocation.stall(world, 30.0)
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=5.0))
+    world.agenda.advance(20.0)
+    simulation.cluster.perform(force())
+    world.agenda.advance(3 * COPY_SECONDS)
+    assert "es2" in "; ".join(merges.unmerged(world, index.uuid, 5))
 
 
 def test_targets_are_what_has_too_many_segments_or_is_being_merged() -> None:

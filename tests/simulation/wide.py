@@ -19,6 +19,7 @@ from orchestrator.model.event import (
     RunStarted,
     WaveStarted,
 )
+from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.simulation import allocation, deciders, machines, turns
@@ -216,7 +217,9 @@ class Life(AnyLife):
         if self.forgotten:
             raise BrokenError("restoration", f"done, and {ALLOCATION} is as a killed run left it")
         self._judge_tuning()
-        many = merged.unmerged(self.world, state, self.began)
+        written = [record.event for record in self.simulation.journal.records]
+        warned = [event for event in written if isinstance(event, MergeWarned)]
+        many = merged.unmerged(self.world, state, self.began, warned)
         if many:
             raise BrokenError("merging", f"done, and not merged: {'; '.join(many)}")
         world = self.world
