@@ -27,6 +27,7 @@ from orchestrator.model.event import (
     Event,
     Hold,
     NodeRecovered,
+    NotWaitedFor,
     OwedAgain,
     RedExcused,
     WaveFinished,
@@ -207,6 +208,15 @@ def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Deci
     if rested and process.retries < _RETRIES and any(given_up(copy) for copy in missing):
         return act(RetryFailed())
     return None
+
+
+def retry_unplaced(situation: Situation, onwards: Iterable[Event]) -> Decision | None:
+    """The same for copies that the run does not wait for: another failure than the wave's has taken them."""
+    news = (event for event in onwards if isinstance(event, NotWaitedFor))
+    shards = {(missing.index_uuid, missing.number) for event in news for missing in event.shards}
+    away = situation.view.not_started if situation.view is not None else ()
+    copies = (copy for copy in away if (copy.shard.index_uuid, copy.shard.number) in shards)
+    return retry_given_up(situation, tuple(copies))
 
 
 def given_up(copy: ShardCopy) -> bool:

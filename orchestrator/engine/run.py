@@ -719,7 +719,7 @@ def reassigned(situation: Situation) -> Decision:
         return finishing
     onwards = () if unsettled or absent else _onwards(situation, missing)
     if onwards:
-        return _agreeing(situation) or note(*onwards)
+        return recover.retry_unplaced(situation, onwards) or _agreeing(situation) or note(*onwards)
     failed = admit.failed_and_absent(situation) if missing or unsettled else None
     if failed is not None:
         return failed

@@ -92,6 +92,7 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             67064,
             69407,
             72789,
+            75571,
             55878,
         ),
     ],

@@ -26,6 +26,7 @@ from orchestrator.ports import ClusterReadings
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, turns
 from orchestrator.simulation.cluster import SimulatedCluster
+from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip
 from tests.simulation.play import cluster, lives, play, policy, run
 from tests.simulation.zones import by_zone, zoned
@@ -336,6 +337,21 @@ def test_copies_that_the_cluster_gave_up_on_are_tried_again_a_few_times() -> Non
         simulation, state = run(world, plan=[gone], wanted=wanted)
         assert state.outcome is outcome, state.message
         assert 1 <= sum(isinstance(a, RetryFailed) for a in simulation.cluster.sent) <= tries
+
+
+def test_copies_given_up_after_another_failure_are_tried_again_before_the_run_goes_on() -> None:
+    """es2 dies during the last wave, and the cluster gives up on its copies, which that wave did not take."""
+    world, es1, es2 = cluster(5), NodeName("es1"), NodeName("es2")
+    world.add_index("slow", replicas=1, places=[es1, NodeName("es4")], size=8 << 30).keeps = 0.0
+    world.add_index("apart", replicas=1, places=[NodeName("es3"), es2])
+    last = {"verb": "restore_allocation", "nth": 5}
+    dies = Mishap(what=mishaps.NodeDies(node=es2, back_after=5.0), **last)  # type: ignore[arg-type]  # by keyword
+    gone = Mishap(what=mishaps.AllocationsFail(index="apart", times=5), **last)  # type: ignore[arg-type]  # by keyword
+    simulation, state = run(world, plan=[dies, gone])
+    assert state.outcome is Outcome.DONE, state.message
+    world.agenda.advance(60.0)
+    assert [str(shard.id) for _, shard in shards_of(world) if len(shard.started) < len(shard.copies)] == []
+    assert any(isinstance(action, RetryFailed) for action in simulation.cluster.sent)
 
 
 def test_copies_given_up_are_tried_again_at_the_gates_too() -> None:
