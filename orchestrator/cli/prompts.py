@@ -33,9 +33,9 @@ def show_plan(plan: Plan, context: Context) -> ExitCode:
     return context.end(code, holds=[hold_object(hold) for hold in plan.holds])
 
 
-def note_beforehand(prepared: Preparation, context: Context) -> None:
-    """Say that nothing is due, or that an earlier run is not finished, before anything is shown."""
-    for note in (prepared.not_due, prepared.unfinished()):
+def note_beforehand(prepared: Preparation, context: Context, *, looks: bool = True) -> None:
+    """Say that nothing is due, or that an earlier run is not finished; `looks`: somebody reads a plan now."""
+    for note in (prepared.not_due, prepared.held_or_left() if looks else None, prepared.half_done()):
         if note is not None:
             context.note(note)
 
@@ -73,7 +73,7 @@ def carry_out(prepared: Preparation, context: Context, *, dry_run: bool, yes: bo
     """
     if not dry_run and prepared.not_due:
         return end_without_nodes(prepared, prepared.not_due, context)
-    note_beforehand(prepared, context)
+    note_beforehand(prepared, context, looks=dry_run or not yes)
     if dry_run:
         return int(show_plan(prepared.plan(), context))
     plan = None

@@ -98,11 +98,8 @@ class Preparation:
         targets, left = self.started.indices, self.loaded.left
         return replace(plan, max_segments=merge.max_segments, merges=targets, leftovers=left)
 
-    def unfinished(self) -> str | None:
-        """A note on an earlier run of this cluster: it holds it, or left changes, or can be resumed."""
-        return self._held_or_left() or self._half_done()
-
-    def _held_or_left(self) -> str | None:
+    def held_or_left(self) -> str | None:
+        """A note on the run that holds the cluster, or has left changes; a new run finds that out itself."""
         found = self._lease_record()
         if not isinstance(found, LeaseRecord):
             return None
@@ -129,8 +126,8 @@ class Preparation:
         except StateMissing:
             return None
 
-    def _half_done(self) -> str | None:
-        """A new run restarts the nodes of one that can be resumed once more."""
+    def half_done(self) -> str | None:
+        """A note that the last run on this cluster can be resumed: a new run restarts its nodes once more."""
         try:
             with self.connection.state(Access.READ) as store:
                 last = next(iter(store.runs(cluster=self.view.name, limit=1)), None)
