@@ -11,6 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     ClearVotingExclusions,
+    ExcludeFromVoting,
     RetryFailed,
     RunHook,
     SetReplicas,
@@ -53,6 +54,14 @@ def test_a_master_steps_down_before_its_own_stop() -> None:
     gone = next(at for at, what in world.story if what == f"{master} left")
     assert took_over < gone
     assert not [what for _, what in world.story if "was the master" in what]
+
+
+@pytest.mark.parametrize("nodes", [3, 4])
+def test_of_fewer_than_five_voters_none_is_excluded(nodes: int) -> None:
+    """One exclusion would leave a single voter of three: if that one dies, so does the cluster."""
+    simulation, state = run(cluster(nodes), wanted=policy(master_step_down=True))
+    assert state.outcome is Outcome.DONE, state.message
+    assert not any(isinstance(action, ExcludeFromVoting) for action in simulation.cluster.sent)
 
 
 def test_exclusions_that_cannot_be_cleared_are_asked_for_now_and_then() -> None:
@@ -101,9 +110,25 @@ def test_a_replica_added_in_doubt_is_taken_away_again() -> None:
         assert bare.replicas == 0
         assert state.unrestored.replicas == {}
         last = [a for a in simulation.cluster.sent if isinstance(a, SetReplicas)][-1]
-        assert last.wanted == 0, "written, whatever a reading showed: the first may be on its way"
+        assert last.wanted == 0
         if how is not How.REFUSED:
             assert state.outcome is Outcome.DONE, f"{how}: {state.message}"
+
+
+def test_a_replica_whose_update_is_in_doubt_is_taken_away_though_no_reading_shows_it() -> None:
+    """It may still wait in the queue of the master, until an update that came after it is confirmed."""
+    world = cluster(3)
+    world.add_index("bare", replicas=0, places=["es2"])
+    simulation, state = run(
+        world,
+        plan=[Mishap(what=mishaps.Asked(request=Request.STOP), verb="set_replicas")],
+        trips=[Trip(verb="set_replicas", how=How.LOST)],
+        wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA),
+    )
+    assert state.outcome is Outcome.INTERRUPTED, state.message
+    sent = [action.wanted for action in simulation.cluster.sent if isinstance(action, SetReplicas)]
+    assert sent == [1, 0]
+    assert state.unrestored.replicas == {}
 
 
 def _point_after(what: str, wanted: Policy) -> int:
