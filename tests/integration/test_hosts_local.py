@@ -126,7 +126,7 @@ def test_a_start_that_fails_is_refused_and_seen_as_failed(hosts: Hosts, service:
 def test_a_start_command_that_fails_is_tried_three_times(
     line: str, service: ScriptService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run on simulated nodes, of which one has this command: what it answers decides how often it is sent."""
+    """A run on simulated nodes, of which one has this command."""
     es2, sent = NodeName("es2"), list[ActionResult]()
     commands = ServiceSettings(manager=Manager.COMMAND, stop="true", start=line, status="false")
     real, perform = Hosts({es2: replace(local(service), node=es2, service=commands)}), SimulatedHosts.perform
