@@ -28,7 +28,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, turns
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from tests.simulation.play import cluster, lives, play, policy, run
+from tests.simulation.play import cluster, killed, lives, play, policy, run
 from tests.simulation.zones import by_zone, zoned
 
 
@@ -299,6 +299,20 @@ def test_a_hook_that_a_kill_came_upon_is_undone_as_one_that_ran() -> None:
     assert state.outcome is Outcome.RESTORED, state.message
     mine = [moment for node, moment, _ in simulation.hosts.hooks if node == out]
     assert mine == ["before_stop", "after_recovery", "after_recovery"]
+
+
+def test_a_node_is_taken_out_of_service_again_before_its_stop_by_each_process() -> None:
+    """Killed after the hook and before the stop: a load balancer may have put it back since."""
+    quiet, _ = run(cluster(3), wanted=policy(hooks=HOOKS))
+    simulation = Simulation(cluster(3))
+    passed = enumerate(quiet.seams.passed, 1)
+    simulation.seams.crash_at = next(n for n, what in passed if what.startswith("after flush "))
+    assert killed(simulation, simulation.begin(policy(hooks=HOOKS)))
+    ((out, _, _),) = simulation.hosts.hooks
+    simulation.world.agenda.advance(3600.0)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == out]
+    assert mine == ["before_stop"] * 2 + ["after_recovery"] * 2
 
 
 def test_a_hook_that_ran_beside_a_process_which_rose_by_itself_runs_in_another_turn() -> None:
