@@ -19,7 +19,7 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed, HookUnproven, LeaseLost, StandingDown
+from orchestrator.model.event import ActionFailed, Event, HookUnproven, LeaseLost, StandingDown, StoodDown
 from orchestrator.model.observation import Look
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, RecoveryLimits, ZeroReplicas
@@ -28,6 +28,8 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import mishaps, turns
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.mishaps import How, Mishap, Trip
+from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.words import sentence
 from tests.simulation.play import cluster, killed, lives, play, policy, run
 from tests.simulation.zones import by_zone, zoned
 
@@ -490,6 +492,30 @@ def test_a_failed_node_is_named_with_the_hooks_that_did_not_run_on_it() -> None:
     _, without = run(cluster(3), plan=plan)
     assert without.outcome is Outcome.FAILED
     assert "hooks" not in without.message
+
+
+def test_a_hook_that_fails_after_a_wave_is_told_once_and_for_what_it_is() -> None:
+    """In the wave and in the stand-down: the copies are back, the settings too, and the hook is not done."""
+    lost = Trip(verb="hook_after_recovery", how=How.UNACKNOWLEDGED, times=99)
+    simulation, told = Simulation(cluster(3), trips=[lost]), list[Event]()
+    state = play(simulation, simulation.begin(policy(hooks=HOOKS)), told=told)
+    assert state.outcome is Outcome.FAILED
+    assert state.message == "hook after_recovery on es2: ssh to es2: connection lost"
+    (stood_down,) = (event for event in told if isinstance(event, StoodDown))
+    assert sentence(stood_down) == "stood down (failed): all settings are restored"
+    lines = summary_lines(summary(state, state.outcome, told, simulation.world.agenda.now))
+    assert "  restarted, and their after_recovery hooks are not done: es2" in lines
+    assert not [line for line in lines if "copies" in line]
+
+
+def test_a_node_whose_copies_are_awaited_when_its_hook_fails_is_told_as_that() -> None:
+    lost = Trip(verb="hook_after_recovery", how=How.UNACKNOWLEDGED, times=99)
+    stop = Mishap(what=mishaps.Asked(request=Request.STOP), verb="restore_allocation")
+    simulation, told = Simulation(cluster(3), trips=[lost], plan=[stop]), list[Event]()
+    state = play(simulation, simulation.begin(policy(hooks=HOOKS)), told=told)
+    assert state.outcome is Outcome.FAILED, state.message
+    lines = summary_lines(summary(state, state.outcome, told, simulation.world.agenda.now))
+    assert "  restarted, their copies not seen to be back yet: es2" in lines
 
 
 _UNCHANGED = {
