@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from orchestrator.config.spec import Name, Spec, Unset, matching
+from orchestrator.config.spec import CommandLine, Spec, Unset, matching
 
 Unit = Annotated[
     str,
@@ -43,13 +43,13 @@ class ServiceSpec(Spec):
         " `riak` if nothing is said. Not for `manager: command`.",
         examples=["elasticsearch"],
     )
-    stop: Unset[Name] = Field(
+    stop: Unset[CommandLine] = Field(
         default=None, description="Only for `manager: command`: the command line that stops `{node}`."
     )
-    start: Unset[Name] = Field(
+    start: Unset[CommandLine] = Field(
         default=None, description="Only for `manager: command`: the command line that starts `{node}`."
     )
-    status: Unset[Name] = Field(
+    status: Unset[CommandLine] = Field(
         default=None,
         description="Only for `manager: command`: exits 0 when `{node}` runs, and other than 0 when not.",
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, TypeVar
 
@@ -175,4 +177,18 @@ Reference = Annotated[
     ),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+def _quotes_are_closed(line: str) -> str:
+    """Refuse what no shell reads to its end. What stands in a comment or a here-document is no quote."""
+    for comments in (False, True):
+        with contextlib.suppress(ValueError):
+            shlex.split(line, comments=comments)
+            return line
+    if "<<" in line:
+        return line
+    raise ValueError("a quote is opened and not closed, or a backslash comes last")
+
+
+CommandLine = Annotated[Name, AfterValidator(_quotes_are_closed)]
 Positive = Annotated[StrictInt, Field(ge=1)]

@@ -622,7 +622,10 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
 
 
 def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProgress:
-    """A fresh record of a node, with what a new process has to know of it."""
+    """A fresh record of a node, with what a new process has to know of it.
+
+    It is not `ready` for a stop: hours may have passed, in which others may have put it back into service.
+    """
     return NodeProgress(
         name=node.name,
         phase=node.phase,

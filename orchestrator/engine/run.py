@@ -953,7 +953,8 @@ def _end(situation: Situation) -> Decision:
         outcome = Outcome.NOT_RESTORED
     elif (failed or hook) and outcome is not Outcome.DEPOSED:
         outcome = Outcome.FAILED
-    # The reason of a stand-down is often the failure of the very node: one mention is enough.
+    # The reason of a stand-down is often the failure of the very node or hook: one mention is enough.
+    told = hook is None or f"{hook.partition(': ')[0]}: " in reason
     also = [
         f"{node.name}: {node.failure}"
         for node in failed
@@ -961,7 +962,7 @@ def _end(situation: Situation) -> Decision:
     ]
     out = ", ".join(node.name for node in failed if node.undo and outcome is not Outcome.DEPOSED)
     unserved = f"after_recovery hooks did not run on {out}" if out else ""
-    message = "; ".join(text for text in (reason, *also, unserved, hook or "") if text)
+    message = "; ".join(text for text in (reason, *also, unserved, "" if told else hook) if text)
     return note(
         StoodDown(outcome=outcome, left=left),
         run_phase(state.phase, Phase.ENDED),

@@ -48,7 +48,7 @@ class NodeProgress:
         over: its host has said since that the process of that life is gone.
         owed: what its turn still owes.
         unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
-        ready: `before_stop` hooks that ran in this life, and were not undone since; a stop needs all of them.
+        ready: `before_stop` hooks that this process ran in this life, not undone; a stop needs them all.
         ready_since: when the first of them was sent; None while none has to be undone.
         doubt: a stop or reboot that was sent and may still take effect.
         lost_at: when a stop was last taken as not done, or when a new process took the run over after that: a

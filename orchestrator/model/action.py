@@ -270,7 +270,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The verb certainly did nothing: refused, not reached, rights missing.
+    """The verb certainly did nothing: refused, not reached, rights missing; or a start ended with an error.
 
     Attributes:
         passes: it may well be accepted a little later as it is: too many requests, no elected master, no

@@ -45,6 +45,7 @@ class Summary:
         failed: nodes that did not come through.
         pending: nodes that were not reached.
         unchecked: those among them that are back, their copies not yet seen to be.
+        unserved: those among them that are back with their copies, and owe their `after_recovery` hooks.
         repairs: whether it only put back what another run left.
         resumed: whether an attempt went before this one.
         seconds: of this attempt.
@@ -71,6 +72,7 @@ class Summary:
     left: tuple[str, ...]
     message: str
     unchecked: tuple[NodeName, ...] = ()
+    unserved: tuple[NodeName, ...] = ()
     repairs: bool = False
     resumed: bool = False
     merges: tuple[MergeProgress, ...] = ()
@@ -113,6 +115,10 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     skipped = names.get(NodePhase.SKIPPED, [])
     handled = {*restarted, *failed, *skipped}
     left = not_put_back(state)
+    # A node whose wave is finished has its copies; it is not RECOVERED while it owes hooks.
+    checked = {name for name, node in state.nodes.items() if node.undo}
+    checked -= {node.name for node in (*state.wave_nodes, *state.recovering_nodes)}
+    back = names.get(NodePhase.REJOINED, [])
     return Summary(
         run=state.run,
         cluster=state.begun.cluster,
@@ -126,7 +132,8 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
         holds=state.in_phase.holds or (_held_by(events) if outcome is Outcome.HELD else ()),
         left=stood_down.left if stood_down and stood_down.left else left,
         message=(finished.message if finished else "") or state.message,
-        unchecked=tuple(names.get(NodePhase.REJOINED, [])),
+        unchecked=tuple(name for name in back if name not in checked),
+        unserved=tuple(name for name in back if name in checked),
         repairs=state.begun.repairs is not None,
         resumed=any(isinstance(event, RunResumed) for event in events),
         merges=tuple(state.merging.indices.values()),
@@ -239,9 +246,11 @@ def summary_lines(end: Summary) -> list[str]:
         lines += [f"  {line}" for line in recovery_lines(end.recovered, by_operations=end.by_operations)]
     if end.failed:
         lines.append(f"  failed: {listed(end.failed)}")
-    untouched = [name for name in end.pending if name not in end.unchecked]
+    untouched = [name for name in end.pending if name not in (*end.unchecked, *end.unserved)]
     if end.unchecked and not end.repairs:
         lines.append(f"  restarted, {_NOT_SEEN[end.kind]}: {listed(end.unchecked)}")
+    if end.unserved and not end.repairs:
+        lines.append(f"  restarted, and their after_recovery hooks are not done: {listed(end.unserved)}")
     if untouched and not end.repairs:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]

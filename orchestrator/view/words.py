@@ -325,7 +325,8 @@ def _frame(event: _Frame) -> str:
         case StoodDown(outcome=outcome, left=left):
             if left:
                 return f"stood down ({outcome.value}), NOT PUT BACK: {one_line('; '.join(left), 1000)}"
-            return f"stood down ({outcome.value}): everything is put back"
+            what = "all settings are restored" if outcome is Outcome.FAILED else "everything is put back"
+            return f"stood down ({outcome.value}): {what}"
         case _:
             assert_never(event)
 

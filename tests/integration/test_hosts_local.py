@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,30 @@ from orchestrator.hosts.connection import CommandResult, Lost
 from orchestrator.hosts.local import LocalConnection
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
-from orchestrator.hosts.settings import Connect, HostSettings, Sudo
+from orchestrator.hosts.settings import Connect, HostSettings, Manager, ServiceSettings, Sudo
 from orchestrator.lab import nodectl
-from orchestrator.model.action import Done, InDoubt, Moment, RebootHost, Refused, RunHook, StartNode, StopNode
+from orchestrator.model.action import (
+    ActionResult,
+    Done,
+    HostAction,
+    InDoubt,
+    Moment,
+    RebootHost,
+    Refused,
+    RunHook,
+    StartNode,
+    StopNode,
+)
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
+from orchestrator.model.phase import NodePhase, Outcome
 from orchestrator.model.policy import Hook
 from orchestrator.model.reading import Unknown
+from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation.hosts import SimulatedHosts
 from tests.integration.hostlab.hosts import wait_until
 from tests.integration.script_service import ScriptService
+from tests.simulation.play import cluster, play, policy
 
 PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)
 _SUDO = """#!/bin/sh
@@ -90,16 +108,43 @@ def test_a_start_waits_behind_the_stop_that_is_under_way(hosts: Hosts, service: 
     assert service.pid("n1") not in (None, first)
 
 
-def test_a_start_that_fails_is_in_doubt_and_seen_as_failed(hosts: Hosts, service: ScriptService) -> None:
+def test_a_start_that_fails_is_refused_and_seen_as_failed(hosts: Hosts, service: ScriptService) -> None:
     service.breaks()
     result = hosts.perform(StartNode(node="n1"))
-    assert isinstance(result, InDoubt)
+    assert isinstance(result, Refused)
     assert "disk full" in result.reason
     assert "hunter22" not in result.reason
     view = seen(hosts)
     assert view.service is ServiceState.FAILED
     assert "exited 7" in view.detail
     assert "hunter22" not in view.detail
+
+
+@pytest.mark.parametrize(
+    "line", ["/bin/sh -c 'oops {node}", "echo no space left; exit 7", "./no-such-program"]
+)
+def test_a_start_command_that_fails_is_tried_three_times(
+    line: str, service: ScriptService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run on simulated nodes, of which one has this command."""
+    es2, sent = NodeName("es2"), list[ActionResult]()
+    commands = ServiceSettings(manager=Manager.COMMAND, stop="true", start=line, status="false")
+    real, perform = Hosts({es2: replace(local(service), node=es2, service=commands)}), SimulatedHosts.perform
+
+    def performed(self: SimulatedHosts, action: HostAction) -> ActionResult:
+        if not (isinstance(action, StartNode) and action.node == es2):
+            return perform(self, action)
+        sent.append(real.perform(action))
+        return sent[-1]
+
+    monkeypatch.setattr(SimulatedHosts, "perform", performed)
+    with contextlib.closing(real):
+        simulation = Simulation(cluster(3))
+        state = play(simulation, simulation.begin(policy()))
+    assert state.outcome is Outcome.FAILED
+    assert "es2 failed: it was started 3 times: " in state.message
+    assert state.nodes[es2].phase is NodePhase.FAILED
+    assert len(sent) == 3
 
 
 def test_a_job_goes_on_when_the_port_is_closed(service: ScriptService) -> None:

@@ -12,6 +12,8 @@ from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.merging import decide
 from orchestrator.model.action import HostAction, RunHook, StartNode, StopNode
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionSent
+from orchestrator.model.observation import Observation
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import Hook, Hooks, Policy
 from orchestrator.runs.simulated import Simulation
@@ -238,6 +240,18 @@ def test_a_commit_in_doubt_sends_nothing_and_loses_nothing(monkeypatch: pytest.M
         loop = _loop(simulation, simulation.hosts)
         journal = Doubtful(simulation.journal, commit, done=commit % 2 == 0)
         monkeypatch.setattr(loop, "_ports", replace(loop._ports, journal=journal))
+        turn, done, early = loop.turn, (simulation.cluster.sent, simulation.hosts.sent), list[str]()
+
+        def counted(
+            seen: Observation, turn: Any = turn, done: Any = done, journal: Any = journal, early: Any = early
+        ) -> None:
+            before = (journal.doubted, sum(map(len, done)))
+            turn(seen)
+            to_send = journal.doubted != before[0] and any(isinstance(e, ActionSent) for e in journal.doubted)
+            if to_send and sum(map(len, done)) != before[1]:
+                early.append("something was sent by a reading from before the doubt")
+
+        monkeypatch.setattr(loop, "turn", counted)
         state = loop.run()
         if not journal.doubted:
             break
@@ -246,6 +260,7 @@ def test_a_commit_in_doubt_sends_nothing_and_loses_nothing(monkeypatch: pytest.M
         if down or world.violations or journal.unwritten or world.settings() != cluster(3).settings():
             wrong.append(f"commit {commit}: {state.outcome}, {state.message}, {down}, {world.violations}")
         left = (*told.unrestored.settings, *told.process.in_flight)
+        wrong += [f"commit {commit}: {what}" for what in early]
         if (told.phase, told.outcome, left) != (Phase.ENDED, state.outcome, ()):
             wrong.append(f"commit {commit}: the journal tells of another run: {told}")
         commit += 1

@@ -144,6 +144,20 @@ def test_a_cluster_that_is_lost_during_the_hooks_after_a_wave_is_not_waited_for_
     assert len(simulation.hosts.hooks) == 6, "two of each node"
 
 
+def test_a_stand_down_without_a_master_waits_for_one_and_runs_no_hook_on_nodes_that_it_cannot_see() -> None:
+    """`resume` runs them, with whatever else is left, once the cluster is back."""
+    world = cluster(3)
+    hooks = Hooks(before_stop=(Hook(run="depool {node}"),), after_recovery=(Hook(run="pool {node}"),))
+    lost = Mishap(what=mishaps.Unreadable(seconds=1e6), verb="set_allocation", after=0.1)
+    stop = Mishap(what=mishaps.Asked(request=Request.STOP), verb="set_allocation", after=0.1)
+    simulation, state = run(world, plan=[lost, stop], wanted=policy(hooks=hooks), limit=7200.0)
+    assert state.outcome is Outcome.NOT_RESTORED, state.message
+    assert [moment for _, moment, _ in simulation.hosts.hooks] == ["before_stop"]
+    simulation.fate.unreadable_until = world.agenda.now
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert not any(node.to_undo for node in world.nodes.values())
+
+
 # Settings -----------------------------------------------------------------------------------------------
 
 
@@ -153,6 +167,20 @@ def test_what_somebody_else_set_meanwhile_stands_at_the_end() -> None:
     _, state = run(world, plan=[meddled], wanted=policy(selection=ONLY_ES2))
     assert state.outcome is Outcome.DONE, state.message
     assert world.persistent[REBALANCE] == "primaries"
+
+
+def test_an_update_in_doubt_that_is_done_after_somebody_elses_is_not_left_behind() -> None:
+    """Their value is read, and ours comes after it: theirs counts only once ours is known to be done."""
+    world = cluster(3)
+    late = Trip(verb="set_allocation", how=How.LATE, late=14.0)
+    meddled = Mishap(
+        what=mishaps.SettingMeddled(key=ALLOCATION, value="new_primaries"), verb="set_allocation", after=5.0
+    )
+    stop = Mishap(what=mishaps.Asked(request=Request.STOP), verb="set_allocation", after=5.0)
+    _, state = run(world, plan=[meddled, stop], trips=[late], wanted=policy(selection=ONLY_ES2))
+    assert state.outcome is Outcome.INTERRUPTED, state.message
+    world.agenda.advance(60.0)
+    assert world.persistent.get(ALLOCATION) != "primaries"
 
 
 def test_a_setting_that_reads_as_ours_again_is_put_back_again() -> None:

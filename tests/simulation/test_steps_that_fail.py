@@ -11,6 +11,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import (
     ClearVotingExclusions,
+    ExcludeFromVoting,
     RetryFailed,
     RunHook,
     SetReplicas,
@@ -18,7 +19,7 @@ from orchestrator.model.action import (
     WriteSettings,
 )
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed, HookUnproven, LeaseLost, StandingDown
+from orchestrator.model.event import ActionFailed, Event, HookUnproven, LeaseLost, StandingDown, StoodDown
 from orchestrator.model.observation import Look
 from orchestrator.model.phase import Outcome, Request
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy, RecoveryLimits, ZeroReplicas
@@ -28,7 +29,9 @@ from orchestrator.simulation import mishaps, turns
 from orchestrator.simulation.cluster import SimulatedCluster
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from tests.simulation.play import cluster, lives, play, policy, run
+from orchestrator.view.summary import summary, summary_lines
+from orchestrator.view.words import sentence
+from tests.simulation.play import cluster, killed, lives, play, policy, run
 from tests.simulation.zones import by_zone, zoned
 
 
@@ -54,6 +57,14 @@ def test_a_master_steps_down_before_its_own_stop() -> None:
     gone = next(at for at, what in world.story if what == f"{master} left")
     assert took_over < gone
     assert not [what for _, what in world.story if "was the master" in what]
+
+
+@pytest.mark.parametrize("nodes", [3, 4])
+def test_of_fewer_than_five_voters_none_is_excluded(nodes: int) -> None:
+    """One exclusion would leave a single voter of three: if that one dies, so does the cluster."""
+    simulation, state = run(cluster(nodes), wanted=policy(master_step_down=True))
+    assert state.outcome is Outcome.DONE, state.message
+    assert not any(isinstance(action, ExcludeFromVoting) for action in simulation.cluster.sent)
 
 
 def test_exclusions_that_cannot_be_cleared_are_asked_for_now_and_then() -> None:
@@ -102,9 +113,25 @@ def test_a_replica_added_in_doubt_is_taken_away_again() -> None:
         assert bare.replicas == 0
         assert state.unrestored.replicas == {}
         last = [a for a in simulation.cluster.sent if isinstance(a, SetReplicas)][-1]
-        assert last.wanted == 0, "written, whatever a reading showed: the first may be on its way"
+        assert last.wanted == 0
         if how is not How.REFUSED:
             assert state.outcome is Outcome.DONE, f"{how}: {state.message}"
+
+
+def test_a_replica_whose_update_is_in_doubt_is_taken_away_though_no_reading_shows_it() -> None:
+    """It may still wait in the queue of the master, until an update that came after it is confirmed."""
+    world = cluster(3)
+    world.add_index("bare", replicas=0, places=["es2"])
+    simulation, state = run(
+        world,
+        plan=[Mishap(what=mishaps.Asked(request=Request.STOP), verb="set_replicas")],
+        trips=[Trip(verb="set_replicas", how=How.LOST)],
+        wanted=policy(zero_replicas=ZeroReplicas.ADD_REPLICA),
+    )
+    assert state.outcome is Outcome.INTERRUPTED, state.message
+    sent = [action.wanted for action in simulation.cluster.sent if isinstance(action, SetReplicas)]
+    assert sent == [1, 0]
+    assert state.unrestored.replicas == {}
 
 
 def _point_after(what: str, wanted: Policy) -> int:
@@ -275,6 +302,20 @@ def test_a_hook_that_a_kill_came_upon_is_undone_as_one_that_ran() -> None:
     assert state.outcome is Outcome.RESTORED, state.message
     mine = [moment for node, moment, _ in simulation.hosts.hooks if node == out]
     assert mine == ["before_stop", "after_recovery", "after_recovery"]
+
+
+def test_a_node_is_taken_out_of_service_again_before_its_stop_by_each_process() -> None:
+    """Killed after the hook and before the stop: a load balancer may have put it back since."""
+    quiet, _ = run(cluster(3), wanted=policy(hooks=HOOKS))
+    simulation = Simulation(cluster(3))
+    passed = enumerate(quiet.seams.passed, 1)
+    simulation.seams.crash_at = next(n for n, what in passed if what.startswith("after flush "))
+    assert killed(simulation, simulation.begin(policy(hooks=HOOKS)))
+    ((out, _, _),) = simulation.hosts.hooks
+    simulation.world.agenda.advance(3600.0)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    mine = [moment for node, moment, _ in simulation.hosts.hooks if node == out]
+    assert mine == ["before_stop"] * 2 + ["after_recovery"] * 2
 
 
 def test_a_hook_that_ran_beside_a_process_which_rose_by_itself_runs_in_another_turn() -> None:
@@ -467,6 +508,30 @@ def test_a_failed_node_is_named_with_the_hooks_that_did_not_run_on_it() -> None:
     _, without = run(cluster(3), plan=plan)
     assert without.outcome is Outcome.FAILED
     assert "hooks" not in without.message
+
+
+def test_a_hook_that_fails_after_a_wave_is_told_once_and_for_what_it_is() -> None:
+    """In the wave and in the stand-down: the copies are back, the settings too, and the hook is not done."""
+    lost = Trip(verb="hook_after_recovery", how=How.UNACKNOWLEDGED, times=99)
+    simulation, told = Simulation(cluster(3), trips=[lost]), list[Event]()
+    state = play(simulation, simulation.begin(policy(hooks=HOOKS)), told=told)
+    assert state.outcome is Outcome.FAILED
+    assert state.message == "hook after_recovery on es2: ssh to es2: connection lost"
+    (stood_down,) = (event for event in told if isinstance(event, StoodDown))
+    assert sentence(stood_down) == "stood down (failed): all settings are restored"
+    lines = summary_lines(summary(state, state.outcome, told, simulation.world.agenda.now))
+    assert "  restarted, and their after_recovery hooks are not done: es2" in lines
+    assert not [line for line in lines if "copies" in line]
+
+
+def test_a_node_whose_copies_are_awaited_when_its_hook_fails_is_told_as_that() -> None:
+    lost = Trip(verb="hook_after_recovery", how=How.UNACKNOWLEDGED, times=99)
+    stop = Mishap(what=mishaps.Asked(request=Request.STOP), verb="restore_allocation")
+    simulation, told = Simulation(cluster(3), trips=[lost], plan=[stop]), list[Event]()
+    state = play(simulation, simulation.begin(policy(hooks=HOOKS)), told=told)
+    assert state.outcome is Outcome.FAILED, state.message
+    lines = summary_lines(summary(state, state.outcome, told, simulation.world.agenda.now))
+    assert "  restarted, their copies not seen to be back yet: es2" in lines
 
 
 _UNCHANGED = {

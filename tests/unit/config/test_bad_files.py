@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,8 @@ CLUSTER_FILES = [
     (HEAD + "hosts:\n  service: {unit: 'es-{nod}'}\n", 5, "hosts.service", "unit: `{node}` is the only placeholder"),
     (HEAD + "hosts:\n  service: {manager: command, stop: x}\n", 5, "hosts.service", "`manager: command` needs start, status as well"),
     (HEAD + "hosts:\n  service: {manager: command, stop: x, start: x, status: x, unit: x}\n", 5, "hosts.service", "unit: not for `manager: command`; its command lines name what they run"),
+    (HEAD + "hosts:\n  service:\n    manager: command\n    stop: x\n    start: \"/bin/sh -c 'oops {node}\"\n    status: x\n", 8, "hosts.service.start", "a quote is opened and not closed, or a backslash comes last"),
+    (HEAD + "hosts:\n  overrides:\n    es7:\n      service: {manager: command, stop: x, start: x, status: 'x \\'}\n", 7, "hosts.overrides.es7.service.status", "a quote is opened and not closed, or a backslash comes last"),
     (HEAD + "hosts:\n  service: {start: x}\n", 5, "hosts.service", "start: only for `manager: command`, and this one is systemd"),
     (HEAD + "riak: {}\n", 4, "riak", "only for `kind: riak`"),
     (HEAD + "hosts:\n  nodes: {riak1: 10.0.0.1}\n", 5, "hosts.nodes", "only for `kind: riak`; Elasticsearch tells where its nodes are, and where that is wrong, `overrides: {NODE: {address: ADDRESS}}` puts it right"),
@@ -121,6 +124,7 @@ PLAYBOOKS = [
     (KIND + "deadlines:\n  stop: 0s\n", 3, "deadlines.stop", "must be more than nothing and at most 3650d"),
     (KIND + "deadlines:\n  holt: 1h\n", 3, "deadlines.holt", "unknown key; did you mean `hold`?"),
     (KIND + "on_failure: continue\n", 2, "on_failure", "must be stand_down"),
+    (KIND + 'hooks:\n  before_stop:\n  - run: depool "{node}\n', 4, "hooks.before_stop[0].run", "a quote is opened and not closed, or a backslash comes last"),
     (KIND + "hooks:\n  before_stop: depool\n", 3, "hooks.before_stop", "must be a list, not a text"),
     (KIND + "hooks:\n  before_stop: [depool]\n", 3, "hooks.before_stop[0]", "must be a mapping of keys (`key: value`), not a text"),
     (KIND + "hooks:\n  before_stop: [{run: depool {node}}]\n", 3, None, "is not valid YAML: a comma or a closing bracket is missing; a text that holds braces or brackets needs quotes"),
@@ -151,6 +155,22 @@ def test_a_bad_playbook_is_refused_by_file_line_and_key(
     with pytest.raises(ConfigError) as caught:
         check_playbook(parse(text, "book.yml"), path=Path("book.yml"), name="book")
     assert str(caught.value) == _expected("book.yml", line, key, message)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sh -c 'depool \"$1\"' sh {node}",
+        "echo it\\'s {node}",
+        "depool {node}  # don't ask",
+        "depool 'a # b' {node}",
+        "cat >/tmp/x <<'END'\nit's out\nEND",
+    ],
+)
+def test_a_command_that_a_shell_reads_to_its_end_is_taken(line: str) -> None:
+    text = KIND + f"hooks: {{before_stop: [{{run: {json.dumps(line)}}}]}}\n"
+    spec = check_playbook(parse(text, "book.yml"), path=Path("book.yml"), name="book").spec
+    assert [hook.run for hook in spec.hooks.before_stop] == [line]
 
 
 def test_all_faults_of_a_file_are_told_at_once_in_the_order_of_its_lines() -> None:

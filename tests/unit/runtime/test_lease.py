@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -9,6 +9,7 @@ from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused, SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
+from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import LeaseView, Level, Successor
 from orchestrator.model.reading import Unknown
@@ -32,6 +33,14 @@ THEIRS = LeaseRecord(
     debts=(DEBT,),
     excluded=(NodeName("es3"),),
 )
+LEFT = replace(
+    THEIRS,
+    replicas=(ReplicasAdded(index="bare", index_uuid="u-2", found=0, wanted=1),),
+    in_hand=(NodeInHand(node=NodeName("es2"), incarnation=Incarnation()),),
+    out_of_service=(NodeName("es4"),),
+    restarted=(NodeName("es1"),),
+)
+"""A record that tells of everything that one may."""
 IN_DEBT = RunState(run="r2", unrestored=Unrestored(settings={(DEBT.level, DEBT.key): DEBT}))
 
 
@@ -130,11 +139,15 @@ def test_a_slow_first_look_does_not_shorten_the_watch() -> None:
 
 
 def test_a_takeover_carries_the_debts_on() -> None:
-    """A second crash, before the new run has made them its own, must not lose them."""
-    bench = Bench(FakeLeasePort({4: THEIRS}))
-    bench.gone.add(THEIRS.process)
+    """A second crash, before the new run has made them its own, must not lose them: none of them."""
+    bench = Bench(FakeLeasePort({4: LEFT}))
+    bench.gone.add(LEFT.process)
     taken = bench.lease.acquire(bench.watcher)
-    assert (taken.record.debts, taken.record.excluded) == (THEIRS.debts, THEIRS.excluded)
+    of_the_taker = {name: getattr(taken.record, name) for name in ("run", "owner", "process", "started")}
+    assert taken.record == replace(LEFT, epoch=5, heartbeat=0, left_by=LEFT.run, **of_the_taker)
+    assert taken.record.run == US.run
+    unset = [one.name for one in fields(LEFT) if not getattr(LEFT, one.name)]
+    assert unset == ["left_by"], "what a record may tell is told in this one"
     assert bench.clock.waits == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from orchestrator.model.reading import Unknown
 from orchestrator.ports import ClusterReadings
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Lookout, Order
+from orchestrator.simulation import views
 from tests.simulation.play import cluster
 
 LIMIT_SECONDS = 20.0
@@ -77,3 +79,30 @@ def test_in_turn_there_is_no_second_thread_since_a_simulation_must_be_repeatable
 
     look(noting("cluster", ClusterReadings()), noting("hosts", {}), order=order)
     assert seen == [(first, threading.get_ident()), (second, threading.get_ident())]
+
+
+def test_a_cluster_state_that_is_older_than_one_read_before_is_unknown_for_two_minutes() -> None:
+    """Endpoints may disagree; one that stays behind belongs to a cluster that was built anew."""
+    simulation = Simulation(cluster(3))
+    state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
+    of_master = views.readings(simulation.world)
+    view = of_master.cluster
+    assert not isinstance(view, Unknown)
+    answers = [of_master]
+    ports: Any = (Port(lambda _look: answers[-1]), Port(lambda *_, **__: {}))
+    lookout = Lookout(*ports, simulation.attempt.lease, simulation.clock, order=Order.CLUSTER_FIRST)
+
+    def read(version: int, uuid: str = view.uuid) -> Any:
+        answers.append(replace(of_master, cluster=replace(view, state_version=version, uuid=uuid)))
+        return lookout.observe(state).cluster
+
+    assert read(7).state_version == 7
+    older = read(6)
+    assert isinstance(older, Unknown)
+    assert "cluster state 6, after 7" in older.reason
+    assert read(7).state_version == 7, "the same one again is no older one"
+    simulation.world.agenda.advance(119.0)
+    assert isinstance(read(6), Unknown)
+    simulation.world.agenda.advance(2.0)
+    assert read(6).state_version == 6
+    assert read(1, "another cluster").state_version == 1
