@@ -265,7 +265,8 @@ def acquire(lease: Lease, process: Process) -> Taken:
 
     Raises:
         LeaseError: a live run holds it.
-        WatchInterrupted: a request to stop came during the wait.
+        WatchInterrupted: a request to stop came before it was taken everywhere; it is given back, unless its
+            record lists pending changes of a run.
     """
     said: list[tuple[str, int]] = []
 
