@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -85,6 +86,51 @@ def test_a_signal_ends_a_command_with_the_code_of_the_contract(
     (last,) = [json.loads(line) for line in out.splitlines()]
     assert (last["event"], last["outcome"], last["exit_code"]) == ("summary", "refused", 5)
     assert err == "orchestrate: interrupted before anything was changed\n"
+
+
+WHILE_LOADED = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "orchestrator.cli.commands":
+            os.kill(os.getpid(), getattr(signal, sys.argv.pop(1)))
+
+sys.meta_path.insert(0, Finder())
+from orchestrator.cli.main import main
+main()
+"""
+"""The console script, which gets the signal that its first argument names while its modules are loaded."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_program_is_loaded_ends_it_with_the_code_of_the_contract(
+    console: Console, number: signal.Signals
+) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        WHILE_LOADED,
+        number.name,
+        "plan",
+        "--cluster",
+        "lab",
+        "--output",
+        "json",
+    ]
+    ended = subprocess.run(  # noqa: S603  (the program under test)
+        [*AS_FROM_A_TERMINAL, *command],
+        check=False,
+        capture_output=True,
+        cwd=console.folder,
+        env=console.variables(),
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    assert ended.returncode == 5, ended.stderr
+    (last,) = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert (last["event"], last["outcome"], last["exit_code"]) == ("summary", "refused", 5)
+    assert ended.stderr == "orchestrate: interrupted before anything was changed\n"
 
 
 def test_under_nohup_a_command_outlives_its_terminal(console: Console) -> None:
