@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -24,7 +24,7 @@ from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
 from orchestrator.runtime.loop import Asked
-from orchestrator.runtime.signals import LastWords, Signals, last_words
+from orchestrator.runtime.signals import Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.view.jsonlines import JsonReporter, json_line
 from orchestrator.view.lines import LineReporter
@@ -53,6 +53,7 @@ class Context:
         output: text for people or JSON lines.
         out: where results go.
         err: where warnings and errors go.
+        heard: the first signal that came to the command, over all its connections.
     """
 
     environment: Mapping[str, str]
@@ -61,6 +62,7 @@ class Context:
     output: Output
     out: TextIO
     err: TextIO
+    heard: Heard = field(default_factory=Heard, compare=False)
 
     def warn(self, message: str) -> None:
         """Print something that does not stop the command; never on standard output."""
@@ -142,16 +144,19 @@ class Context:
 
     def connect_over(self, ports: FilePorts, state: str | None) -> Connection:
         """The same over ports that are there."""
+        requests = _SignalRequests(self)
         process = Process(
             clock=self.clock,
             operator=self.operator,
             host=host_name(),
             background=Threads(self.clock),
-            requests=_SignalRequests(self),
+            requests=requests,
             reporter=self._reporter,
             tell=self.note,
         )
-        return connection_to(ports, self.files, process, state)
+        connection = connection_to(ports, self.files, process, state)
+        connection.closing.callback(requests.close)
+        return connection
 
     def _reporter(self, watched: Watched) -> AbstractContextManager[Reporter]:
         return _reporter(self, watched)
@@ -169,17 +174,33 @@ def context_of(output: Output) -> Context:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class _SignalRequests:
-    """SIGINT, SIGTERM and SIGHUP as requests."""
+    """SIGINT, SIGTERM and SIGHUP as requests, from the first `during` until `close`.
 
-    context: Context
+    They are caught between two `during` too: a lease that was taken in the one is held in the next.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._state: Callable[[], RunState | None] = lambda: None
+        self._caught = ExitStack()
+        self._signals = Signals(
+            context.clock.wake, lambda: left_at_once(self._state(), context), context.heard
+        )
+        self._entered = False
 
     @contextmanager
     def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
-        """Catch them while it is entered; a second one leaves at once."""
-        with Signals(self.context.clock.wake, lambda: left_at_once(state(), self.context)) as signals:
-            yield signals.asked
+        """The first one since the beginning is the request; a second one leaves at once."""
+        if not self._entered:
+            self._caught.enter_context(self._signals)
+            self._entered = True
+        self._state = state
+        yield self._signals.asked
+
+    def close(self) -> None:
+        """Catch no more."""
+        self._caught.close()
+        self._entered = False
 
 
 def left_at_once(state: RunState | None, context: Context) -> LastWords:

@@ -157,7 +157,7 @@ class Requests(Protocol):
     """Requests to this process: signals, or a caller of the Python API."""
 
     def during(self, state: Callable[[], RunState | None]) -> AbstractContextManager[Asked]:
-        """Accept requests while it is entered.
+        """Accept requests while it is entered; one that came after an earlier `during` counts too.
 
         Args:
             state: the latest state of the run; None while there is no run yet.

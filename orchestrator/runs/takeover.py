@@ -219,11 +219,11 @@ def restore_others(
     found = (connection.ports.lease if in_cluster else store.lease(started.cluster_uuid)).read()
     if not isinstance(found, LeaseRecord) or found.debtor == run or found.owes_nothing:
         return None
-    _announce(found, connection.process)
     claimed = claim(connection, store, started)
     if claimed.left is None:  # another process restored it in the meantime
         release(claimed.attempt.lease, connection.process)
         return None
+    _announce(claimed.left, connection.process)  # not before: until the lease is taken, that run may be alive
     return restore_left(store, claimed, started)
 
 
@@ -265,7 +265,8 @@ def acquire(lease: Lease, process: Process) -> Taken:
 
     Raises:
         LeaseError: a live run holds it.
-        WatchInterrupted: a request to stop came during the wait.
+        WatchInterrupted: a request to stop came before it was taken everywhere; it is given back, unless its
+            record lists pending changes of a run.
     """
     said: list[tuple[str, int]] = []
 

@@ -26,7 +26,7 @@ from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import LeaseView, Successor
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.ports import Clock
-from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher, take
+from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher, WatchInterrupted, take
 
 Watching = Callable[[LeaseRecord, Seconds], None]
 """Told of another's lease that is being watched, and of the seconds until it may be taken over."""
@@ -56,7 +56,7 @@ class Lease:
         self._thread: Thread | None = None
 
     def acquire(self, watcher: Watcher | None = None) -> Taken:
-        """Take the lease in every place; what was taken is given back when another place refuses.
+        """Take the lease in every place; what was taken is given back on a refusal or an interruption.
 
         Returns:
             The last place's record. `previous` is what stood there or, where nothing did, in another place;
@@ -79,6 +79,7 @@ class Lease:
                 )
                 taken.append(got)
                 self._holds.append(_Hold(place, got, claim=self._claim, clock=self._clock, terms=self._terms))
+            _heed(watcher, taken)
         except BaseException:
             self._give_back(taken)
             raise
@@ -181,10 +182,10 @@ class Lease:
         return watch
 
     def _give_back(self, taken: Sequence[Taken]) -> None:
-        """After a refusal elsewhere. What replaced a record carries its debts: it stays, and runs out."""
+        """Remove what was taken. A record that carries the pending changes of a run stays, and runs out."""
         holds, self._holds = self._holds, []
         for hold, got in zip(holds, taken, strict=True):
-            if got.previous is None:
+            if got.record.owes_nothing:
                 hold.remove()
 
 
@@ -283,6 +284,15 @@ class _Hold:
             )
             self.lost = f"run {found.run} of {found.owner} in {self.place.name}"
         return self.lost
+
+
+def _heed(watcher: Watcher, taken: Sequence[Taken]) -> None:
+    """Raise `WatchInterrupted` if a request came before the lease was taken in every place."""
+    if not watcher.interrupted():
+        return
+    runs = dict.fromkeys(one.record.debtor for one in taken if not one.record.owes_nothing)
+    stays = f"; the lease's record still lists what run {', '.join(runs)} has not restored" if runs else ""
+    raise WatchInterrupted(f"interrupted while taking the lease; nothing was changed{stays}")
 
 
 def _badness(result: ActionResult) -> int:

@@ -37,6 +37,17 @@ Asked = Callable[[], tuple[Request, str]]
 """The strongest request so far, and by whom."""
 
 
+@dataclass(slots=True)
+class Heard:
+    """The first signal that a command has caught. It outlives the `Signals` that caught it.
+
+    Attributes:
+        first: its name, and when it came on the monotonic clock; None before.
+    """
+
+    first: tuple[str, float] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastWords:
     """What is written before leaving at once.
@@ -53,7 +64,10 @@ class LastWords:
 def last_words(run: str | None, left: Sequence[str]) -> str:
     """What a person must know when a run was left at once: what is not put back, and what repairs it."""
     if run is None:
-        return "orchestrate: left at once, before a run had begun; nothing was changed\n"
+        return (
+            "orchestrate: left at once, before a run had begun; nothing was changed. A lease that was taken "
+            "runs out by itself\n"
+        )
     lines = [f"orchestrate: run {run} was left at once on a second signal; nothing more is done."]
     lines += [f"  NOT PUT BACK: {item}" for item in left] or [
         "  nothing that it has changed is known to be left"
@@ -68,11 +82,14 @@ class Signals:
     Args:
         wake: ends the wait under way (`SystemClock.wake`).
         leaving: called from another thread, at any moment; must neither wait nor do anything but tell.
+        heard: what was caught before this.
     """
 
-    def __init__(self, wake: Callable[[], None], leaving: Callable[[], LastWords]) -> None:
+    def __init__(
+        self, wake: Callable[[], None], leaving: Callable[[], LastWords], heard: Heard | None = None
+    ) -> None:
         self._wake, self._leaving = wake, leaving
-        self._first: tuple[str, float] | None = None
+        self._heard = heard or Heard()
         self._before: dict[signal.Signals, _Handler] = {}
         self._wakeup_before = -1
         self._read = self._write = -1
@@ -80,12 +97,12 @@ class Signals:
 
     def asked(self) -> tuple[Request, str]:
         """`INTERRUPT` and the signal's name once one has come."""
-        first = self._first
+        first = self._heard.first
         return (Request.INTERRUPT, first[0]) if first else (Request.NONE, "")
 
     def interrupted(self) -> bool:
         """Whether a signal has come."""
-        return self._first is not None
+        return self._heard.first is not None
 
     def __enter__(self) -> Self:
         self._read, self._write = os.pipe2(os.O_CLOEXEC)
@@ -121,10 +138,10 @@ class Signals:
 
     def _came(self, name: str) -> None:
         now = time.monotonic()
-        if self._first is None:
-            self._first = (name, now)
+        if self._heard.first is None:
+            self._heard.first = (name, now)
             self._wake()
-        elif now - self._first[1] >= SAME_ACT_SECONDS:
+        elif now - self._heard.first[1] >= SAME_ACT_SECONDS:
             self._leave()
 
     def _leave(self) -> None:

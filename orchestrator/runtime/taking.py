@@ -27,7 +27,7 @@ class LeaseUnreachable(LeaseError):  # noqa: N818  (the tree's other leaves are 
 
 
 class WatchInterrupted(LeaseError):  # noqa: N818  (as above)
-    """A signal came while somebody else's lease was being watched; nothing was changed."""
+    """A signal came while the lease was being taken; nothing was changed."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.INTERRUPTED
 
@@ -132,17 +132,17 @@ class _Taking:
     def take(self) -> Taken:
         """Look, wait and look again until it is ours or certainly somebody else's."""
         while True:
+            asked = self._clock.now()
+            found = self._place.port.read()
+            if isinstance(found, LeaseRecord) and self._claim.owns(found):
+                return self._taken(found, asked)
             if self._watcher.interrupted():
                 raise WatchInterrupted(
                     f"interrupted while waiting for the lease in {self._place.name}; nothing was changed"
                 )
-            asked = self._clock.now()
-            found = self._place.port.read()
             if isinstance(found, Unknown):
                 self._bear(found.reason)
                 continue
-            if found is not None and self._claim.owns(found):
-                return self._taken(found, asked)
             if found is None or self._free(found, asked):
                 taken = self._create(found)
                 if taken is not None:

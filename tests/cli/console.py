@@ -21,7 +21,7 @@ SCRIPT = Path(sys.executable).with_name("orchestrate")
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 120.0
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["orchestrator.cli.main"])
+_FORKS.set_forkserver_preload(["orchestrator.cli.program"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,8 @@ def _program(
     arguments: tuple[str, ...], variables: dict[str, str], folder: Path, out: Path, err: Path
 ) -> None:
     """Be the console script, with the streams, variables, folder and words that a new process would have."""
-    from orchestrator.cli.main import PROGRAM, main  # noqa: PLC0415  (read already where this runs)
+    from orchestrator.cli.main import main  # noqa: PLC0415  (read already where this runs)
+    from orchestrator.cli.program import PROGRAM  # noqa: PLC0415  (as above)
 
     for number, file in enumerate((Path(os.devnull), out, err)):
         opened = os.open(file, os.O_RDWR | os.O_CREAT)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orchestrator.cli.main import run
+from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.runs.simulated import Simulation

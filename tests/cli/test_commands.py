@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from orchestrator.cli.commands.later import COMMANDS as LATER
-from orchestrator.cli.main import app, run
+from orchestrator.cli.program import app, run
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, RunFinished, RunStarted

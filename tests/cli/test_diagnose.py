@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.main import run
+from orchestrator.cli.program import run
 from tests.cli.console import REPOSITORY
 from tests.cli.small_cluster import SmallCluster
 

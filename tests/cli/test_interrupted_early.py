@@ -1,21 +1,33 @@
-"""A signal before there is a run: the exit code of the contract, and the summary, whichever signal it is."""
+"""A signal before there is a run: the exit code of the contract, and the summary, whichever signal it is.
+
+And a signal while a run begins: from the first call for the lease on, it counts whenever it comes.
+"""
 
 from __future__ import annotations
 
 import json
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.context import context_of
+from orchestrator.cli.options import Output
+from orchestrator.model.phase import Request
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.store import open_store
 from tests.cli.console import LIMIT_SECONDS, SCRIPT, Console
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import Asked, Wire
 
 PROBE = "/_nodes/_local/http"
+LEASE = "/_index_template/orchestrate-lease-1"
 AS_FROM_A_TERMINAL = ("env", "--default-signal")
 """Whatever the tests were told to ignore: a job in the background ignores SIGINT, one under nohup SIGHUP."""
 
@@ -25,40 +37,42 @@ def _at_the_first_look(
     console: Console, *before: str
 ) -> Iterator[tuple[subprocess.Popen[str], threading.Event]]:
     """A plan that waits for the cluster's first answer, which comes once the event is set."""
+    with SmallCluster() as server, _waiting(console, server, "plan", PROBE, *before) as started:
+        yield started
+
+
+@contextmanager
+def _waiting(
+    console: Console, server: SmallCluster, command: str, path: str, *before: str
+) -> Iterator[tuple[subprocess.Popen[str], threading.Event]]:
+    """A command that waits for the answer to a path, which comes once the event is set."""
     looked, go = threading.Event(), threading.Event()
-    with SmallCluster() as server:
-        (answer,) = server.answers[PROBE]
+    (answer,) = server.answers[path]
 
-        def late(asked: Asked, wire: Wire) -> None:
-            looked.set()
-            go.wait(LIMIT_SECONDS)
-            answer(asked, wire)
+    def late(asked: Asked, wire: Wire) -> None:
+        looked.set()
+        go.wait(LIMIT_SECONDS)
+        answer(asked, wire)
 
-        server.on(PROBE, late)
-        process = subprocess.Popen(  # noqa: S603  (the program under test)
-            [
-                *before,
-                str(SCRIPT),
-                "plan",
-                "--cluster",
-                server.write_file(console.folder),
-                "--output",
-                "json",
-            ],
-            cwd=console.folder,
-            env=console.variables(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert looked.wait(LIMIT_SECONDS)
-            yield process, go
-        finally:
-            go.set()
-            process.kill()
-            process.communicate()
+    server.on(path, late)
+    file = server.write_file(console.folder)
+    yes = ("--yes",) if command == "restart" else ()
+    process = subprocess.Popen(  # noqa: S603  (the program under test)
+        [*before, str(SCRIPT), command, "--cluster", file, *yes, "--output", "json"],
+        cwd=console.folder,
+        env=console.variables(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert looked.wait(LIMIT_SECONDS)
+        yield process, go
+    finally:
+        go.set()
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -74,6 +88,51 @@ def test_a_signal_ends_a_command_with_the_code_of_the_contract(
     assert err == "orchestrate: interrupted before anything was changed\n"
 
 
+WHILE_LOADED = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "orchestrator.cli.commands":
+            os.kill(os.getpid(), getattr(signal, sys.argv.pop(1)))
+
+sys.meta_path.insert(0, Finder())
+from orchestrator.cli.main import main
+main()
+"""
+"""The console script, which gets the signal that its first argument names while its modules are loaded."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_program_is_loaded_ends_it_with_the_code_of_the_contract(
+    console: Console, number: signal.Signals
+) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        WHILE_LOADED,
+        number.name,
+        "plan",
+        "--cluster",
+        "lab",
+        "--output",
+        "json",
+    ]
+    ended = subprocess.run(  # noqa: S603  (the program under test)
+        [*AS_FROM_A_TERMINAL, *command],
+        check=False,
+        capture_output=True,
+        cwd=console.folder,
+        env=console.variables(),
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    assert ended.returncode == 5, ended.stderr
+    (last,) = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert (last["event"], last["outcome"], last["exit_code"]) == ("summary", "refused", 5)
+    assert ended.stderr == "orchestrate: interrupted before anything was changed\n"
+
+
 def test_under_nohup_a_command_outlives_its_terminal(console: Console) -> None:
     with _at_the_first_look(console, *AS_FROM_A_TERMINAL, "nohup") as (process, go):
         process.send_signal(signal.SIGHUP)
@@ -81,3 +140,56 @@ def test_under_nohup_a_command_outlives_its_terminal(console: Console) -> None:
         out, _ = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 0
     assert [json.loads(line)["event"] for line in out.splitlines()] == ["plan", "summary"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_lease_is_taken_gives_it_back_and_begins_nothing(
+    console: Console, number: signal.Signals
+) -> None:
+    """The cluster takes its time over the record."""
+    with SmallCluster() as server:
+        with _waiting(console, server, "restart", LEASE, *AS_FROM_A_TERMINAL) as (process, go):
+            process.send_signal(number)
+            time.sleep(1.0)
+            go.set()
+            out, err = process.communicate(timeout=LIMIT_SECONDS)
+        assert server.templates == {}
+    assert process.returncode == 5, err
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["summary"]
+    assert err == "orchestrate: interrupted while taking the lease; nothing was changed\n"
+    with closing(open_store(f"sqlite:///{console.state}", {}, access=Access.READ)) as store:
+        assert store.runs() == ()
+        assert store.lease("uuid").read() is None
+
+
+def test_a_signal_between_two_waits_of_a_command_is_not_forgotten(tmp_path: Path) -> None:
+    """After the lease was taken and before the run listens; and on a second connection."""
+    file = tmp_path / "lab.yml"
+    file.write_text(json.dumps({"kind": "elasticsearch", "name": "lab", "endpoints": ["http://127.0.0.1:9"]}))
+    context, missed = context_of(Output.TEXT), list[int]()
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: missed.append(number))
+    try:
+        with context.connect(context.cluster(str(file)), None) as connection:
+            requests = connection.process.requests
+            with requests.during(lambda: None) as asked:
+                assert asked() == (Request.NONE, "")
+            signal.raise_signal(signal.SIGTERM)
+            with requests.during(lambda: None) as asked:
+                _until(lambda: asked() == (Request.INTERRUPT, "SIGTERM"))
+        with (
+            context.connect(context.cluster(str(file)), None) as again,
+            again.process.requests.during(lambda: None) as asked,
+        ):
+            assert asked() == (Request.INTERRUPT, "SIGTERM")
+        assert missed == []
+        signal.raise_signal(signal.SIGTERM)
+        assert missed == [signal.SIGTERM], "a closed connection catches no more"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _until(true: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 10.0
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.01)

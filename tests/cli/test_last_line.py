@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.context import context_of, left_at_once
-from orchestrator.cli.main import run
 from orchestrator.cli.options import Output
+from orchestrator.cli.program import run
 from orchestrator.engine.state import RunState, Unrestored
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName

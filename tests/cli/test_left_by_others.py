@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import run
+from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName
@@ -102,6 +102,25 @@ def test_what_a_look_at_the_lease_has_missed_is_seen_when_it_is_taken(
     assert _repairs(store) == [THEIRS]
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
     assert any(isinstance(record.event, RestoreBegun) for record in store.replay(OURS))
+
+
+@pytest.mark.parametrize("command", ["resume", "restore"])
+def test_a_run_that_is_alive_is_not_said_to_have_ended(
+    console: Console,
+    cluster: SmallCluster,
+    store: StateStore,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    """It has changed a setting, as every run at work has."""
+    _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
+    alive = replace(_theirs(), process=str(current_process()))
+    cluster.templates["orchestrate-lease-1"] = json.loads(json.dumps(lease_body(alive)))
+    yes = ["--yes"] if command == "resume" else []
+    assert run([command, OURS, *yes]) == ExitCode.LEASED
+    said = capsys.readouterr().err
+    assert f"run {THEIRS} of ben@here" in said
+    assert "ended without restoring" not in said
 
 
 def test_a_kill_between_the_takeover_and_the_first_record_forgets_nothing(

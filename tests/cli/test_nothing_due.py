@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.main import run
+from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.lease import LeaseRecord, NodeInHand

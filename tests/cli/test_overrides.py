@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.main import run
+from orchestrator.cli.program import run
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.main import run
+from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
 from orchestrator.runs.files import load_snapshot, save_snapshot
 from tests.cli.console import Console

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, event
 
-from orchestrator.cli.main import run
+from orchestrator.cli.program import run
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.event import ActionConfirmed, ActionFailed, Event, Record
 from orchestrator.runs import connection, takeover

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.request import Request, urlopen
 
-from orchestrator.cli.main import run
+from orchestrator.cli.program import run
 from orchestrator.model.action import Action, Flush, StopNode
 from orchestrator.model.event import ActionConfirmed, ActionFailed
 from orchestrator.runtime import loop

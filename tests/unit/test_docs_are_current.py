@@ -11,7 +11,7 @@ import typer
 
 from docs import generate
 from orchestrator.cli.commands import later
-from orchestrator.cli.main import app, run
+from orchestrator.cli.program import app, run
 from orchestrator.engine.invariants import INVARIANTS
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.errors import ExitCode

@@ -19,7 +19,7 @@ import typer
 from ruamel.yaml import YAML
 
 from orchestrator.airflow.command import Selection
-from orchestrator.cli.main import app
+from orchestrator.cli.program import app
 from orchestrator.runs import Connection
 from orchestrator.runs.simulated import Simulation
 from tests.simulation.play import cluster, lives, policy

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from orchestrator.airflow.command import Selection, post_bulk_index, restart, stop
-from orchestrator.cli.main import app
+from orchestrator.cli.program import app
 
 FULL = Selection(
     cluster="prod",

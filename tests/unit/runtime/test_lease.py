@@ -203,6 +203,38 @@ def test_an_interruption_ends_the_watch_and_changes_nothing() -> None:
     assert bench.port.records == {4: THEIRS}
 
 
+@pytest.mark.parametrize("answers_lost", [0, 1])
+def test_a_request_that_comes_while_the_lease_is_created_gives_it_back(answers_lost: int) -> None:
+    first, second = FakeLeasePort(), FakeLeasePort(answers_lost=answers_lost)
+    bench = Bench(first, second)
+
+    def ask(_record: LeaseRecord) -> None:
+        bench.interrupt = True
+
+    second.on_write = ask
+    with pytest.raises(WatchInterrupted, match=r"nothing was changed$") as error:
+        bench.lease.acquire(bench.watcher)
+    assert error.value.exit_code is ExitCode.INTERRUPTED
+    assert (first.records, second.records) == ({}, {})
+    assert not held(bench.lease)
+
+
+def test_a_request_that_comes_while_a_dead_runs_lease_is_replaced_leaves_what_that_run_owes() -> None:
+    bench = Bench(FakeLeasePort({4: THEIRS}))
+    bench.gone.add(THEIRS.process)
+
+    def ask(_record: LeaseRecord) -> None:
+        bench.interrupt = True
+
+    bench.port.on_write = ask
+    with pytest.raises(WatchInterrupted, match="what run r1 has not restored"):
+        bench.lease.acquire(bench.watcher)
+    stands = bench.port.read()
+    assert isinstance(stands, LeaseRecord)
+    assert (stands.run, stands.left_by, stands.debts) == ("r2", "r1", THEIRS.debts)
+    assert not held(bench.lease)
+
+
 def test_who_is_second_at_the_takeover_is_told_who_was_first() -> None:
     port = FakeLeasePort({4: THEIRS})
     bench = Bench(port)

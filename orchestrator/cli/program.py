@@ -1,0 +1,200 @@
+"""The commands as one program: every error ends here in one message and the right exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Collection, Sequence
+from importlib.metadata import version
+from time import time
+from types import FrameType
+from typing import Annotated, Final
+
+import typer
+
+from orchestrator.cli.commands import (
+    demo,
+    diagnose,
+    later,
+    pause,
+    plan,
+    post_bulk_index,
+    rehearse,
+    restart,
+    restore,
+    resume,
+    status,
+    tune,
+    validate,
+)
+from orchestrator.errors import ExitCode, OrchestratorError
+from orchestrator.runtime.signals import CAUGHT
+from orchestrator.view.jsonlines import json_line
+from orchestrator.view.outlet import shown
+from orchestrator.view.summary import refusal_object
+
+PROGRAM: Final = "orchestrate"
+_WORDS: Final = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "a whole number is needed",
+}
+"""What the validator of flags says, in words of ours."""
+_NOBODY_READS: Final = 141
+"""What a shell reports of a program that SIGPIPE ended: 128 + 13."""
+_NOTHING_DONE: Final = "interrupted before anything was changed"
+HELP: Final = ("--help",)
+"""What the bare command shows."""
+
+app = typer.Typer(
+    name="orchestrate",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"{PROGRAM} {version('orchestrator')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Restart Elasticsearch, OpenSearch and Riak clusters on your own machines, in safe waves."""
+    del show_version  # the callback has answered
+
+
+for module in (
+    restart,
+    post_bulk_index,
+    plan,
+    resume,
+    restore,
+    pause,
+    status,
+    validate,
+    rehearse,
+    tune,
+    diagnose,
+    demo,
+    later,
+):
+    module.register(app)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; the exit code of the contract."""
+    try:
+        code = app(args=list(arguments or HELP), standalone_mode=False, prog_name=PROGRAM)
+    except typer.Abort:
+        return _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
+    except typer.TyperException as error:
+        return _refuse(arguments, _usage(error), ExitCode.USAGE)
+    except (KeyboardInterrupt, _InterruptedError):
+        return _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
+    except OrchestratorError as error:
+        return _refuse(arguments, str(error), error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head -1`); there is nobody to tell.
+        _fall_silent()
+        return _NOBODY_READS
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _fall_silent()  # typer makes 1 of a closed pipe, which is the code of a defect here
+        return _NOBODY_READS
+    except Exception as error:  # noqa: BLE001  (the last resort: a defect is reported as one, with its trace)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and _output_is_full():
+            _fall_silent()
+            return _refuse(arguments, f"standard output cannot be written: {error.strerror}", ExitCode.USAGE)
+        traceback.print_exc()
+        message = "a defect of the program; please report it with the lines above and the run's journal"
+        named = "; ".join(getattr(error, "__notes__", ())) or "`orchestrate status` names the run"
+        return _refuse(arguments, f"{message} ({named})", ExitCode.DEFECT)
+    return int(code or ExitCode.DONE)
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What is wrong with the command line, and where its right form stands; in one line."""
+    said = " ".join(error.format_message().split()).rstrip(".")
+    for theirs, ours in _WORDS.items():
+        said = said.replace(theirs, ours)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else PROGRAM
+    return f"{said}; see `{command} --help`"
+
+
+def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
+    sys.stderr.write(shown(f"orchestrate: {message}", sys.stderr) + "\n")
+    if wants_json(arguments):
+        try:
+            sys.stdout.write(json_line(refusal_object(message, code), at=time(), run=None) + "\n")
+        except BrokenPipeError:
+            _fall_silent()
+    return int(code)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the command line asks for JSON, however wrong the rest of it is."""
+    joined = "\0".join(arguments)
+    return "--output\0json" in joined or "--output=json" in joined
+
+
+def _output_is_full() -> bool:
+    """Whether standard output takes no further byte: another file may be the one that is full."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        return True
+    return False
+
+
+def _fall_silent() -> None:
+    """Let what is still to be written go nowhere: the interpreter flushes standard output when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+class _InterruptedError(BaseException):
+    """A signal while no run is driven. No `KeyboardInterrupt`: typer makes exit code 130 of that, unasked."""
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise _InterruptedError
+
+
+def run_heeding(arguments: Sequence[str], came: Collection[int]) -> int:
+    """Run one command line, once the program is loaded. A signal ends it with the code of the contract.
+
+    A command that drives a run catches signals itself from the taking of its lease on.
+
+    Args:
+        arguments: as given to the program.
+        came: signals that came while it was loaded; more may be added until handlers are set here.
+
+    Returns:
+        The exit code. Standard output is flushed.
+    """
+    try:
+        for number in CAUGHT:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _interrupt)
+        code = _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED) if came else run(arguments)
+    except _InterruptedError:
+        code = _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _fall_silent()
+    except OSError as error:
+        _fall_silent()
+        sys.stderr.write(f"{PROGRAM}: standard output cannot be written: {error.strerror}\n")
+    return code
