@@ -275,7 +275,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     Args:
         record: the last words of the run that was taken over.
         started: how the new run begins; its nodes become those that the record has in hand or out of service.
-            Its own policy says what their `after_recovery` hooks are.
+            Its own policy says what their `after_recovery` hooks are; where it has none, they stay out.
     """
     in_hand = tuple(node.node for node in record.in_hand)
     addresses: dict[NodeName, str] = {
@@ -292,6 +292,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
             policy=policy,
             repairs=record.debtor,
             out_of_service=record.out_of_service,
+            hooks_of=record.hooks_of,
             restarted=record.restarted,
         )
     ]

@@ -6,11 +6,13 @@ from orchestrator.engine.state import IN_HAND, NodeProgress, RunState
 from orchestrator.model.cluster import Incarnation
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.policy import Kind
-from orchestrator.model.turn import in_words
+from orchestrator.model.turn import HooksOf, in_words
 
 
 def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
     """`record` brought up to this state."""
+    out = (*(node.name for node in state.nodes.values() if node.undo), *state.unserved)
+    own = HooksOf(run=state.run, playbook=state.begun.policy.playbook)
     return LeaseRecord(
         epoch=record.epoch,
         run=record.run,
@@ -31,7 +33,8 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
             for node in state.nodes.values()
             if node.phase in IN_HAND or _may_go_down_late(state, node)
         ),
-        out_of_service=tuple(node.name for node in state.nodes.values() if node.undo),
+        out_of_service=out,
+        hooks_of=(state.begun.hooks_of or own) if out else None,
         # Settings of Riak are in the memory of nodes, where a restart takes them away.
         restarted=tuple(sorted(state.forgetful))
         if state.unrestored.settings and state.begun.policy.kind is Kind.RIAK

@@ -981,7 +981,21 @@ def _left(situation: Situation) -> tuple[str, ...]:
     added = state.unrestored.replicas.values()
     replicas = [f"replicas of {r.index} = {r.wanted}, found {r.found}" for r in added]
     nodes = [f"node {node.name} is {node.phase.value}" for node in state.nodes_in(*GOING_UP_OR_DOWN)]
-    return (*settings, *exclusions, *replicas, *nodes)
+    return (*settings, *exclusions, *replicas, *nodes, *_unserved(state))
+
+
+def _unserved(state: RunState) -> tuple[str, ...]:
+    """Nodes out of service for which this run has no hooks: another playbook than that of the run before."""
+    if not state.unserved:
+        return ()
+    names, whose = ", ".join(state.unserved), state.begun.hooks_of or f"run {state.begun.repairs}"
+    done = " ".join(f"--in-service {name}" for name in state.unserved)
+    text = (
+        f"{names} out of service: the after_recovery hooks of {whose} did not run; "
+        "`orchestrate restore --cluster NAME --playbook FILE` with the playbook of that run, or run them by "
+        f"hand and then `orchestrate restore --cluster NAME {done}`"
+    )
+    return (text,)
 
 
 STEPS: Final[Mapping[Phase, Step]] = {

@@ -341,6 +341,11 @@ class RunState:
         return len(self.nodes_in(NodePhase.RECOVERED))
 
     @property
+    def unserved(self) -> tuple[NodeName, ...]:
+        """Nodes that another run took out of service, where this one has no hooks to undo that."""
+        return () if self.begun.policy.hooks.after_recovery else self.begun.out_of_service
+
+    @property
     def forgetful(self) -> frozenset[NodeName]:
         """Nodes that were stopped, by us or by the run that this one repairs: their memory is another one."""
         stopped = (node.name for node in self.nodes.values() if node.stopped_at is not None)

@@ -36,7 +36,7 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy, Wave
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning_event import TuningEvent
-from orchestrator.model.turn import Work
+from orchestrator.model.turn import HooksOf, Work
 
 SCHEMA_VERSION = 1
 """Raised when an event changes so that an older, released program could not read it; see ADR 1."""
@@ -57,6 +57,7 @@ class RunStarted:
             Empty when there was none.
         indices: those that are merged first, in their order; empty for a restart alone.
         out_of_service: by the run whose leftovers this one puts back: they owe their `after_recovery` hooks.
+        hooks_of: the run that took these out of service, and its playbook.
         restarted: by the run whose leftovers this one puts back, so that they forgot what they had in memory.
     """
 
@@ -75,6 +76,7 @@ class RunStarted:
     data_paths: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     indices: tuple[MergeTarget, ...] = ()
     out_of_service: tuple[NodeName, ...] = ()
+    hooks_of: HooksOf | None = None
     restarted: tuple[NodeName, ...] = ()
     event: Literal["run_started"] = "run_started"
 

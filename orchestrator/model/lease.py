@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ReplicasAdded
+from orchestrator.model.turn import HooksOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class LeaseRecord:
         in_hand: nodes that are ours to start.
         out_of_service: nodes whose `before_stop` hooks ran, or may have, and whose `after_recovery` hooks did
             not yet.
+        hooks_of: the run whose hooks these are, whichever run holds the record; None where no node is out
+            of service.
         restarted: nodes that forgot by us what stood in their memory (Riak's limits), so that what they show
             is nobody's change.
         left_by: the run whose leftovers these are, while they stand on in the record of the run that took
@@ -57,6 +60,7 @@ class LeaseRecord:
     excluded: tuple[NodeName, ...] = ()
     in_hand: tuple[NodeInHand, ...] = ()
     out_of_service: tuple[NodeName, ...] = ()
+    hooks_of: HooksOf | None = None
     restarted: tuple[NodeName, ...] = ()
     left_by: str = ""
 

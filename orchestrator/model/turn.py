@@ -50,6 +50,22 @@ def in_words(owed: frozenset[Owed]) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HooksOf:
+    """Whose `after_recovery` hooks put nodes into service again: names alone, since a hook may hold a secret.
+
+    Attributes:
+        run: the run that took the nodes out of service.
+        playbook: the name of its playbook.
+    """
+
+    run: str
+    playbook: str
+
+    def __str__(self) -> str:
+        return f"run {self.run} (playbook {self.playbook})"
+
+
 class Goal(Enum):
     """What is wanted of a node now."""
 

@@ -29,6 +29,7 @@ from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.host_tuning import Maker
 from orchestrator.runs.planning import Preparation, prepare
 from orchestrator.runs.rehearsal import Rehearsal
+from orchestrator.runs.takeover import InService
 from orchestrator.runs.tuned_hosts import hosts_to_tune
 from orchestrator.runs.unfinished import NothingDriven, past_run_of, restore_meant, resume_run
 from orchestrator.runtime.database import Access
@@ -112,16 +113,28 @@ def resume(
     return Run(connection, work)
 
 
-def restore(connection: Connection, run: str | None = None) -> Run:
+def restore(
+    connection: Connection,
+    run: str | None = None,
+    *,
+    playbook: str | None = None,
+    in_service: Sequence[str] = (),
+) -> Run:
     """Restore what a run changed and start what it left down; by the cluster's record if no run is here.
 
     Args:
         connection: from `connect`.
         run: as for `resume`.
+        playbook: name or path of the one whose `after_recovery` hooks run by that record; None takes that of
+            the cluster file.
+        in_service: nodes of that record that were put into service by hand.
     """
+    serving = InService(playbook=playbook, by_hand=in_service)
 
     def work(to: Connection) -> RunState | NothingDriven:
-        return restore_meant(to.open_state, lambda _past: nullcontext(to), run=run, cluster=to.ports.name)
+        return restore_meant(
+            to.open_state, lambda _past: nullcontext(to), run=run, cluster=to.ports.name, serving=serving
+        )
 
     return Run(connection, work)
 

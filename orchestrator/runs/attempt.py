@@ -136,6 +136,7 @@ def _commit_first(attempt: Attempt) -> Sequence[Record]:
 def _let_go(attempt: Attempt, process: Process) -> None:
     """Release the lease, unless changes are pending: then the record stays for whoever restores them."""
     if attempt.state.outcome is Outcome.NOT_RESTORED:
+        attempt.lease.publish(attempt.state)  # what was restored since the last action is pending no more
         attempt.lease.leave()
         return
     for trouble in attempt.lease.release():

@@ -250,13 +250,17 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
     return prepared, now
 
 
-def prepare_restore(connection: Connection) -> RunStarted:
+def prepare_restore(connection: Connection, playbook: str | None) -> RunStarted:
     """How a run on the cluster would begin, for a restore from the cluster's own record. Zones do not matter.
 
+    Args:
+        connection: the cluster.
+        playbook: name or path; None takes that of the cluster file.
+
     Raises:
-        UsageError: the cluster cannot be read.
+        OrchestratorError: the playbook is wrong, or the cluster cannot be read.
     """
-    source = connection.ports.policy(None, Overrides())
+    source = connection.ports.policy(playbook, Overrides())
     prepared, _ = _prepared(connection, source, restarts=True)
     return prepared.started
 

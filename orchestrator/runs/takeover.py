@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from orchestrator.engine.changes import from_record
 from orchestrator.engine.state import RunState
@@ -74,6 +75,44 @@ def _announce(left: LeaseRecord, process: Process) -> None:
     # A run that took over carries the record on, so the record names that run's owner.
     whose = "" if left.left_by else f" of {left.owner}"
     process.warn(f"run {left.debtor}{whose} ended without restoring its changes: they are restored first")
+
+
+def _announce_other_hooks(left: LeaseRecord, started: RunStarted, process: Process) -> None:
+    """Say that nodes were taken out of service by another playbook than the one whose hooks run now."""
+    whose, playbook = left.hooks_of, started.policy.playbook
+    if left.out_of_service and whose is not None and whose.playbook != playbook:
+        process.warn(
+            f"{', '.join(left.out_of_service)}: taken out of service by {whose}; the after_recovery hooks "
+            f"here are those of playbook {playbook}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InService:
+    """How nodes that another run took out of service are put into service again.
+
+    Attributes:
+        playbook: name or path of the one whose `after_recovery` hooks do it; None takes that of the cluster
+            file.
+        by_hand: nodes for which people did it.
+    """
+
+    playbook: str | None = None
+    by_hand: Sequence[str] = ()
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything was said."""
+        return self.playbook is not None or bool(self.by_hand)
+
+    def less(self, left: LeaseRecord) -> LeaseRecord:
+        """A record without the nodes that people put into service."""
+        out = tuple(name for name in left.out_of_service if name not in self.by_hand)
+        return replace(left, out_of_service=out)
+
+
+UNSAID: Final = InService()
+"""By the playbook of the cluster file, and nobody did anything by hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +235,7 @@ def repair(store: StateStore, claimed: Claimed, started: RunStarted) -> Attempt:
     attempt, left = claimed.attempt, claimed.left
     if left is None:
         return attempt
+    _announce_other_hooks(left, started, attempt.connection.process)
     events = from_record(left, started)
     attempt.first = (events[0], attempt.first[1], *events[1:])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.config.gates import secrets_of
 from orchestrator.engine.fold import replay
@@ -21,7 +21,7 @@ from orchestrator.runs.attempt import Attempt, driven
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.find_run import Wanted, candidates, find_run
 from orchestrator.runs.planning import prepare_restore
-from orchestrator.runs.takeover import claim, lease_taken, release, restore_left, take_up
+from orchestrator.runs.takeover import UNSAID, InService, claim, lease_taken, release, restore_left, take_up
 from orchestrator.runs.without_master import bring_master_back, nodes_to_start
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.journal import UnwrittenJournal
@@ -151,6 +151,7 @@ def restore_meant(
     *,
     run: str | None = None,
     cluster: str | None = None,
+    serving: InService = UNSAID,
     confirm: Callable[[RunEntry, str], None] = lambda _entry, _where: None,
 ) -> RunState | NothingDriven:
     """Find the run that is meant, and restore what it changed; from the cluster's record if there is no run.
@@ -160,6 +161,7 @@ def restore_meant(
         reach: the connection to use: for a run of the state, or for the cluster that was named.
         run: as given: an id, the beginning of one, or its last part.
         cluster: the name of the cluster, if one was named.
+        serving: for what another run left, in the record in the cluster.
         confirm: called with a run that neither `run` nor `cluster` named, and the state's place; may raise.
 
     Raises:
@@ -170,6 +172,11 @@ def restore_meant(
     by_record = run is None and cluster is not None
     unnamed = run is None and cluster is None
     confirmed: list[str] = []
+    if serving.anything and not by_record:
+        raise UsageError(
+            "--playbook and --in-service go with --cluster alone: a run is restored by the policy that it "
+            "began with"
+        )
 
     def found(store: StateStore) -> RunEntry | None:
         if run is None and not candidates(store, Wanted.RESTORE, cluster=cluster):
@@ -187,7 +194,7 @@ def restore_meant(
             entry = found(store)
             if entry is None and by_record:
                 with reach(None) as connection:
-                    return restore_from_record(connection, store)
+                    return restore_from_record(connection, store, serving)
             if entry is None:
                 return NothingDriven(code=ExitCode.DONE, message=nothing_to_restore(store.where))
             if entry.outcome in FINISHED:
@@ -197,7 +204,7 @@ def restore_meant(
                 )
             past = past_run_of(store, entry)
             with reach(past) as connection:
-                return restore_run(connection, store, past)
+                return _restore_here(connection, store, past, serving)
     except JournalError as error:
         # Changes are restored whether or not that can be written down.
         with closing(open_state(Access.READ)) as store:
@@ -209,6 +216,20 @@ def restore_meant(
             with reach(past) as connection:
                 connection.process.warn(f"{error}: going on without writing to it")
                 return restore_run(connection, store, past, written=False)
+
+
+def _restore_here(connection: Connection, store: StateStore, past: PastRun, serving: InService) -> RunState:
+    """Restore a run of the state; one that restored another run without its hooks, by the record again."""
+    if serving.anything and past.started.repairs is None:
+        connection.process.warn(
+            f"run {past.entry.run} is restored by the policy that it began with: --playbook and --in-service "
+            "change nothing"
+        )
+    elif serving.anything:
+        ended = restore_from_record(connection, store, serving)
+        if isinstance(ended, RunState):
+            return ended
+    return restore_run(connection, store, past)
 
 
 def nothing_to_restore(where: str) -> str:
@@ -308,12 +329,14 @@ def _lease_for_restore(
         return take_up(run, connection, store, started, in_cluster=False, written=written)
 
 
-def restore_from_record(connection: Connection, store: StateStore) -> RunState | NothingDriven:
+def restore_from_record(
+    connection: Connection, store: StateStore, serving: InService
+) -> RunState | NothingDriven:
     """Restore what the record in the cluster lists, without the state of the run that left it."""
-    started = prepare_restore(connection)
+    started = prepare_restore(connection, serving.playbook)
     claimed = claim(connection, store, started)
     if claimed.left is not None:
-        return restore_left(store, claimed, started)
+        return restore_left(store, replace(claimed, left=serving.less(claimed.left)), started)
     release(claimed.attempt.lease, connection.process)
     if started.policy.kind is Kind.RIAK:
         return riak_without_record(connection, store.where)

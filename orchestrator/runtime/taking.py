@@ -189,6 +189,7 @@ class _Taking:
                 excluded=found.excluded,
                 in_hand=found.in_hand,
                 out_of_service=found.out_of_service,
+                hooks_of=found.hooks_of,
                 restarted=found.restarted,
                 left_by=found.debtor if found.debtor != new.run else "",
             )

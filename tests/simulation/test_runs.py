@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from orchestrator.engine.state import RunState
-from orchestrator.errors import ExitCode, JournalError, LeaseError
+from orchestrator.errors import ExitCode, JournalError, LeaseError, UsageError
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, HoldsCleared, Record, RestoreBegun, RunStarted
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.phase import Outcome, Request
-from orchestrator.model.policy import Hook, Hooks, Kind
+from orchestrator.model.policy import Hook, Hooks, Kind, Policy
 from orchestrator.runs import Connection, Overrides, Run, Summary, rehearse, restart, restore, resume
 from orchestrator.runs.api import _Asked
-from orchestrator.runs.connection import Watched
+from orchestrator.runs.connection import ClusterPorts, PolicySource, Watched
 from orchestrator.runs.planning import prepare
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runs.unfinished import NothingDriven, restore_meant
@@ -275,6 +280,118 @@ def test_nodes_that_a_killed_run_took_out_of_service_are_put_into_service_by_ano
             wrong.append((point, passed, still))
     assert wrong == []
     assert len(killed) > 5
+
+
+class Books:
+    """Ports with several playbooks: by name, and the one of the cluster file for None."""
+
+    def __init__(self, ports: ClusterPorts, books: Mapping[str | None, Policy]) -> None:
+        self._ports, self._books = ports, books
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._ports, name)
+
+    def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
+        del overrides
+        return PolicySource(build=lambda _nodes: self._books[playbook])
+
+
+@contextmanager
+def shelf(of: Simulation, said: list[str]) -> Iterator[Connection]:
+    """A process whose cluster file names a playbook without hooks; `drains` is the one with them."""
+    books = {None: policy(playbook="plain"), "drains": policy(playbook="drains", hooks=HOOKS)}
+    with of.connect(tell=said.append) as connection:
+        yield replace(connection, ports=cast("ClusterPorts", Books(connection.ports, books)))
+
+
+def killed_while_stopped() -> tuple[Simulation, Simulation, object]:
+    """A run with hooks that was killed with es1 down, another machine, and the settings before the run."""
+    of = begun(hooks=HOOKS, playbook="drains")
+    before = settings(of.world)
+    with pytest.raises(Crash):
+        run_on(of, seams=1 + next(n for n, what in enumerate(SEAMS) if what.startswith("after stop of")))
+    assert out_of_service(of)
+    return of, of.elsewhere("run-2"), before
+
+
+def out_of_service(of: Simulation) -> list[str]:
+    return [node.name for node in of.world.nodes.values() if node.to_undo]
+
+
+def test_a_restore_that_does_not_know_the_hooks_of_the_run_says_so_and_keeps_them_owed() -> None:
+    of, other, before = killed_while_stopped()
+    (dead,) = of.runs()
+    (name,) = out_of_service(of)
+    said: list[str] = []
+    with shelf(other, said) as connection:
+        ended = summary_of(restore(connection))
+    assert (ended.outcome, ended.exit_code) == (Outcome.NOT_RESTORED, ExitCode.NOT_RESTORED)
+    (left,) = ended.left
+    assert left.startswith(
+        f"{name} out of service: the after_recovery hooks of run {dead} (playbook drains) did not run"
+    )
+    assert any(f"{name}: taken out of service by run {dead} (playbook drains)" in line for line in said)
+    everything_else = aftermath(other.world, before)  # type: ignore[arg-type]  # what settings() gave
+    assert (everything_else.not_as_found, everything_else.down) == ((), ())
+    assert (other.record.out_of_service, other.record.debts, other.record.in_hand) == ((name,), (), ())
+    with shelf(other, said) as connection:
+        assert summary_of(restore(connection)).left == ended.left, "by the journal of the restore, as before"
+    with shelf(other, said) as connection:
+        assert summary_of(restore(connection, playbook="drains")).outcome is Outcome.RESTORED
+    assert out_of_service(of) == []
+    as_found(other, before)
+    with shelf(other, said) as connection:
+        assert "nothing is owed" in summary_of(restore(connection)).message
+
+
+def test_a_restart_with_another_playbook_does_not_begin_while_a_node_is_left_out_of_service() -> None:
+    of, other, before = killed_while_stopped()
+    (name,) = out_of_service(of)
+    for _ in range(2):
+        with shelf(other, []) as connection:
+            ended = summary_of(restart(connection))
+        assert ended.outcome is Outcome.NOT_RESTORED
+        assert name in ended.left[0]
+    assert "run run-1 (playbook drains)" in ended.left[0], "not the run that could not restore it"
+    with shelf(other, []) as connection:
+        assert summary_of(restart(connection, playbook="drains")).outcome is Outcome.DONE
+    assert out_of_service(of) == []
+    as_found(other, before)
+
+
+def test_the_machine_that_knows_the_hooks_runs_them_after_a_restore_elsewhere_that_did_not() -> None:
+    of, other, before = killed_while_stopped()
+    with shelf(other, []) as connection:
+        assert summary_of(restore(connection)).outcome is Outcome.NOT_RESTORED
+    other.close()
+    with of.connect() as connection:
+        assert summary_of(resume(connection)).outcome is Outcome.DONE
+    assert out_of_service(of) == []
+    as_found(of, before)
+
+
+def test_a_node_that_people_put_into_service_is_out_of_service_no_more() -> None:
+    of, other, before = killed_while_stopped()
+    (name,) = out_of_service(of)
+    with shelf(other, []) as connection:
+        assert summary_of(restore(connection)).outcome is Outcome.NOT_RESTORED
+    of.world.nodes[NodeName(name)].to_undo.clear()
+    with shelf(other, []) as connection:
+        assert summary_of(restore(connection, in_service=[name])).outcome is Outcome.RESTORED
+    as_found(other, before)
+
+
+def test_a_run_of_the_state_is_restored_by_its_own_hooks_whatever_playbook_is_named() -> None:
+    of, _, before = killed_while_stopped()
+    said: list[str] = []
+    with shelf(of, said) as connection:
+        (run,) = of.runs()
+        with pytest.raises(UsageError, match="--playbook"):
+            summary_of(restore(connection, run, playbook="drains"))
+        assert summary_of(restore(connection, playbook="drains")).outcome is Outcome.RESTORED
+    assert any("by the policy that it began with" in line for line in said)
+    assert out_of_service(of) == []
+    as_found(of, before)
 
 
 def test_a_new_run_elsewhere_first_restores_what_a_dead_one_left() -> None:

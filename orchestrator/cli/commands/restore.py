@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from orchestrator.cli import options as opt
 from orchestrator.cli.context import context_of
 from orchestrator.cli.prompts import confirm_run
 from orchestrator.runs.connection import Connection
+from orchestrator.runs.takeover import InService
 from orchestrator.runs.unfinished import PastRun, restore_meant
 from orchestrator.runtime.store import RunEntry
+
+InServiceNodes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--in-service",
+        help="With --cluster: this node was put into service by hand (repeatable).",
+        metavar="NODE",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -20,13 +32,16 @@ def register(app: typer.Typer) -> None:
 def restore(
     run: opt.Run = None,
     cluster: opt.AnyCluster = None,
+    playbook: opt.Playbook = None,
+    in_service: InServiceNodes = None,
     yes: opt.YesToOne = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
     """Restore what a run changed and start what it left down. Asks where neither run nor cluster is named.
 
-    With --cluster and no run of it in the state here: from the record that the run left in the cluster.
+    With --cluster and no run of it in the state here: from the record that the run left in the cluster. Name
+    the playbook of that run (--playbook) if its hooks take nodes out of service.
     """
     context = context_of(output)
     file = context.cluster(cluster) if cluster else None
@@ -43,6 +58,7 @@ def restore(
             reach,
             run=run,
             cluster=file.spec.name if file else None,
+            serving=InService(playbook=playbook, by_hand=in_service or ()),
             confirm=confirm,
         )
     )
