@@ -6,7 +6,7 @@ What its answers mean, for whoever implements the same port:
   reboot, or with a service that is not understood is `Unknown` with the reason; nothing is raised.
 - `perform` of a stop or a start returns within about two seconds with
   `Done`: it was taken and goes on, also without us; `observe` tells how it goes;
-  `Refused`: nothing was done: out of reach, sudo or manager said no, no such unit, a start ended with an error;
+  `Refused`: nothing was done: out of reach, sudo or manager said no, no such unit, a start ended in error;
   `InDoubt`: it was sent and its end is not known, or a script failed half-way: only a reading tells.
 - A start sent while a stop is under way waits behind it; one sent while a start is under way is that start.
 - Starts and hooks of a node exclude each other on its host, also those whose connection was lost or whose
