@@ -421,7 +421,7 @@ def gated(situation: Situation) -> Decision:
 
 
 def _before_the_choice(situation: Situation) -> Decision | None:
-    """What goes before the next wave: settings, nodes back outside a wave, a run that cannot finish."""
+    """What goes before the next wave: settings, nodes that are back or in doubt, a run that cannot finish."""
     state = situation.state
     if state.unrestored.withheld:
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
@@ -432,7 +432,17 @@ def _before_the_choice(situation: Situation) -> Decision | None:
         returned = _finish_outside(situation)
         if returned is not None:
             return returned
-    return recover.before_the_next(situation) or _cannot_begin(situation)
+    return recover.before_the_next(situation) or _cannot_begin(situation) or _doubt_awaited(situation)
+
+
+def _doubt_awaited(situation: Situation) -> Decision | None:
+    """No wave goes while a lost verb may take effect: its node is not fit, and may go down beside it."""
+    nodes = [node for node in situation.state.nodes.values() if node.doubt is not None]
+    doubtful = [node.name for node in nodes if sight(situation, node) is Sight.DOUBT]
+    if not doubtful:
+        return None
+    what = f"a verb in doubt on {', '.join(doubtful)}, which may still take effect"
+    return wait(situation.now, what, services=doubtful)
 
 
 def _finish_outside(situation: Situation) -> Decision | None:

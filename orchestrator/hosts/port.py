@@ -6,7 +6,7 @@ What its answers mean, for whoever implements the same port:
   reboot, or with a service that is not understood is `Unknown` with the reason; nothing is raised.
 - `perform` of a stop or a start returns within about two seconds with
   `Done`: it was taken and goes on, also without us; `observe` tells how it goes;
-  `Refused`: nothing was done: out of reach, sudo or manager said no, no such unit, a start ended in error;
+  `Refused`: nothing was done: out of reach, sudo or the manager said no; or a start ended with an error;
   `InDoubt`: it was sent and its end is not known, or a script failed half-way: only a reading tells.
 - A start sent while a stop is under way waits behind it; one sent while a start is under way is that start.
 - Starts and hooks of a node exclude each other on its host, also those whose connection was lost or whose
@@ -308,7 +308,7 @@ class Hosts:
         end = job.wait(QUICK_SECONDS)
         if end is None:
             return Done(output=self._redact(job.output()))
-        return self._result(settings, line, end, is_over=verb is Verb.START)
+        return self._result(settings, line, end, starts=verb is Verb.START)
 
     def _without_needless_password(self, settings: HostSettings, verb: Verb) -> HostSettings:
         """Keep the password back where sudo would not read it: the command itself would find it on its input.
@@ -366,9 +366,9 @@ class Hosts:
         return InDoubt(reason=self._redact(failure or ""))
 
     def _result(
-        self, settings: HostSettings, line: str, outcome: Outcome, *, is_over: bool = False
+        self, settings: HostSettings, line: str, outcome: Outcome, *, starts: bool = False
     ) -> ActionResult:
-        """What came of a stop, a start or a reboot; `is_over`: an exit code is the end of it."""
+        """What came of a stop, a start or a reboot; a start that ended with an error is in no doubt."""
         match outcome:
             case Unreachable(reason=reason, passes=passes):
                 return Refused(reason=self._redact(reason), passes=passes)
@@ -389,8 +389,8 @@ class Hosts:
                 if refusal is not None:
                     return Refused(reason=self._redact(f"sudo refused: {refusal}; {sudo.advice(refusal)}"))
                 reason = self._redact(f"exit {code}: {said or 'no output'}")
-                is_over = is_over or services.did_nothing(settings, line, said)
-                return Refused(reason=reason) if is_over else InDoubt(reason=reason)
+                over = starts or services.did_nothing(settings, line, said)
+                return Refused(reason=reason) if over else InDoubt(reason=reason)
             case _:
                 assert_never(outcome)
 

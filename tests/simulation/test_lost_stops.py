@@ -7,6 +7,7 @@ import contextlib
 import pytest
 
 from orchestrator.engine.state import RunState
+from orchestrator.model.action import Purpose, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NotWaitedFor
 from orchestrator.model.phase import Outcome, Request
@@ -15,6 +16,7 @@ from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.simulation import machines
 from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.index_mishaps import WorkBegun
 from orchestrator.simulation.mishaps import (
     Asked,
     Crash,
@@ -29,7 +31,7 @@ from orchestrator.simulation.mishaps import (
     Unreadable,
 )
 from orchestrator.simulation.world import World
-from tests.simulation.play import cluster, play, policy
+from tests.simulation.play import cluster, killed, play, policy
 
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in range(1, 4))
 _SHORT = Deadlines(stop=120.0, start=120.0, rejoin=120.0, hold=240.0)
@@ -244,3 +246,39 @@ def test_a_stop_in_doubt_is_awaited_after_a_kill_though_others_restarted_the_nod
     world.agenda.advance(_LONG_AFTER)
     assert _away(world) == []
     assert world.violations == []
+
+
+def _killed_once_it_was_taken_as_not_done(trip: Trip, *plan: Mishap) -> Simulation:
+    """The first wave is es2 alone; its stop is lost, and the program killed with es2 to be stopped again."""
+    undisturbed = Simulation(cluster(3), plan=plan, trips=[trip])
+    play(undisturbed, undisturbed.begin(policy()))
+    passed = enumerate(undisturbed.seams.passed, start=1)
+    simulation = Simulation(cluster(3), plan=plan, trips=[trip])
+    simulation.seams.crash_at = next(n for n, what in passed if what.startswith("after restore_allocation"))
+    assert killed(simulation, simulation.begin(policy()))
+    simulation.seams.crash_at = None
+    return simulation
+
+
+def test_a_resumed_run_waits_for_a_lost_stop_with_allocation_on() -> None:
+    """Its node is not fit to be stopped: allocation went off and on every six seconds."""
+    simulation = _killed_once_it_was_taken_as_not_done(Trip(verb="stop", how=How.LOST, target=ES2))
+    before = len(simulation.cluster.sent)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    writes = [action for action in simulation.cluster.sent[before:] if isinstance(action, WriteSettings)]
+    assert sum(action.purpose is Purpose.WITHHOLD for action in writes) == 3, "one a node"
+
+
+def test_a_resumed_run_stops_no_other_node_beside_one_whose_lost_stop_may_still_be_done() -> None:
+    """es2 is busy, so that es3 would go first; and then the stop of es2 is done."""
+    busy = Mishap(what=WorkBegun(node=ES2, seconds=90.0), verb="restore_allocation")
+    simulation = _killed_once_it_was_taken_as_not_done(_late(ES2, 42.0), busy)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert simulation.world.violations == []
+    down = set[NodeName]()
+    for _, what in simulation.world.story:
+        name, _, how = what.partition(" ")
+        down = (
+            down | {NodeName(name)} if how == "left" else down - {NodeName(name)} if how == "joined" else down
+        )
+        assert len(down) < 2, f"{down} are down together"
