@@ -95,7 +95,10 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
             "Another run holds the lease on this cluster: who, since when, from where. Also: another process "
             "took this run over while it was suspended or cut off; that process restores the settings."
         ),
-        "Wait for that run, or stop it where it runs.",
+        (
+            "Wait for that run, or stop it where it runs. If the message says that its process is suspended "
+            "there, continue it: `kill -CONT PID`; with `kill PID` before that, it stands down."
+        ),
     ),
     ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
     ExitCode.NOT_RESTORED: (

@@ -22,6 +22,7 @@ from orchestrator.engine.waves import machines_of, next_wave
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, Hold, HoldsCleared, node_phase
 from orchestrator.model.gate_event import GATES_OPEN
+from orchestrator.model.observation import LeaseView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Wave, ZeroReplicas
 from orchestrator.model.reading import Seconds
@@ -282,6 +283,9 @@ def unrecorded(situation: Situation, refused: tuple[Hold, ...]) -> tuple[Event, 
 
 def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
     """Why the run waits no longer; None while it may."""
+    lease = situation.seen.lease
+    if isinstance(lease, LeaseView) and lease.gone:
+        return f"the lease does not come back during this run: held by {lease.holder}"
     state, now, deadlines = situation.state, situation.now, situation.policy.deadlines
     others = of_predicates(refused)
     since = state.in_phase.holding_since

@@ -305,12 +305,14 @@ class LeaseView:
         refreshed: age of that success.
         successor: another process whose record was read where ours was. A refresh that failed, or a record
             that is gone, sets none.
+        gone: the record is gone and no other is there. The lease does not come back during this run.
     """
 
     held: bool
     holder: str
     refreshed: Seconds
     successor: Successor | None = None
+    gone: bool = False
 
 
 class Look(Enum):

@@ -80,10 +80,23 @@ def provably_alive(identity: str, proc: Path = _PROC) -> bool:
     return state is not None and state.started == found.started and not state.dead
 
 
+def suspended_pid(identity: str, proc: Path = _PROC) -> int | None:
+    """The pid of that process if it is suspended (SIGSTOP, Ctrl-Z), on this machine; else None.
+
+    It does nothing until SIGCONT: it heeds no request that was left in the state, and no SIGTERM.
+    """
+    found = _here(identity, proc)
+    state = None if found is None else _state_of(found.pid, proc)
+    if found is None or state is None or state.started != found.started or not state.suspended:
+        return None
+    return found.pid
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProcessState:
     started: int
     dead: bool
+    suspended: bool
 
 
 def _here(identity: str, proc: Path) -> ProcessIdentity | None:
@@ -125,7 +138,9 @@ def _state_of(pid: int, proc: Path) -> _ProcessState | None:
     except OSError:
         return None
     after = text[text.rindex(")") + 2 :].split()  # the name in brackets may hold blanks and brackets
-    return _ProcessState(started=int(after[19]), dead=after[0] in "ZXx" and threads <= 1)
+    return _ProcessState(
+        started=int(after[19]), dead=after[0] in "ZXx" and threads <= 1, suspended=after[0] == "T"
+    )
 
 
 def operator_name(environment: Mapping[str, str]) -> str:

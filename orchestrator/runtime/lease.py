@@ -5,8 +5,9 @@ held in each. A lost lease is never taken again during the run. There are three 
 
 - Another process's record was read where ours was: that process is our *successor*, for good. It has our
   pending changes, so this process is deposed: it stops nothing and writes no setting any more.
-- The record is gone, for good, and no other is there (someone removed it). It bars the next stop alone, until
-  another process's record is read there.
+- The record is gone, for good, and no other is there: someone removed it, or this process was suspended, and
+  another one took the lease over and gave it back. It bars the next stop alone, until another process's
+  record is read there; the run does not wait for it and stands down where the next stop would be.
 - No refresh succeeded for 60 s, until one does. It bars the next stop alone: before 90 s nobody may take the
   lease over. But a process that was suspended or cut off may have been deposed without having read so.
   Therefore it reads the lease before it writes anything (`confirm`).
@@ -109,7 +110,9 @@ class Lease:
         age = now - worst.refreshed
         successor = next((hold.successor for hold in reversed(self._holds) if hold.successor), None)
         if worst.lost is not None:
-            return LeaseView(held=False, holder=worst.lost, refreshed=age, successor=successor)
+            return LeaseView(
+                held=False, holder=worst.lost, refreshed=age, successor=successor, gone=successor is None
+            )
         if age > self._terms.lost_after:
             trouble = worst.trouble or "no answer"
             return LeaseView(
@@ -274,7 +277,10 @@ class _Hold:
         if isinstance(found, Unknown):
             return found.reason
         if found is None:
-            self.lost = f"nobody: its record is gone from {self.place.name}"
+            # Before the expiry no run may have taken it over.
+            overslept = self._clock.now() - self.refreshed > self._terms.expiry
+            who = "another run took it over and gave it back, or somebody" if overslept else "somebody"
+            self.lost = self.lost or f"nobody: its record is gone from {self.place.name} ({who} removed it)"
         elif found.epoch != self.confirmed.epoch or not self._claim.owns(found):
             self.successor = Successor(
                 run=found.run,

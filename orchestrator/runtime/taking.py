@@ -17,7 +17,7 @@ from orchestrator.model.action import Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.ports import Clock, LeasePort
-from orchestrator.runtime.identity import provably_alive, provably_gone
+from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
 
 
 class LeaseUnreachable(LeaseError):  # noqa: N818  (the tree's other leaves are named for what happened too)
@@ -109,13 +109,15 @@ class Watcher:
         watching: told after each look, with the record and the seconds until it may be taken over.
         interrupted: whether to give up waiting.
         gone: whether a process is provably gone.
-        alive: whether a process provably runs, on this machine.
+        alive: whether a process is provably there, on this machine.
+        suspended: the pid of such a process that is suspended; None otherwise.
     """
 
     watching: Callable[[LeaseRecord, Seconds], None] = lambda _record, _seconds: None
     interrupted: Callable[[], bool] = lambda: False
     gone: Callable[[str], bool] = provably_gone
     alive: Callable[[str], bool] = provably_alive
+    suspended: Callable[[str], int | None] = suspended_pid
 
 
 class _Taking:
@@ -162,6 +164,9 @@ class _Taking:
         if self._watcher.gone(found.process):
             return True
         if self._watcher.alive(found.process):
+            pid = self._watcher.suspended(found.process)
+            if pid is not None:
+                raise _held_by_suspended(found, self._claim, pid)
             raise held_by(found, self._claim, "its process runs on this machine")
         if self._seen is None:
             self._seen, self._same_since = found, self._clock.now()
@@ -258,8 +263,22 @@ def take(place: Place, claim: Claim, *, clock: Clock, terms: Terms, watcher: Wat
 def held_by(record: LeaseRecord, claim: Claim, why: str) -> LeaseError:
     """The refusal that names the holder."""
     return LeaseError(
+        f"{_held(record, claim, why)}; wait for it, or end it there with `orchestrate stop {record.run}`"
+    )
+
+
+def _held_by_suspended(record: LeaseRecord, claim: Claim, pid: int) -> LeaseError:
+    """The refusal where the holder acts on no request before somebody continues its process."""
+    return LeaseError(
+        f"{_held(record, claim, f'its process {pid} is suspended on this machine')}; continue it with "
+        f"`kill -CONT {pid}`; to have it stand down, `kill {pid}` before that"
+    )
+
+
+def _held(record: LeaseRecord, claim: Claim, why: str) -> str:
+    return (
         f"another run holds the lease on {claim.cluster}: run {record.run} of {record.owner}, since "
-        f"{record.started} ({why}); wait for it, or end it there with `orchestrate stop {record.run}`"
+        f"{record.started} ({why})"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -121,6 +122,39 @@ def test_a_run_that_is_alive_is_not_said_to_have_ended(
     said = capsys.readouterr().err
     assert f"run {THEIRS} of ben@here" in said
     assert "ended without restoring" not in said
+
+
+@pytest.fixture
+def suspended() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "600"])  # noqa: S607  (in the path of every system)
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_run_that_is_suspended_on_this_machine_is_continued_first(
+    console: Console,
+    cluster: SmallCluster,
+    store: StateStore,
+    capsys: pytest.CaptureFixture[str],
+    suspended: subprocess.Popen[bytes],
+) -> None:
+    """It acts on no request of `orchestrate stop`, and on no signal before that one."""
+    _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
+    begun = int(Path(f"/proc/{suspended.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    process = str(replace(current_process(), pid=suspended.pid, started=begun))
+    cluster.templates["orchestrate-lease-1"] = json.loads(
+        json.dumps(lease_body(replace(_theirs(), process=process)))
+    )
+    assert run(["restore", OURS]) == ExitCode.LEASED
+    said, pid = capsys.readouterr().err, suspended.pid
+    assert f"run {THEIRS} of ben@here" in said
+    assert f"its process {pid} is suspended on this machine" in said
+    assert f"`kill -CONT {pid}`" in said
+    assert f"`kill {pid}`" in said
+    assert "orchestrate stop" not in said
 
 
 def test_a_kill_between_the_takeover_and_the_first_record_forgets_nothing(

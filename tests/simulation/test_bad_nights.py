@@ -403,6 +403,20 @@ def test_no_reboot_is_begun_once_the_lease_is_lost() -> None:
     assert boots(world) == {"es1": 2, "es2": 2, "es3": 2}
 
 
+def test_a_run_whose_record_was_removed_does_not_wait_for_it() -> None:
+    world = cluster(3)
+    taken = Mishap(what=mishaps.LeaseTaken(), verb="stop", after=1.0)
+    began = world.agenda.now
+    simulation, state = run(world, plan=[taken])
+    assert state.outcome is Outcome.HELD, state.message
+    assert "its record is gone from the cluster (somebody removed it)" in state.message
+    assert world.agenda.now - began < 300.0
+    assert sum(lives(world).values()) == 4, "the node that was down is the only one that was restarted"
+    assert all_up(world)
+    assert play(simulation, simulation.resume()).outcome is Outcome.DONE
+    assert set(lives(world).values()) == {2}
+
+
 @pytest.mark.parametrize("set_by", [-86400.0, 86400.0])
 @pytest.mark.parametrize("how", [How.LOST, How.UNACKNOWLEDGED])
 def test_a_stop_in_doubt_is_settled_though_the_clock_was_set_meanwhile(set_by: float, how: How) -> None:

@@ -318,6 +318,29 @@ def test_a_suspended_process_writes_nothing_under_its_successor(
     assert wrong == []
 
 
+def test_a_process_whose_lease_was_given_back_while_it_was_suspended_does_not_wait_for_it(
+    tmp_path: Path,
+) -> None:
+    """Another machine has restored its changes meanwhile; no record shows that any more."""
+    bench = Bench(tmp_path)
+    first = bench.first()
+    freeze_while_a_node_is_down(first)
+    first.run()
+    first.lease.awake = False
+    second = bench.restored(first)
+    assert second.run().outcome is Outcome.RESTORED
+    second.lease.release()
+    assert bench.template.read() is None
+    first.lease.awake, first.before = True, lambda _name: None
+    woken = bench.world.agenda.now
+    state = first.run()
+    assert state.outcome is Outcome.HELD, state.message
+    assert "another run took it over and gave it back" in state.message
+    assert bench.world.agenda.now - woken < 300.0
+    assert bench.world.effective(ALLOCATION) == cluster(3).effective(ALLOCATION)
+    assert bench.world.violations == []
+
+
 def test_a_process_whose_journal_another_took_up_is_deposed_whatever_its_lease_says(tmp_path: Path) -> None:
     """Its lease is refreshed all the time: the other process could not reach it, or took none."""
     bench = Bench(tmp_path)

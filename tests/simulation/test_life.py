@@ -167,7 +167,7 @@ def test_a_wave_that_splits_a_machine_is_seen() -> None:
 def test_a_node_that_a_late_stop_takes_down_alone_splits_no_machine() -> None:
     """The other node of its machine is up, and waits for a reboot of both in another wave."""
     late = Trip(verb="stop", target=NodeName("es5"), how=How.LATE, late=70.0)
-    held = Mishap(what=mishaps.LeaseTaken(), verb="flush", after=1.0)  # or both would go again before that
+    held = Mishap(what=mishaps.SnapshotBegun(), verb="stop", after=1.0)  # or both would go again before that
     wanted = rebooting(deadlines=Deadlines(stop=120.0, start=120.0, rejoin=120.0, hold=240.0))
     life = _waves_of(wanted, held, trips=(late,))
     waves = [r.event.wave for r in life.simulation.journal.records if isinstance(r.event, WaveStarted)]

@@ -91,7 +91,7 @@ def cluster_is_the_one_named(question: Question, view: ClusterView) -> Iterator[
 
 
 def lease_is_held(question: Question) -> Iterator[Finding]:
-    """One run a cluster: a lost or unreadable lease bars the next stop."""
+    """One run a cluster: a lost or unreadable lease bars the next stop, and one that is gone ends the run."""
     lease = question.observation.lease
     if isinstance(lease, Unknown):
         yield "lease", lease.reason

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from orchestrator.runtime.identity import (
     parse_identity,
     provably_alive,
     provably_gone,
+    suspended_pid,
 )
 
 
@@ -46,6 +48,22 @@ def test_a_process_that_ended_is_gone_as_a_zombie_already() -> None:
     assert not provably_alive(identity)
     process.communicate()
     assert provably_gone(identity)
+
+
+def test_a_suspended_process_is_alive_and_named_until_it_continues() -> None:
+    process = child()
+    identity = str(replace(current_process(), pid=process.pid, started=started(process.pid)))
+    assert suspended_pid(identity) is None
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    assert suspended_pid(identity) == process.pid
+    assert provably_alive(identity)
+    assert suspended_pid(str(replace(current_process(), pid=process.pid, started=1))) is None
+    process.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, process.pid, os.WCONTINUED | os.WNOWAIT)
+    assert suspended_pid(identity) is None
+    process.communicate()
+    assert suspended_pid(identity) is None
 
 
 def test_a_reused_pid_is_another_process() -> None:
