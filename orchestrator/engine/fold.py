@@ -47,7 +47,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Policy, Wave
@@ -148,7 +148,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return replace(state, unrestored=_of_changes(state.unrestored, event, at))
         case ev.Hold() | ev.HoldsCleared() | GateClosed() | GateOpened() | ev.GoodReading():
             return replace(state, in_phase=_of_phase(state.in_phase, event, at))
-        case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
+        case WritesRead() | MergeWarned() | MergeDue() | MergeBegun() | IndexMerged():
             return replace(state, merging=evolve_merging(state.merging, event, at))
         case (
             ev.NodeRecovered()

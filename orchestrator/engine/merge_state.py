@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeEvent, MergeWarned, WritesRead
+from orchestrator.model.merge_event import (
+    IndexMerged,
+    MergeBegun,
+    MergeDue,
+    MergeEvent,
+    MergeWarned,
+    WritesRead,
+)
 from orchestrator.model.merging import MergeTarget, Writes
 from orchestrator.model.reading import Instant
 from orchestrator.model.replacing import replace
@@ -17,6 +24,7 @@ class MergeProgress:
 
     Attributes:
         target: as it was found when the run began.
+        due_since: it is to be merged since the run began, though it was not then.
         begun: when its merge was begun; None before.
         asked: how often it was asked for, in all attempts at the run.
         asked_at: when it was last asked for by this process; None when it was not.
@@ -28,6 +36,7 @@ class MergeProgress:
     """
 
     target: MergeTarget
+    due_since: bool = False
     begun: Instant | None = None
     asked: int = 0
     asked_at: Instant | None = None
@@ -39,12 +48,12 @@ class MergeProgress:
     @property
     def due(self) -> bool:
         """Whether it is to be merged: as it was found, or since a copy came back with too many segments."""
-        return self.target.due or self.begun is not None
+        return self.target.due or self.due_since or self.begun is not None
 
     @property
     def pending(self) -> bool:
         """Whether its merge is still to be begun."""
-        return self.target.due and self.begun is None and not self.ended
+        return self.due and self.begun is None and not self.ended
 
     @property
     def in_hand(self) -> bool:
@@ -109,6 +118,8 @@ def evolve_merging(merging: Merging, event: MergeEvent, at: Instant) -> Merging:
             return replace(merging, writes=counters, writes_at=at)
         case MergeWarned(index_uuid=uuid):
             return with_index(merging, uuid, warned=True)
+        case MergeDue(index_uuid=uuid):
+            return with_index(merging, uuid, due_since=True)
         case MergeBegun(index_uuid=uuid):
             return with_index(merging, uuid, begun=at)
         case IndexMerged(index_uuid=uuid):

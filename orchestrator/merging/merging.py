@@ -32,7 +32,7 @@ from orchestrator.merging.rules import MERGE_RULES, NOT_WRITTEN, not_counted, wr
 from orchestrator.model.action import Action, ForceMerge
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Hold, run_phase
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.merging import LARGEST_NATURAL_SEGMENT_BYTES, BulkIndex, BulkView, MergePolicy
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Wave
@@ -69,32 +69,39 @@ def merging(situation: Situation) -> Decision:
     if state.merging.writes is None:
         counters = {uuid: index.writes for uuid, index in sorted(bulk.indices.items())}
         return note(WritesRead(counters=counters))
+    due, looked = tuple(_found_due(situation, bulk, policy)), situation.seen.at - state.merging.writes_at
     ended = tuple(_ended(situation, bulk))
-    if ended:
-        return note(*ended)
+    if ended or (due and looked >= WRITES_SECONDS):
+        return note(*ended, *(due if looked >= WRITES_SECONDS else ()))
     seeing = _see_to_the_end(situation, bulk, policy)
     if seeing is not None:
         return seeing
-    pending = _pending(situation, bulk, policy)
+    pending = [bulk.indices[one.target.index_uuid] for one in state.merging.pending]
+    if (due or pending) and looked < WRITES_SECONDS:
+        again = "a second reading of what is written"
+        return wait(situation.now, again, seconds=WRITES_SECONDS - looked)
     if not pending and not state.merging.in_hand:
         return note(*let_go(situation), run_phase(state.phase, Phase.MERGED))
     return _begin(situation, bulk, policy, pending)
 
 
-def _pending(situation: Situation, bulk: BulkView, policy: MergePolicy) -> list[BulkIndex]:
-    """Those to be begun: as they were found, and those of which a copy has come back with more segments.
+def _found_due(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Iterator[MergeDue]:
+    """Indices of which a copy has come back with too many segments, or a shard cannot be counted.
 
-    And those of which a shard cannot be counted: no reading shows yet whether they are to be merged.
+    Of the second it is not known whether they are to be merged; the rules hold them until it is.
     """
-    merging, uncounted, found = situation.state.merging, _uncounted(situation), []
+    merging, uncounted = situation.state.merging, _uncounted(situation)
     for uuid, one in merging.indices.items():
         index = bulk.indices.get(uuid)
-        if index is None or one.begun is not None or one.ended:
+        if index is None or one.due or one.ended:
             continue
-        unwritten = written((merging.writes or {}).get(uuid), index.writes) is None
-        if one.due or (unwritten and (uuid in uncounted or index.segments > policy.max_segments)):
-            found.append(index)
-    return found
+        if written((merging.writes or {}).get(uuid), index.writes) is not None:
+            continue
+        why = "a shard of it has no started copy to be counted" if uuid in uncounted else ""
+        if index.segments > policy.max_segments:
+            why = f"a copy of it has come back with {index.segments} segments"
+        if why:
+            yield MergeDue(index=index.name, index_uuid=uuid, why=why)
 
 
 def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
@@ -250,17 +257,9 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: list[BulkIndex]) -> Decision:
     """Ask for the next merges that the limits and the rules allow; what runs already is taken up before."""
-    state, now = situation.state, situation.now
-    if state.process.request is Request.PAUSE and not state.merging.in_hand:
-        # What is left has a copy that came back with more segments; no event says so, so the reason does.
-        left = ", ".join(index.name for index in pending)
-        reason = f"asked to pause by {state.process.requested_by}, with {left} still to be merged"
-        return stand_down(state, reason, Outcome.PAUSED)
+    state = situation.state
     if state.process.request is Request.PAUSE:
         return _waiting(situation, bulk, "before it pauses, ")
-    looked = situation.seen.at - state.merging.writes_at
-    if pending and looked < WRITES_SECONDS:
-        return wait(now, "a second reading of what is written", seconds=WRITES_SECONDS - looked)
     if not state.merging.begun:
         # All are asked before the first: a step that is going to hold holds before it has changed anything.
         of_each = [hold for index in pending for hold in _against(situation, index)]

@@ -30,6 +30,20 @@ class MergeWarned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeDue:
+    """An index that was not to be merged when the run began is to be merged now, or may have to be.
+
+    Attributes:
+        why: a copy of it came back with too many segments, or a shard has no copy to be counted.
+    """
+
+    index: str
+    index_uuid: str
+    why: str
+    event: Literal["merge_due"] = "merge_due"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBegun:
     """The merge of an index is about to be asked for, or one that runs already is taken for ours (`found`).
 
@@ -67,4 +81,4 @@ class IndexMerged:
     event: Literal["index_merged"] = "index_merged"
 
 
-MergeEvent: TypeAlias = WritesRead | MergeWarned | MergeBegun | IndexMerged
+MergeEvent: TypeAlias = WritesRead | MergeWarned | MergeDue | MergeBegun | IndexMerged

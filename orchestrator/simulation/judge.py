@@ -98,11 +98,12 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
 
     What others did since it was `read` that the stop may be `sent` is no fault of it, and after half a
     minute of silence a stop may be taken as lost, and other nodes may be stopped. After minutes nobody can
-    tell it from a stop by other people.
+    tell it from a stop by other people, unless nobody has looked in the meantime: who takes up the run of a
+    program that was killed before finds the node in hand.
     """
     if not node.process:
         return
-    if world.agenda.now - sent >= _FORGOTTEN:
+    if world.agenda.now - sent >= _FORGOTTEN and world.last_read - sent >= _IN_DOUBT:
         node.stopped_by_us = node.stopped_by_us and node.service is ServiceState.STOPPING
         node.stopped_late = world.agenda.now
         return

@@ -7,7 +7,14 @@ from typing import TypeAlias, assert_never
 
 from orchestrator.model.action import ForceMerge, RefreshIndex, SetIndexSettings
 from orchestrator.model.event import RunStarted
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeEvent, MergeWarned, WritesRead
+from orchestrator.model.merge_event import (
+    IndexMerged,
+    MergeBegun,
+    MergeDue,
+    MergeEvent,
+    MergeWarned,
+    WritesRead,
+)
 from orchestrator.view.units import counted, duration, listed, one_line, size
 
 MergeAction: TypeAlias = ForceMerge | RefreshIndex | SetIndexSettings
@@ -20,6 +27,8 @@ def merge_sentence(event: MergeEvent) -> str:
             return f"counters of writes read for {_indices(len(counters))}: a later reading shows who writes"
         case MergeWarned(index=index, what=what):
             return f"index {index}: WARNING: {one_line(what)}"
+        case MergeDue(index=index, why=why):
+            return f"index {index}: to be merged too: {one_line(why)}"
         case MergeBegun(index=index, found=True):
             return f"index {index}: a merge of it runs already ({_amount(event)}): watched as ours"
         case MergeBegun(index=index):

@@ -70,7 +70,7 @@ from orchestrator.model.event import (
 )
 from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
 from orchestrator.model.lease_event import LeaseEvent
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.observation import MissingCopy
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import Outcome, Request
@@ -166,7 +166,7 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             return _sight(event)
         case Hold() | HoldsCleared() | Rescued() | SecondFailure() | TuningApplied() | TuningMissed():
             return _meeting(event)
-        case WritesRead() | MergeWarned() | MergeBegun() | IndexMerged():
+        case WritesRead() | MergeWarned() | MergeDue() | MergeBegun() | IndexMerged():
             return merge_sentence(event)
         case GateClosed() | GateOpened() | GatesPassed():
             return _gate(event)

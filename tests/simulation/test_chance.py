@@ -89,6 +89,7 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
             53297,
             59028,
             65448,
+            72789,
             67064,
             69407,
             72789,

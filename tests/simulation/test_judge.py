@@ -256,11 +256,20 @@ def test_a_late_stop_that_meets_allocation_on_is_noticed() -> None:
     assert "a late stop of es2 meets allocation on" in simulation.world.violations[0]
 
 
-@pytest.mark.parametrize(("late", "ours"), [(150.0, True), (200.0, False)])
-def test_a_stop_that_is_done_after_minutes_is_nobodys(late: float, ours: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("late", "read", "ours"), [(150.0, 60.0, True), (200.0, 60.0, False), (200.0, 20.0, True)]
+)
+def test_a_stop_that_is_done_after_minutes_is_nobodys_once_somebody_could_take_it_as_lost(
+    late: float,
+    read: float,
+    ours: bool,  # noqa: FBT001
+) -> None:
+    """A program that was killed before has the node in hand for the one that takes up its run."""
     simulation = _withheld(Trip(verb="stop", how=How.LATE, late=late))
     simulation.hosts.perform(StopNode(node=ES2))
-    simulation.world.agenda.advance(late + 30.0)
+    simulation.world.agenda.advance(read)
+    simulation.cluster.observe(EVERYTHING)
+    simulation.world.agenda.advance(late - read + 30.0)
     node = simulation.world.nodes[ES2]
     assert (node.process, node.stopped_by_us) == (False, ours)
 

@@ -12,12 +12,13 @@ from orchestrator.merging.settling import left_behind
 from orchestrator.model.action import Flush, ForceMerge, RefreshIndex, SetIndexSettings
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
 from orchestrator.model.event import Requested
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned
 from orchestrator.model.merging import BulkView, LoaderSettings, Writes
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import DisabledPredicate
 from orchestrator.model.reading import Unknown
+from orchestrator.view.merges import half_done, left_to_do
 from tests.unit.engine.merging_play import MEGABYTE, Play, index, play
 
 
@@ -212,7 +213,9 @@ def test_an_index_whose_copy_comes_back_with_too_many_segments_is_merged_though_
     run.until_sent()
     writes = Writes(operations=200, sequence=199) if is_written else few.writes
     run.change("b", copies=(few.copies[0], b.copies[1]), writes=writes)
-    run.step()
+    for _ in range(2):  # it is written down that the index is to be merged, and then it is
+        run.step()
+    assert [event.index for event in run.events if isinstance(event, MergeDue)] == ["b"] * (not is_written)
     for name in run.merges:
         run.merged(name)
     run.until(Phase.FINISHING)
@@ -790,7 +793,7 @@ def test_a_pause_waits_for_the_merge_in_hand_and_begins_no_other() -> None:
 
 
 def test_a_pause_does_not_wait_for_an_index_whose_copy_has_come_back_with_too_many_segments() -> None:
-    """It had few enough when the run began, so that no event says that it is to be merged."""
+    """It had few enough when the run began; what is left counts it, before the pause and after."""
     a, b = index("a", nodes=("es1", "es2")), index("b", nodes=("es3", "es4"))
     few = replace(b, copies=(replace(b.copies[0], segments=5),))
     run = play(a, few)
@@ -803,8 +806,11 @@ def test_a_pause_does_not_wait_for_an_index_whose_copy_has_come_back_with_too_ma
     run.until(Phase.STANDING_DOWN)
     assert run.given_up is not None
     assert run.given_up.outcome is Outcome.PAUSED
-    assert run.given_up.reason == "asked to pause by bo, with b still to be merged"
+    assert run.given_up.reason == "asked to pause by bo"
+    assert left_to_do(run.state) == "1 index"
+    assert half_done(run.state) == "1 of 2 indices merged"
     run.resumed()
+    assert left_to_do(run.state) == "1 index"
     run.until_sent(2)
     assert run.merges == ["a", "b"]
 

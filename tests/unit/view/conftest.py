@@ -15,7 +15,7 @@ from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model import action, event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
-from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeWarned, WritesRead
+from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.merging import MergePolicy, MergeTarget, Writes
 from orchestrator.model.observation import HealthView, Level, MissingCopy, Recovery
 from orchestrator.model.overlap import Overlapping, ShardUnderWay, WaveGaveWay
@@ -194,6 +194,7 @@ def examples() -> list[event.Event]:
         TuningMissed(node=ES[0], tunable="", why="no answer", on_failure=OnFailure.STOP),
         event.SecondFailure(what="es3 left while es1 was down"),
         WritesRead(counters={POSTS.index_uuid: Writes(operations=7, sequence=7)}),
+        MergeDue(index=POSTS.index, index_uuid=POSTS.index_uuid, why="a copy of it came back"),
         MergeWarned(index="posts-01", index_uuid=POSTS.index_uuid, what="it is still written"),
         MergeBegun(index="posts-01", index_uuid=POSTS.index_uuid, segments=41, bytes=3 * 10**9),
         MergeBegun(index="posts-01", index_uuid=POSTS.index_uuid, segments=41, bytes=3 * 10**9, found=True),
