@@ -105,7 +105,6 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
         return
     if world.agenda.now - sent >= _FORGOTTEN and world.last_read - sent >= _IN_DOUBT:
         node.stopped_by_us = node.stopped_by_us and node.service is ServiceState.STOPPING
-        node.stopped_late = world.agenda.now
         return
     node.stopped_by_us = True
     if node.service is not ServiceState.STOPPING:
@@ -122,8 +121,7 @@ def delay(world: World, node: SimNode, what: str) -> None:
 
     A shard that waits for the node, or another node that is away, was there to be read: not without a
     master, whose word it is, then or when it was last read. A node whose own stop is in doubt seems to be
-    away by that stop, whatever took it down, and so does one that a stop of the program took down at last.
-    One that is being started is on its way.
+    away by that stop, whatever took it down. One that is being started is on its way.
     """
     unread = world.stale_read or world.master is None or world.elected_at >= world.last_read
     if node.process or not node.stopped_by_us or unread:
@@ -136,7 +134,7 @@ def delay(world: World, node: SimNode, what: str) -> None:
         if shard.on_disk[node.name] in shard.in_sync:
             world.violated(f"{what} on {node.name} while {shard.id} waits for it")
     down = [n for n in _missed(world) if not n.process and n.service is not ServiceState.STARTING]
-    for other in [n.name for n in down if not n.stopped_by_us and n.stopped_late is None]:
+    for other in [n.name for n in down if not n.stopped_by_us]:
         in_doubt = world.agenda.now - world.nodes[other].stop_lost_at <= _IN_DOUBT
         if not in_doubt and not world.news(other) and other not in world.away_before:
             world.violated(f"{what} on {node.name} while {other} is away")

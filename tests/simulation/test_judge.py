@@ -274,19 +274,6 @@ def test_a_stop_that_is_done_after_minutes_is_nobodys_once_somebody_could_take_i
     assert (node.process, node.stopped_by_us) == (False, ours)
 
 
-def test_work_beside_a_node_that_a_stop_of_the_program_took_down_late_is_no_fault() -> None:
-    simulation = _withheld(Trip(verb="stop", how=How.LATE, target=ES3, late=200.0), nodes=5)
-    simulation.hosts.perform(StopNode(node=ES3))
-    simulation.world.agenda.advance(240.0)
-    simulation.hosts.perform(StopNode(node=ES2))
-    simulation.world.agenda.advance(10.0)
-    simulation.cluster.observe(EVERYTHING)
-    simulation.world.agenda.advance(1.0)
-    before = len(simulation.world.violations)
-    judge.delay(simulation.world, simulation.world.nodes[ES2], "a hook")
-    assert "while es3 is away" not in "".join(simulation.world.violations[before:])
-
-
 def test_what_others_take_down_is_no_fault_of_the_program() -> None:
     simulation = _withheld()
     simulation.hosts.perform(StopNode(node=ES2))
