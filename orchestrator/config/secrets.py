@@ -195,8 +195,12 @@ class SecretResolver:
     keyring: Keyring = look_up_keyring
     learn: Callable[[str], object] = field(default=lambda _value: None, repr=False)
 
-    def resolve(self, reference: SecretReference) -> Secret:
+    def resolve(self, reference: SecretReference, *, header: bool = False) -> Secret:
         """Fetch the secret.
+
+        Args:
+            reference: where it is.
+            header: it is sent in a header of HTTP as it is, which holds ASCII alone.
 
         Raises:
             ConfigError: it is not there, is empty or not one line; the reference and its place are named.
@@ -207,6 +211,8 @@ class SecretResolver:
         if not value.isprintable():
             # A line break in a header or a sudo password would not fail where it is set but where it is used.
             raise _fail(reference, "is not one line of printable text")
+        if header and not value.isascii():
+            raise _fail(reference, "holds characters outside ASCII, which no header of HTTP takes")
         self.learn(value)
         return Secret(value, origin=str(reference))
 

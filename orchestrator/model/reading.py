@@ -30,6 +30,17 @@ class Unknown:
     since: Instant | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garbled(Unknown):
+    """What was read is not what it should be, and stays so until a person changes it.
+
+    Attributes:
+        remedy: what that person can do.
+    """
+
+    remedy: str
+
+
 T = TypeVar("T")
 Reading: TypeAlias = T | Unknown
 """A value that was read, or `Unknown`."""

@@ -157,7 +157,7 @@ def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[Run
             f": a later one is done; {passed.run} ({how}, begun {_when(passed.started)}) has nodes left, "
             f"and goes on with `orchestrate resume {passed.run}`"
         )
-    if wanted in (Wanted.RESUME, Wanted.RESTORE):
+    if wanted is not Wanted.REQUEST:
         text += (
             "; what a run on another machine left is put back with `orchestrate restore --cluster "
             f"{cluster or 'NAME'}`; of a Riak cluster, with that run's own state file (--state)"

@@ -327,7 +327,7 @@ def _access(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) -> A
     basic = auth.basic if auth else None
     return Access(
         endpoints=tuple(spec.endpoints),
-        api_key=resolver.resolve(key).reveal() if key else None,
+        api_key=resolver.resolve(key, header=True).reveal() if key else None,
         username=basic.username if basic else None,
         password=resolver.resolve(basic.password).reveal() if basic else None,
         ca=str(file.local_path(tls.ca)) if tls.ca else None,

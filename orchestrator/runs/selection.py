@@ -12,9 +12,10 @@ from orchestrator.engine.waves import selected, undated, unmatched
 from orchestrator.errors import UsageError
 from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.event import RunStarted
-from orchestrator.model.observation import ClusterView, SettingsView
+from orchestrator.model.observation import ClusterView, Look, SettingsView
 from orchestrator.model.policy import Kind, Policy, Strategy
 from orchestrator.model.reading import Reading, Unknown
+from orchestrator.runs.connection import ClusterPorts
 
 
 def predicate_names(kind: Kind) -> PredicateNames:
@@ -41,6 +42,32 @@ def require_cluster(read: Reading[ClusterView], name: str, file: str) -> Cluster
             "correct `name` or `endpoints`"
         )
     return read
+
+
+def require_same(ports: ClusterPorts, run: str, started: RunStarted) -> None:
+    """Refuse another cluster than that on which a run began. A cluster that cannot be read may be the same.
+
+    Args:
+        ports: of the cluster as its file is now.
+        run: the run's id.
+        started: how it began.
+
+    Raises:
+        UsageError: the file names another cluster, or another one answers at its endpoints.
+    """
+    began = f"run {run} began on cluster {started.cluster!r}"
+    if ports.name != started.cluster:
+        raise UsageError(f"{ports.source}: `name` is {ports.name!r}, and {began}; correct `name`")
+    read = ports.cluster.observe({Look.CLUSTER}).cluster
+    if isinstance(read, Unknown) or read.master is None:
+        return
+    if read.name != started.cluster:
+        raise UsageError(f"{ports.source}: {read.name!r} answers at its endpoints, and {began}")
+    if started.cluster_uuid and read.uuid != started.cluster_uuid:
+        raise UsageError(
+            f"{ports.source}: a cluster of that name and of uuid {read.uuid} answers at its endpoints, and "
+            f"{began} of uuid {started.cluster_uuid}; correct `endpoints`"
+        )
 
 
 def require_zones(view: ClusterView, settings: Reading[SettingsView], policy: Policy, file: str) -> None:

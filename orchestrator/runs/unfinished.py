@@ -21,13 +21,14 @@ from orchestrator.runs.attempt import Attempt, driven
 from orchestrator.runs.connection import Connection
 from orchestrator.runs.find_run import Wanted, candidates, find_run
 from orchestrator.runs.planning import prepare_restore
+from orchestrator.runs.selection import require_same
 from orchestrator.runs.takeover import UNSAID, InService, claim, lease_taken, release, restore_left, take_up
 from orchestrator.runs.without_master import bring_master_back, nodes_to_start
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.journal import UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
-from orchestrator.runtime.taking import LeaseUnreachable, Taken
+from orchestrator.runtime.taking import LeaseGarbled, LeaseUnreachable, Taken
 from orchestrator.runtime.unwritten_lease import UnwrittenLease
 
 
@@ -111,9 +112,11 @@ def resume_run(
         Its last state; or that of a restore of what another run left, where that failed.
 
     Raises:
+        UsageError: the cluster file or its endpoints are of another cluster by now.
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written.
     """
+    require_same(connection.ports, past.entry.run, past.started)
     return driven(resumption(connection, store, past, retry_failed=retry_failed, skip=skip))
 
 
@@ -251,7 +254,11 @@ def restore_run(
         store: the state database that has the run.
         past: the run.
         written: False where the state can be read and not written.
+
+    Raises:
+        UsageError: the cluster file or its endpoints are of another cluster by now.
     """
+    require_same(connection.ports, past.entry.run, past.started)
     return driven(restoration(connection, store, past, written=written))
 
 
@@ -304,6 +311,8 @@ def _lease(
     run, started = past.entry.run, past.started
     try:
         return take_up(run, connection, store, started, written=written)
+    except LeaseGarbled:
+        raise  # the cluster answers
     except LeaseUnreachable:
         restored = past.entry.outcome is Outcome.RESTORED  # perhaps by another run: the journal has it not
         nodes = () if restored else nodes_to_start(past.state, event, at=connection.process.now)

@@ -216,6 +216,9 @@ def whole(connection: Connection) -> str | None:
     return None if found == "ok" else str(found)
 
 
+WITHOUT_IT: Final = "without it `orchestrate restore --cluster NAME` works from the record in the cluster"
+"""What helps where the state file is lost while a run owes something."""
+
 _WORDS: Final = {
     sqlite3.SQLITE_FULL: "no space is left on its disk; free some, then try again",
     sqlite3.SQLITE_BUSY: f"another process has kept it locked for {BUSY_SECONDS:.0f} s",
@@ -223,9 +226,9 @@ _WORDS: Final = {
     sqlite3.SQLITE_READONLY: "it may only be read by this account (or its file system is read-only)",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened: it or its folder is missing or closed to this account",
     sqlite3.SQLITE_IOERR: "its disk reports an error (a full disk or a limit on file size can look so too)",
-    sqlite3.SQLITE_CORRUPT: "it is damaged; move it away: without it `orchestrate restore --cluster NAME` "
-    "works from the record in the cluster",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database; move it away, or name another with --state",
+    sqlite3.SQLITE_CORRUPT: f"it is damaged; move it away: {WITHOUT_IT}",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database; name another with --state, or move it away: "
+    f"{WITHOUT_IT}",
 }
 
 

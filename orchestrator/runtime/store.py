@@ -20,6 +20,7 @@ from orchestrator.runtime.database import (
     FILE,
     SHARED_FOLDER,
     VARIABLE,
+    WITHOUT_IT,
     Access,
     empty_engine,
     open_engine,
@@ -233,8 +234,10 @@ def open_store(
     where: str | None = None
     if access is not Access.WRITE and _nothing_there(found):
         if typed:
+            there = Path(found.database or "").exists()
             raise StateMissing(
-                f"state file {found.database}: there is no such file, so nothing was run there yet"
+                f"state file {found.database}: {'it is empty' if there else 'there is no such file'}: no run "
+                f"was begun with it yet, or it was lost: {WITHOUT_IT}"
             )
         engine = empty_engine()
         access, where = Access.WRITE, f"state file {found.database}"

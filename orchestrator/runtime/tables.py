@@ -23,7 +23,7 @@ from sqlalchemy import (
 from orchestrator.errors import JournalError
 from orchestrator.model.event import SCHEMA_VERSION
 from orchestrator.runtime.codec import check_schema
-from orchestrator.runtime.database import Access, place_of, telling, whole, writing
+from orchestrator.runtime.database import WITHOUT_IT, Access, place_of, telling, whole, writing
 
 METADATA: Final = MetaData()
 
@@ -118,7 +118,9 @@ def ready(engine: Engine, access: Access) -> None:
         with writing(engine) as connection:
             damage = whole(connection)
             if damage is not None:
-                raise JournalError(f"{where} is damaged ({damage}); move it away, or put a copy back")
+                raise JournalError(
+                    f"{where} is damaged ({damage}); put a copy back, or move it away: {WITHOUT_IT}"
+                )
             if _checked(connection, where):
                 _known(connection, where)
                 METADATA.create_all(connection)  # an earlier version had fewer tables

@@ -15,7 +15,7 @@ from typing import ClassVar, assert_never
 from orchestrator.errors import ExitCode, LeaseError
 from orchestrator.model.action import Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.reading import Instant, Seconds, Unknown
+from orchestrator.model.reading import Garbled, Instant, Seconds, Unknown
 from orchestrator.ports import Clock, LeasePort
 from orchestrator.runtime.identity import provably_alive, provably_gone, suspended_pid
 
@@ -24,6 +24,10 @@ class LeaseUnreachable(LeaseError):  # noqa: N818  (the tree's other leaves are 
     """The lease can be neither read nor taken, for want of a connection or of rights; nothing was changed."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.HELD
+
+
+class LeaseGarbled(LeaseUnreachable):
+    """What stands in its place is no record, and no wait makes it one; nothing was changed."""
 
 
 class WatchInterrupted(LeaseError):  # noqa: N818  (as above)
@@ -143,7 +147,7 @@ class _Taking:
                     f"interrupted while waiting for the lease in {self._place.name}; nothing was changed"
                 )
             if isinstance(found, Unknown):
-                self._bear(found.reason)
+                self._bear(found)
                 continue
             if found is None or self._free(found, asked):
                 taken = self._create(found)
@@ -207,7 +211,7 @@ class _Taking:
             case Refused(reason=reason):
                 return self._refused(new, reason)
             case InDoubt(reason=reason):
-                self._bear(reason)
+                self._bear(Unknown(reason=reason))
                 return None
             case _:
                 assert_never(result)
@@ -217,7 +221,7 @@ class _Taking:
         asked = self._clock.now()
         found = self._place.port.read()
         if isinstance(found, Unknown):
-            self._bear(found.reason)
+            self._bear(found)
             return None
         if found is not None and self._claim.owns(found):
             return self._taken(found, asked)
@@ -236,14 +240,19 @@ class _Taking:
         takeover = previous is not None and previous.debtor != self._claim.run
         return Taken(record=record, asked=asked, takeover=takeover, previous=previous)
 
-    def _bear(self, reason: str) -> None:
-        """Wait after a call that failed; give up once calls have failed for too long."""
+    def _bear(self, trouble: Unknown) -> None:
+        """Wait after a call that failed; give up where no wait helps, and once calls fail for too long."""
+        if isinstance(trouble, Garbled):
+            raise LeaseGarbled(
+                f"the lease in {self._place.name} cannot be read: {trouble.reason}; nothing was changed. "
+                f"What to do: {trouble.remedy}"
+            )
         now = self._clock.now()
         if self._trouble_since is None:
             self._trouble_since = now
         if now - self._trouble_since > self._terms.patience:
             raise LeaseUnreachable(
-                f"the lease in {self._place.name} can be neither read nor taken: {reason}; "
+                f"the lease in {self._place.name} can be neither read nor taken: {trouble.reason}; "
                 "nothing was changed"
             )
         self._clock.wait(self._terms.poll)
@@ -254,7 +263,7 @@ def take(place: Place, claim: Claim, *, clock: Clock, terms: Terms, watcher: Wat
 
     Raises:
         LeaseError: a live run holds it: who, since when, from where.
-        LeaseUnreachable: it could not be read or written for `terms.patience`.
+        LeaseUnreachable: it could not be read or written for `terms.patience`; at once where it is garbled.
         WatchInterrupted: the caller gave up.
     """
     return _Taking(place, claim, clock, terms, watcher).take()

@@ -272,7 +272,7 @@ def test_a_run_that_is_done_owes_nothing_and_stays_done(console: Console) -> Non
     ("line", "message"),
     [
         ("restart --cluster {cluster} --timeout 5", "--timeout 5: must be a duration"),
-        ("resume", "there is no such file, so nothing was run there yet"),
+        ("resume", "there is no such file: no run was begun with it yet, or it was lost"),
         ("apply {plan}", "is no saved plan"),
     ],
 )
@@ -299,14 +299,30 @@ def test_json_ends_with_the_summary_of_a_refusal(console: Console, line: str) ->
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", summary["ts"])
 
 
-@pytest.mark.parametrize("line", ["resume --yes", "restore", "stop", "pause"])
+WITHOUT_IT = "without it `orchestrate restore --cluster NAME` works from the record in the cluster"
+
+
+@pytest.mark.parametrize("line", ["resume --yes", "restore", "stop", "pause", "status"])
 def test_what_needs_a_run_makes_no_state_file(
     console: Console, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     assert run([*line.split(), "--state", f"sqlite:///{console.state}"]) == 2
-    said = f"state file {console.state}: there is no such file, so nothing was run there yet"
-    assert capsys.readouterr().err == f"orchestrate: {said}\n"
+    said = "there is no such file: no run was begun with it yet, or it was lost"
+    assert capsys.readouterr().err == f"orchestrate: state file {console.state}: {said}: {WITHOUT_IT}\n"
     assert not console.state.exists()
+
+
+@pytest.mark.parametrize("line", ["resume --yes", "restore", "status"])
+@pytest.mark.parametrize("content", ["", "once upon a time\n" * 100])
+def test_a_lost_state_names_the_way_without_it(
+    console: Console, capsys: pytest.CaptureFixture[str], line: str, content: str
+) -> None:
+    console.state.write_text(content)
+    assert run([*line.split(), "--state", f"sqlite:///{console.state}"]) == 2
+    said = capsys.readouterr().err
+    assert WITHOUT_IT in said
+    assert ("it is empty" in said) is (content == "")
+    assert console.state.read_text() == content
 
 
 def test_a_state_file_that_cannot_be_read_is_told_once(

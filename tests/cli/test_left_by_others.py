@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -52,12 +53,12 @@ def store(console: Console, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateSt
     opened.close()
 
 
-def _ended(store: StateStore, file: str, lease: LeasePlace) -> None:
+def _ended(store: StateStore, file: str, lease: LeasePlace, *, uuid: str = "uuid") -> None:
     """A run of ours that was interrupted before it touched a node."""
     listed = entry(OURS, "boot/1/2/3")
     begun = RunStarted(
         cluster="lab",
-        cluster_uuid="uuid",
+        cluster_uuid=uuid,
         version="8.19.0",
         distribution="elasticsearch",
         policy=Policy(kind=Kind.ELASTICSEARCH, cluster="lab", lease=lease),
@@ -168,6 +169,52 @@ def test_a_kill_between_the_takeover_and_the_first_record_forgets_nothing(
     assert f"run {THEIRS} ended without restoring its changes" in capsys.readouterr().err
     assert _repairs(store) == [THEIRS]
     assert (cluster.templates, cluster.settings["persistent"]) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    "line", ["restart --yes --cluster {file}", "restore --cluster {file}", "resume --yes"]
+)
+def test_a_garbled_record_is_named_at_once_with_the_way_out(
+    console: Console, cluster: SmallCluster, store: StateStore, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    file = cluster.write_file(console.folder)
+    if line.startswith("resume"):
+        _ended(store, file, LeasePlace.CLUSTER)
+    cluster.templates["orchestrate-lease-7"] = {"_meta": {"orchestrate": "once upon a time"}}
+    began = time.monotonic()
+    assert run(line.format(file=file).split()) == ExitCode.HELD
+    assert time.monotonic() - began < 30
+    said = capsys.readouterr().err
+    assert "index template orchestrate-lease-7 holds no record that this version can read" in said
+    assert "`orchestrate restore RUN`" in said
+    assert "DELETE /_index_template/orchestrate-lease-7" in said
+
+
+def test_a_run_of_the_state_is_restored_beside_a_garbled_record(
+    console: Console, cluster: SmallCluster, store: StateStore
+) -> None:
+    _ended(store, cluster.write_file(console.folder), LeasePlace.CLUSTER)
+    cluster.templates["orchestrate-lease-7"] = {"_meta": {"orchestrate": "once upon a time"}}
+    assert run(["restore", OURS]) == ExitCode.DONE
+
+
+@pytest.mark.parametrize("case", ["resume name", "resume uuid", "restore name", "restore uuid"])
+def test_a_run_is_not_continued_on_another_cluster(
+    console: Console,
+    cluster: SmallCluster,
+    store: StateStore,
+    capsys: pytest.CaptureFixture[str],
+    case: str,
+) -> None:
+    verb, wrong = case.split()
+    file = cluster.write_file(console.folder, **({"name": "other"} if wrong == "name" else {}))
+    _ended(store, file, LeasePlace.CLUSTER, uuid="another" if wrong == "uuid" else "uuid")
+    assert run([verb, OURS, "--yes"]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert f"run {OURS} began on cluster 'lab'" in said
+    assert ("'other'" if wrong == "name" else "another") in said
+    assert cluster.templates == {}
+    assert cluster.settings["persistent"] == {SPEED: "100mb"}
 
 
 @pytest.mark.parametrize("place", LeasePlace)

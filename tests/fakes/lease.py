@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.reading import Garbled, Reading, Unknown
 
 
 @dataclass
@@ -16,6 +16,7 @@ class FakeLeasePort:
 
     Attributes:
         offline: nothing is reached, for this reason.
+        garbled: what stands there is no record.
         forbidden: reads work, writes are refused, for this reason.
         answers_lost: so many of the next writes are done, but their answer is lost.
         on_write: told of each record before it is written.
@@ -23,6 +24,7 @@ class FakeLeasePort:
 
     records: dict[int, LeaseRecord] = field(default_factory=dict)
     offline: str | None = None
+    garbled: Garbled | None = None
     forbidden: str | None = None
     answers_lost: int = 0
     writes: int = 0
@@ -31,6 +33,8 @@ class FakeLeasePort:
     def read(self) -> Reading[LeaseRecord | None]:
         if self.offline:
             return Unknown(reason=self.offline)
+        if self.garbled:
+            return self.garbled
         return self.records[max(self.records)] if self.records else None
 
     def create(self, record: LeaseRecord) -> ActionResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -103,7 +104,9 @@ class HttpGet:
     def _authorization(self) -> dict[str, str]:
         access = self.access
         if access.basic is not None:
-            return urllib3.make_headers(basic_auth=self.secrets(access.basic))
+            # Not by `make_headers`, which encodes as Latin-1; servers read UTF-8.
+            encoded = b64encode(self.secrets(access.basic).encode()).decode("ascii")
+            return {"Authorization": f"Basic {encoded}"}
         if access.bearer is not None:
             return {"Authorization": f"Bearer {self.secrets(access.bearer)}"}
         return {}

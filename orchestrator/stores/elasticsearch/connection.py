@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +58,9 @@ class Connection:
         if access.api_key is not None:
             options["api_key"] = access.api_key
         elif access.username is not None:
-            options["basic_auth"] = (access.username, access.password or "")
+            # The client encodes a pair as ASCII alone; the servers read UTF-8.
+            pair = f"{access.username}:{access.password or ''}"
+            options["basic_auth"] = b64encode(pair.encode()).decode("ascii")
         if endpoint.scheme == "https":
             options |= _tls(access)
         self._client = Elasticsearch(

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.reading import Garbled, Reading, Unknown
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.dialect import Dialect
@@ -45,13 +45,13 @@ def encode(record: LeaseRecord) -> Any:
 
 
 def decode(value: Any) -> Reading[LeaseRecord]:
-    """The record from JSON; `Unknown` if it is none, or one of a later version that says more."""
+    """The record from JSON; `Unknown`, with what is wrong, if it is none, or one of a later version."""
     try:
         return _CODEC.validate_json(json.dumps(value), extra="forbid")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the record"
-        return Unknown(reason=f"the lease in the cluster cannot be read: {where}: {first['msg']}")
+        return Unknown(reason=f"{where}: {first['msg']}")
 
 
 def lease_body(record: LeaseRecord) -> dict[str, Any]:
@@ -82,9 +82,22 @@ class ElasticsearchLease:
             return None
         epoch = max(found)
         record = decode(found[epoch])
-        if not isinstance(record, Unknown) and record.epoch != epoch:
-            return Unknown(reason=f"the lease {PREFIX}{epoch} says that its epoch is {record.epoch}")
+        if isinstance(record, Unknown):
+            return self._garbled(epoch, record.reason)
+        if record.epoch != epoch:
+            return self._garbled(epoch, f"its epoch is {record.epoch}")
         return record
+
+    def _garbled(self, epoch: int, why: str) -> Garbled:
+        path = self._request("DELETE", epoch).path
+        return Garbled(
+            reason=f"index template {PREFIX}{epoch} holds no record that this version can read ({why})",
+            remedy=(
+                "if a run of a later version wrote it, use that version. With the state file of the run that "
+                "wrote it, `orchestrate restore RUN` needs no record; without, restore by hand (docs/how-to/"
+                f'it-stopped-what-now.md, "The record cannot be read"). Then remove it: DELETE {path}'
+            ),
+        )
 
     def create(self, record: LeaseRecord) -> ActionResult:
         """Create that epoch; `Refused` when somebody else was first, or a higher one stands already."""

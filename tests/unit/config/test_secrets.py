@@ -107,6 +107,15 @@ def test_a_secret_that_cannot_be_one_is_refused_without_being_shown(tmp_path: Pa
     assert _failure(resolver, "file:huge") == "holds more than 64 KiB"
 
 
+def test_a_key_that_no_header_takes_is_refused_without_being_shown(tmp_path: Path) -> None:
+    resolver = _resolver(tmp_path, KEY="ключ")
+    reference = parse_reference("env:KEY", PLACE)
+    with pytest.raises(ConfigError, match=r"prod.yml:5: auth.api_key: .*outside ASCII") as caught:
+        resolver.resolve(reference, header=True)
+    assert "ключ" not in str(caught.value)
+    assert resolver.resolve(reference).reveal() == "ключ", "a password is encoded"
+
+
 def test_a_command_that_fails_does_not_have_its_output_shown(tmp_path: Path) -> None:
     message = _failure(_resolver(tmp_path), "command:sh -c 'echo s3cret; echo s3cret >&2; exit 3'")
     assert message == "the command ended with exit code 3; run it by hand to see why"

@@ -12,10 +12,18 @@ from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import LeaseView, Level, Successor
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Garbled, Unknown
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.lease import Lease
-from orchestrator.runtime.taking import Claim, LeaseUnreachable, Place, Terms, Watcher, WatchInterrupted
+from orchestrator.runtime.taking import (
+    Claim,
+    LeaseGarbled,
+    LeaseUnreachable,
+    Place,
+    Terms,
+    Watcher,
+    WatchInterrupted,
+)
 from tests.fakes.clock import ManualClock
 from tests.fakes.lease import FakeLeasePort
 
@@ -546,3 +554,11 @@ def test_the_last_place_decides_whether_a_lease_is_confirmed() -> None:
     assert isinstance(bench.lease.confirm(), LeaseView)
     bench.port.offline, second.offline = None, "no master"
     assert isinstance(bench.lease.confirm(), Unknown)
+
+
+def test_a_record_that_is_garbled_is_not_waited_for() -> None:
+    bench = Bench(FakeLeasePort(garbled=Garbled(reason="template 4 holds none", remedy="remove template 4")))
+    with pytest.raises(LeaseGarbled, match=r"template 4 holds none.*remove template 4") as error:
+        bench.lease.acquire(bench.watcher)
+    assert error.value.exit_code is ExitCode.HELD
+    assert bench.clock.waits == []

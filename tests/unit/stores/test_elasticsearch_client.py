@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -104,6 +105,14 @@ def test_plain_json_is_sent_and_the_product_is_probed_once(server: ScriptedServe
     assert sender.traffic.bytes_received == sum(
         len(json.dumps(body)) for body in (node("es1"), {"status": "green"}, {"acknowledged": True})
     )
+
+
+def test_a_user_and_a_password_are_sent_as_utf_8(server: ScriptedServer, client: Open) -> None:
+    server.on("/_cluster/health", reply({}))
+    sender = client(server.url, username="bjørn", password="пароль-€")  # noqa: S106  (a test's own)
+    sender.read(READ)
+    word, _, encoded = server.asked[0].headers["authorization"].partition(" ")
+    assert (word, b64decode(encoded).decode()) == ("Basic", "bjørn:пароль-€")
 
 
 def test_an_api_key_is_sent_as_such_and_never_shown(server: ScriptedServer, client: Open) -> None:
