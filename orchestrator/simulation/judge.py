@@ -220,13 +220,13 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
     an index that somebody has closed or opened is excused while the shard serves from its primary: the stop
     leaves it as much as any stop leaves, and no node has lost the copy.
     """
-    had = world.had.get(shard.id)
+    had, places = world.had.get(shard.id), _places(world, index, shard)
     if had is not None:
         count, at = had
         placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
-        return index.changed_at < at and placed < min(count, index.replicas + 1)
+        return index.changed_at < at and placed < min(count, index.replicas + 1, places)
     lost = sum(c.state is CopyState.UNASSIGNED and _had_a_node(index, shard, c) for c in shard.copies)
-    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - _places(world, index, shard))
+    return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places)
 
 
 def _places(world: World, index: SimIndex, shard: SimShard) -> int:

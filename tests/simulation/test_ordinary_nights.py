@@ -180,6 +180,20 @@ def test_a_copy_without_a_place_holds_no_wave_when_a_node_with_another_one_flaps
     ends_well(simulation, state)
 
 
+def test_a_copy_that_awareness_would_not_place_there_again_is_not_waited_for() -> None:
+    """Awareness was set after the index was made: what has a place keeps it until its node restarts."""
+    world = World()
+    for number in range(1, 6):
+        world.add_node(f"es{number}", zone="aaabc"[number - 1])
+    world.add_index("everywhere", replicas=4, places=[NodeName(f"es{number}") for number in range(1, 6)])
+    world.set(Level.PERSISTENT, AWARENESS, "zone")
+    asked = {"awareness": Awareness(attributes=("zone",)), "zone_attribute": "zone"}
+    simulation, state = lived(world=world, hooks=Hooks(), tune=None, **asked)
+    assert state.outcome is Outcome.DONE, f"{state.outcome}: {state.message}"
+    assert world.violations == []
+    assert world.agenda.now - simulation.began < _QUIET_SECONDS
+
+
 def test_a_copy_that_awareness_gives_no_place_holds_no_wave_when_a_node_with_another_one_flaps() -> None:
     """Zone a may have four of its eight copies: a node there without one takes that of another."""
     world = World()

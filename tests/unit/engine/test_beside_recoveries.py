@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.elasticsearch.recovery import baseline_of, lost_beyond_baseline
 from orchestrator.engine.kinds.kind import ELASTICSEARCH
 from orchestrator.engine.node import RETURNS
 from orchestrator.engine.recover import (
@@ -23,10 +25,12 @@ from orchestrator.model.event import (
     Hold,
     NodeRecovered,
     PhaseEntered,
+    Record,
     StandingDown,
     TakenDown,
     WaveFinished,
 )
+from orchestrator.model.observation import ClusterView
 from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.model.policy import Wave
 from orchestrator.model.turn import Owed, Work
@@ -113,6 +117,23 @@ def test_a_copy_without_a_place_of_an_index_that_was_reopened_hides_none_that_th
     after = replace(view, copies=(*others, *here, *away), indices=indices)
     missing = [copy for copy in situation.kind.missing(state, after) if copy.shard == shard]
     assert [copy.unassigned_reason for copy in missing] == ["NODE_LEFT"]
+
+
+def test_a_copy_that_a_node_lost_does_not_pass_for_the_one_that_was_missing_before() -> None:
+    """Which of two copies of a shard is read first is chance; the one that never had a node was missing."""
+    asked = question(slow())
+    view = asked.observation.cluster
+    assert isinstance(view, ClusterView)
+    shard = next(copy.shard for copy in view.copies if not copy.primary)
+    new, left = (
+        ShardCopy(shard=shard, primary=False, state=CopyState.UNASSIGNED, unassigned_reason=reason)
+        for reason in ("INDEX_CREATED", "NODE_LEFT")
+    )
+    here = tuple(copy for copy in view.copies if copy.shard != shard or copy.primary)
+    before = replace(view, copies=(*here, new))
+    state = evolve(asked.state, Record(run="run-1", sequence=10, at=1.0, event=baseline_of(before, {})))
+    for order in ((new, left), (left, new)):
+        assert lost_beyond_baseline(state, replace(view, copies=(*here, *order))) == (left,)
 
 
 @pytest.mark.parametrize("node", [ES2, ES3])

@@ -98,9 +98,11 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         copies = view.shards.get(ShardId(index=index.name, index_uuid=uuid, number=number), ())
         away = [copy for copy in copies if not copy.started]
         lacking = min(was.started, index.replicas + 1) - (len(copies) - len(away))
-        away = [copy for copy in away if copy.unassigned_reason not in _EXCUSED]
         if lacking <= 0:
             continue
+        away = [copy for copy in away if copy.unassigned_reason not in _EXCUSED]
+        if away and not _has_a_place(state.begun.policy, view, away[0].shard):
+            away = [copy for copy in away if copy.node is not None]  # awareness came after the index was made
         away.sort(key=lambda copy: (copy.state is CopyState.UNASSIGNED, copy.node not in ours))
         missing += away[: max(lacking, sum(copy.node in ours for copy in away))]
     return (*missing, *_made_meanwhile(state, view, ours))
@@ -126,7 +128,8 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
     for (uuid, number), count in state.not_waited.items():
         allowed[(uuid, number, False)] += count
     beyond = []
-    for copy in view.not_started:
+    # Of two copies of a shard the one that never had a node is what was missing before.
+    for copy in sorted(view.not_started, key=lambda copy: not _never_had_a_node(view, copy)):
         key = (copy.shard.index_uuid, copy.shard.number, copy.primary)
         if copy.state is CopyState.UNASSIGNED and allowed[key] > 0:
             allowed[key] -= 1
