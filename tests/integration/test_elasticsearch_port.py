@@ -387,7 +387,7 @@ def test_a_lease_that_cannot_be_read_is_unknown(lab: LabCluster, client: Elastic
     lab.client.ask("PUT", "/_index_template/orchestrate-lease-1", template)
     read = ElasticsearchLease(client).read()
     assert isinstance(read, Unknown)
-    assert "cannot be read" in read.reason
+    assert "orchestrate-lease-1 holds no record" in read.reason
     assert isinstance(ElasticsearchLease(client).write(RECORD), Refused)
 
 
