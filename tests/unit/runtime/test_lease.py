@@ -13,6 +13,7 @@ from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import LeaseView, Level, Successor
 from orchestrator.model.reading import Garbled, Unknown
+from orchestrator.model.turn import HooksOf
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.taking import (
@@ -46,6 +47,7 @@ LEFT = replace(
     replicas=(ReplicasAdded(index="bare", index_uuid="u-2", found=0, wanted=1),),
     in_hand=(NodeInHand(node=NodeName("es2"), incarnation=Incarnation()),),
     out_of_service=(NodeName("es4"),),
+    hooks_of=HooksOf(run="r1", playbook="rolling"),
     restarted=(NodeName("es1"),),
 )
 """A record that tells of everything that one may."""
