@@ -43,6 +43,7 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
 
 
 def _may_go_down_late(state: RunState, node: NodeProgress) -> bool:
-    """Whether a lost stop may still take it down, so that another machine has to look after it too."""
-    reach = state.begun.policy.deadlines.stop
-    return node.lost_at is not None and state.process.acted_at - node.lost_at <= reach
+    """Whether a stop that was lost or is in doubt may still take it down: for another machine to look after."""
+    in_doubt = None if node.doubt is None else node.doubt.since
+    sent = [at for at in (node.lost_at, in_doubt) if at is not None]
+    return bool(sent) and state.process.acted_at - max(sent) <= state.begun.policy.deadlines.stop

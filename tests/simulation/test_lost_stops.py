@@ -282,3 +282,19 @@ def test_a_resumed_run_stops_no_other_node_beside_one_whose_lost_stop_may_still_
             down | {NodeName(name)} if how == "left" else down - {NodeName(name)} if how == "joined" else down
         )
         assert len(down) < 2, f"{down} are down together"
+
+
+def test_a_stop_in_doubt_is_known_to_another_machine_though_its_node_died_and_was_started_meanwhile() -> None:
+    """es2 dies by itself before the stop is done; the run starts it and is killed; then the stop is done."""
+    world = cluster(3)
+    dies = Mishap(what=NodeDies(node=ES2), verb="stop", target=ES2, after=20.0)
+    simulation = Simulation(world, plan=[dies], trips=[_late(ES2, 70.0)])
+    _begun_and_killed(simulation, "after restore_allocation")
+    world.agenda.advance(300.0)
+    assert _away(world) == [ES2]
+    other = simulation.elsewhere("run-2")
+    state = other.take_over(policy(deadlines=_SHORT))
+    assert state is not None
+    state = play(other, state)
+    assert state.outcome is Outcome.RESTORED, state.message
+    assert _away(world) == []
