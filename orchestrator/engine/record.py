@@ -43,7 +43,7 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
 
 
 def _may_go_down_late(state: RunState, node: NodeProgress) -> bool:
-    """Whether a stop that was lost or is in doubt may still take it down: for another machine to look after."""
+    """Whether a stop that was lost or is in doubt may still take it down: another machine starts it then."""
     in_doubt = None if node.doubt is None else node.doubt.since
     sent = [at for at in (node.lost_at, in_doubt) if at is not None]
     return bool(sent) and state.process.acted_at - max(sent) <= state.begun.policy.deadlines.stop
