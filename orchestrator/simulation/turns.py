@@ -140,9 +140,13 @@ def _missing(world: World, node: SimNode) -> tuple[str, ...]:
 def _waits_for(shard: SimShard, node: SimNode) -> bool:
     """Whether a copy is on its way to the node, or has no node while fewer are on their way than lack.
 
-    Replicas that others have added lack none of those that were there.
+    Replicas that others have added lack none of those that were there. Which copy without a node gets one is
+    chance: as many as left by themselves are no lack.
     """
-    taken = [copy for copy in shard.copies if not copy.serves and not copy.left_alone]
+    away = [copy for copy in shard.copies if not copy.serves]
+    taken = [copy for copy in away if not copy.left_alone]
+    if shard.had - len(shard.started) <= len(away) - len(taken):
+        return False
     here = any(copy.node == node.name for copy in taken)
     arriving = sum(copy.state is CopyState.INITIALIZING for copy in shard.copies)
     lost = any(copy.state is CopyState.UNASSIGNED for copy in taken)

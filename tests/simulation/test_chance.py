@@ -63,7 +63,7 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
         *(23841, 24040, 30323, 30931, 31152, 31868, 32516, 35031, 35190, 36406),
         *(36875, 39118, 40307, 41119, 48138, 49086, 53297, 54310, 54350, 55878),
         *(57816, 59010, 59028, 63053, 63659, 65448, 67064, 69407, 72789, 75571),
-        *(81383, 213050),
+        *(81383, 81993, 213050),
     ],
 )
 def test_seeds_that_once_broke_a_property_break_none_as_they_are_drawn(seed: int) -> None:
