@@ -137,3 +137,10 @@ class Crowd:
         """One more copy is on its way to that node."""
         self.held[place] += 1
         self.arriving[place] += 1
+
+
+def places_for(world: Ground, index: SimIndex, shard: SimShard) -> int:
+    """How many copies of a shard the nodes can take, members or not, as awareness spreads them."""
+    share = share_of_a_zone(world, index, shard)
+    zones = Counter(node.zone for node in world.nodes.values() if node.holds_data)
+    return sum(count if share is None else min(count, share) for count in zones.values())

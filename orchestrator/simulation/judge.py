@@ -5,7 +5,6 @@ What happened after the program's last reading is no fault of it; what no check 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
@@ -13,7 +12,7 @@ from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge, turns
-from orchestrator.simulation.deciders import shards_of, share_of_a_zone
+from orchestrator.simulation.deciders import places_for, shards_of
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
@@ -220,20 +219,13 @@ def _lacks_a_copy(world: World, index: SimIndex, shard: SimShard) -> bool:
     an index that somebody has closed or opened is excused while the shard serves from its primary: the stop
     leaves it as much as any stop leaves, and no node has lost the copy.
     """
-    had, places = world.had.get(shard.id), _places(world, index, shard)
+    had, places = world.had.get(shard.id), places_for(world, index, shard)
     if had is not None:
         count, at = had
         placed = sum(copy.state is not CopyState.UNASSIGNED for copy in shard.copies)
         return index.changed_at < at and placed < min(count, index.replicas + 1, places)
     lost = sum(c.state is CopyState.UNASSIGNED and _had_a_node(index, shard, c) for c in shard.copies)
     return lost > max(world.unassigned_before[shard.id], len(shard.copies) - places)
-
-
-def _places(world: World, index: SimIndex, shard: SimShard) -> int:
-    """How many copies of a shard the nodes can take, members or not, as awareness spreads them."""
-    share = share_of_a_zone(world, index, shard)
-    zones = Counter(node.zone for node in world.nodes.values() if node.holds_data)
-    return sum(count if share is None else min(count, share) for count in zones.values())
 
 
 def _had_a_node(index: SimIndex, shard: SimShard, copy: SimCopy) -> bool:

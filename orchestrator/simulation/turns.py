@@ -29,8 +29,8 @@ from orchestrator.model.cluster import CopyState
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import OnFailure
-from orchestrator.simulation.deciders import shards_of
-from orchestrator.simulation.parts import Fact, SimNode, SimShard
+from orchestrator.simulation.deciders import places_for, shards_of
+from orchestrator.simulation.parts import Fact, SimIndex, SimNode, SimShard
 from orchestrator.simulation.world import World
 
 _CHANGES: Final = (WriteSettings, SetReplicas, SetIndexSettings, ExcludeFromVoting, ClearVotingExclusions)
@@ -128,20 +128,20 @@ def _missing(world: World, node: SimNode) -> tuple[str, ...]:
     seen = world.last_read if stop_sent(node) < world.last_read else world.agenda.now
     return tuple(
         str(shard.id)
-        for _, shard in shards_of(world)
+        for index, shard in shards_of(world)
         if shard.id in world.missing
         and world.missing[shard.id] < seen
         and node.name in shard.on_disk
         and not any(copy.node == node.name for copy in shard.started)
-        and _waits_for(shard, node)
+        and _waits_for(world, index, shard, node)
     )
 
 
-def _waits_for(shard: SimShard, node: SimNode) -> bool:
+def _waits_for(world: World, index: SimIndex, shard: SimShard, node: SimNode) -> bool:
     """Whether a copy is on its way to the node, or has no node while fewer are on their way than lack.
 
     Replicas that others have added lack none of those that were there. Which copy without a node gets one is
-    chance: as many as left by themselves are no lack.
+    chance: as many as left by themselves are no lack, nor are those that awareness gives no place any more.
     """
     away = [copy for copy in shard.copies if not copy.serves]
     taken = [copy for copy in away if not copy.left_alone]
@@ -150,7 +150,8 @@ def _waits_for(shard: SimShard, node: SimNode) -> bool:
     here = any(copy.node == node.name for copy in taken)
     arriving = sum(copy.state is CopyState.INITIALIZING for copy in shard.copies)
     lost = any(copy.state is CopyState.UNASSIGNED for copy in taken)
-    return here or (lost and shard.had - len(shard.started) > arriving)
+    had = min(shard.had, places_for(world, index, shard))
+    return here or (lost and had - len(shard.started) > arriving)
 
 
 def lacking(node: SimNode, policy: Policy, began: Instant, attempt: Instant) -> list[str]:

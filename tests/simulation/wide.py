@@ -293,7 +293,8 @@ class Life(AnyLife):
                 continue  # what somebody made or changed during the run is for them to wait for
             missing = sum(not copy.serves and not _on_its_way(copy) for copy in shard.copies)
             seen = not any(str(shard.id) in what.split() for what in since)
-            places = sum(node.holds_data and node.joined for node in self.world.nodes.values())
+            joined = sum(node.holds_data and node.joined for node in self.world.nodes.values())
+            places = min(joined, deciders.places_for(self.world, index, shard))
             added = self._added_by_others(index)
             missing, without_place = missing - added, len(shard.copies) - added - places
             if seen and missing > max(self.world.unassigned_before[shard.id], without_place):
