@@ -211,9 +211,10 @@ def test_a_connection_lost_under_a_command_leaves_it_in_doubt(
     known_hosts.write_text(server.known())
     connection = connected(connections, server.settings("es1", known_hosts))
     begun = tmp_path / "begun"
-    job = connection.start(f"touch {begun}; echo so far; sleep 30", timeout=60.0)
+    # What it said is on its way before the connection goes: the server forwards it within the second.
+    job = connection.start(f"echo so far; sleep 1; touch {begun}; sleep 30", timeout=60.0)
     assert not isinstance(job, Unreachable)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     server.signal_sessions(signal.SIGKILL)
