@@ -180,7 +180,7 @@ Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 def _quotes_are_closed(line: str) -> str:
-    """Refuse what no shell reads to its end. What stands in a comment or a here-document is no quote."""
+    """Refuse what no shell reads to its end. A quote in a comment or a here-document is none."""
     for comments in (False, True):
         with contextlib.suppress(ValueError):
             shlex.split(line, comments=comments)

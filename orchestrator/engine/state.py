@@ -57,7 +57,7 @@ class NodeProgress:
         goal: `BRING_UP` from a rescue or a late stop until it is back.
         start_sent: when a start was last sent in this phase; 0 = not yet.
         tries: starts in this phase that the host answered while the process was gone.
-        reboots: how often its host was told to reboot in this wave.
+        reboots: how often its host was asked to reboot in this wave.
         returns: how often it came back with work owed, in this attempt at the run.
         stopped_at: when its stop was last sent, for figures and for what its memory forgot.
         failure: why it is FAILED, or was skipped, in one line.
@@ -293,7 +293,7 @@ class RunState:
 
     @property
     def wave_nodes(self) -> tuple[NodeProgress, ...]:
-        """Progress of the nodes of the wave in hand."""
+        """Progress of the nodes of the current wave."""
         return tuple(self.nodes[name] for name in self.wave.nodes) if self.wave else ()
 
     def nodes_in(self, *phases: NodePhase) -> tuple[NodeProgress, ...]:
@@ -302,7 +302,7 @@ class RunState:
 
     @property
     def waves_begun(self) -> int:
-        """Waves before the one in hand, those that still recover included."""
+        """Waves before the current one, those that still recover included."""
         return self.waves_finished + len(self.recovering)
 
     @property
@@ -353,7 +353,7 @@ class RunState:
 
     @property
     def untouched(self) -> bool:
-        """Whether this run has changed nothing that would have to be put back or gone on with."""
+        """Whether this run has changed nothing that would have to be restored or continued."""
         return not (self.unrestored.anything or self.waves_finished) and all(
             node.phase in (NodePhase.PENDING, NodePhase.SKIPPED) and not node.undo
             for node in self.nodes.values()

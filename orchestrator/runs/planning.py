@@ -318,8 +318,10 @@ def _stopped_here(connection: Connection) -> str:
                         f"; run {last.run} stopped {down} and has not started it again: if that run was "
                         f"killed, `orchestrate resume {last.run}` starts {down} first"
                     )
-    except JournalError:
-        pass  # only a hint
+    except StateMissing:
+        return ""
+    except JournalError as error:
+        return f"; whether a run here left a node down is not known: {error}"
     return ""
 
 
