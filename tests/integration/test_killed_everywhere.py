@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orchestrator.lab.layout import THREE_ZONES
 from tests.integration.chains import Chain, Rescuer, kill_everywhere
 from tests.integration.killing import (
+    PLAYBOOK,
     QUICKEST,
     Truth,
     assert_put_back,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from orchestrator.lab.nodes import LabCluster
     from tests.integration.fixtures_bastions import BastionOf
     from tests.integration.fixtures_processes import ProcessCluster
+
+RESCUER: Mapping[str, Any] = {**PLAYBOOK, "deadlines": {**PLAYBOOK["deadlines"], "stop": "10s"}}
+"""After nearly every death one waits so long for a stop that may have been sent; here none is on its way."""
 
 pytestmark = [pytest.mark.real, pytest.mark.exhaustive, pytest.mark.timeout(7200)]
 
@@ -86,7 +90,7 @@ def test_a_run_may_be_killed_anywhere(
     rescuers: dict[str, Rescuer | None] = {
         "resume": None,
         "restore": lambda: bastion,
-        "takeover": lambda: bastion_of(lab, f"other-{next(number)}", nursery=nursery),
+        "takeover": lambda: bastion_of(lab, f"other-{next(number)}", nursery=nursery, playbook=RESCUER),
     }
     prepare(lab)
     chain = Chain(Zones(lab=lab), bastion, rescuers[rescue])
