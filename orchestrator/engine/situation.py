@@ -19,7 +19,7 @@ from orchestrator.model.action import Action
 from orchestrator.model.cluster import Node, NodeName
 from orchestrator.model.event import ActionFailed, ActionSent, Event, Hold, Record, StandingDown, run_phase
 from orchestrator.model.observation import ClusterView, HostView, Look, Observation
-from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.model.turn import Doubt, Goal, Verb
@@ -247,10 +247,14 @@ def needed(
 ) -> tuple[frozenset[Look], frozenset[NodeName]]:
     """What to read for the next decision, and of which nodes' hosts: as little as it needs.
 
+    A run that has changed nothing and is to end needs no reading: one may take minutes where nothing answers.
+
     Args:
         state: of the run.
         asked: the nodes whose hosts the last decision asked for, if it did.
     """
+    if _only_ends(state):
+        return frozenset(), frozenset()
     reads = READS[state.phase]
     look = reads.look
     if not gates_are_asked(state):
@@ -263,6 +267,13 @@ def needed(
         look -= {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS}
         hosts = frozenset()
     return (look if hosts else look - {Look.HOSTS, Look.HOST_RIGHTS}), hosts
+
+
+def _only_ends(state: RunState) -> bool:
+    """Whether the run is to end, has changed nothing, and has sent no verb that may still take effect."""
+    ends = state.phase is Phase.STANDING_DOWN or state.process.request in (Request.STOP, Request.INTERRUPT)
+    open_ = any(node.doubt is not None or node.lost_at is not None for node in state.nodes.values())
+    return ends and state.untouched and not open_
 
 
 def _hosts_needed(

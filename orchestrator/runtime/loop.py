@@ -131,7 +131,9 @@ class Loop:
         while not self._ended() and len(defects) <= _DEFECTS_BORNE:
             try:
                 self._heed()
-                self.turn(self._lookout.observe(self.state, self._hosts))
+                observation = self._lookout.observe(self.state, self._hosts)
+                self._heed()  # a reading may take long: no stop is sent after a signal that came during it
+                self.turn(observation)
             except Exception as defect:  # noqa: BLE001  (raised below, once nodes and settings are seen to)
                 defects.append(defect)
                 if not self._ended():
