@@ -31,7 +31,7 @@ from orchestrator.simulation.mishaps import (
     Unreadable,
 )
 from orchestrator.simulation.world import World
-from tests.simulation.play import cluster, killed, play, policy
+from tests.simulation.play import cluster, killed, lives, play, policy
 
 ES1, ES2, ES3 = (NodeName(f"es{number}") for number in range(1, 4))
 _SHORT = Deadlines(stop=120.0, start=120.0, rejoin=120.0, hold=240.0)
@@ -298,3 +298,23 @@ def test_a_stop_in_doubt_is_known_to_another_machine_though_its_node_died_and_wa
     state = play(other, state)
     assert state.outcome is Outcome.RESTORED, state.message
     assert _away(world) == []
+
+
+def test_a_node_that_a_stop_in_doubt_left_up_is_not_restarted_when_its_repair_is_resumed() -> None:
+    """The run was done. It was killed before it gave the lease back, with a stop that it was not sure of."""
+    world = cluster(3)
+    simulation = Simulation(world)
+    _begun_and_killed(simulation, f"after stop of {ES3}")
+    simulation.seams = simulation.cluster.seams = simulation.hosts.seams = _Deadly(
+        "after the commit of phase_entered, run_finished"
+    )
+    assert killed(simulation, simulation.resume())
+    before = lives(world)
+    world.agenda.advance(100.0)
+    other = simulation.elsewhere("run-2")
+    state = other.take_over(policy(deadlines=_SHORT))
+    assert state is not None, "its record names the node that the stop may still take down"
+    assert play(other, state).outcome is Outcome.RESTORED
+    assert play(other, other.resume()).outcome is Outcome.DONE
+    assert lives(world) == before == {ES1: 2, ES2: 2, ES3: 2}
+    assert world.violations == []
