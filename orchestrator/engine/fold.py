@@ -167,8 +167,8 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
 
 
 def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
-    # A run that restores what another one left brings nodes up. Their turn is the other run's to finish: a node
-    # whose stop was never done is not restarted when the repair is resumed.
+    # A run that restores what another one left only brings nodes up: a node whose stop was never done is not
+    # restarted when the restore is resumed.
     owed = frozenset[Owed]() if event.repairs is not None else owed_by(event.policy)
     nodes = {name: NodeProgress(name=name, since=at, owed=owed) for name in event.nodes}
     for name in event.out_of_service:
