@@ -45,6 +45,8 @@ _BY_THE_MAKING = frozenset(
 )
 _GO_TOGETHER = re.compile(r"; ([^;]+) go together, being on one machine: ")
 _WAITS_FOR_NOTHING = 300.0
+_RISES_SECONDS = 60.0
+"""A node that people start is up within it; the next run may end within a second."""
 """A run goes on within so long once every copy is back that its wave took down."""
 
 _PEOPLE_SECONDS = 120.0
@@ -94,6 +96,7 @@ class Life(AnyLife):
                 self.forgotten[level] = was.get(ALLOCATION)
         for node in self.world.nodes.values():
             machines.start(self.world, node)
+        self.world.agenda.advance(_RISES_SECONDS)
 
     def _repair(self, state: RunState | None, *, ended: bool) -> None:
         """What only people can do: undo what bars a run, start what died or was reported as failed."""
