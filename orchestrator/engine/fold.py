@@ -455,6 +455,7 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             node = state.nodes[name]
             doubt = Doubt(verb=Verb.STOP, since=at)
             owed = node.owed | _undo(state.begun.policy)
+            state = _still_lost(state, node)
             return with_node(state, name, doubt=doubt, stopped_at=at, owed=owed)
         case StartNode(node=name, counts=away):
             # The limit of a start counts from the first one: a doubt may have come before it.
@@ -484,6 +485,15 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
             return replace(state, merging=merging)
         case _:
             return state
+
+
+def _still_lost(state: RunState, node: NodeProgress) -> RunState:
+    """A stop in doubt is not forgotten over the next one: its host may do it after that."""
+    lost = node.doubt
+    if lost is None or lost.verb is not Verb.STOP or lost.accepted:
+        return state
+    at = lost.since if node.lost_at is None else max(node.lost_at, lost.since)
+    return with_node(state, node.name, lost_at=at, lost_taken=state.taken)
 
 
 def _landed(state: RunState, outcome: ev.ActionConfirmed | ActionFailed, at: Instant) -> RunState:

@@ -52,7 +52,7 @@ class Move(Enum):
     __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
 
     REST = "nothing: limits of the run count"
-    STOP = "a candidate: stopped when the run admits its wave"
+    STOP = "a candidate: stopped when the run admits its wave; enter REJOINED when nothing is owed"
     TO_STOPPED = "enter STOPPED"
     TO_STARTING = "enter STARTING"
     TO_REJOINED = "enter REJOINED: its life is accounted for"
@@ -336,6 +336,11 @@ def _said(situation: Situation, node: NodeProgress) -> str:
 # What each move does ------------------------------------
 
 
+def _stop(_situation: Situation, node: NodeProgress) -> _Did:
+    """The stop itself is the run's, once a wave is admitted. A node that owes nothing has no turn."""
+    return _WAIT if node.work else _Did(enter=NodePhase.REJOINED, why="nothing is owed to it")
+
+
 def _to_stopped(situation: Situation, node: NodeProgress) -> _Did:
     return _Did(enter=NodePhase.STOPPED, why=_said(situation, node))
 
@@ -572,6 +577,7 @@ def debt_in_words(node: NodeProgress) -> str:
 
 
 _DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], _Did]]] = {
+    Move.STOP: _stop,
     Move.TO_STOPPED: _to_stopped,
     Move.TO_STARTING: _to_starting,
     Move.TO_REJOINED: _to_rejoined,

@@ -31,6 +31,8 @@ from tests.simulation.chance import ATTEMPTS, Afterwards, Drawn
 from tests.simulation.play import StuckError, plan_of, play
 
 _WORLD_HEALS_SECONDS = 8000.0
+_RESUMES_A_RESTORE = 3
+"""In one life of so many, people resume the run of another machine that has restored what a dead one left."""
 _BEGINS_AGAIN_SECONDS = 600.0
 _BEGINNINGS = 20
 """So often somebody tries to begin, resume or restore a run, so far apart, before it must be possible."""
@@ -334,6 +336,8 @@ class AnyLife:
         if state.begun.repairs is not None and not self.simulation.fate.torn:
             # Another machine's run that puts back: once it has, a run of its own follows.
             if state.outcome is Outcome.RESTORED:
+                if self.means.seed % _RESUMES_A_RESTORE == 0:
+                    self._resume_what_is_restored()
                 return self._begin_elsewhere()
             return self._here_or_elsewhere(self.simulation.restore)
         if who is Afterwards.ELSEWHERE:
@@ -344,6 +348,22 @@ class AnyLife:
         if who is Afterwards.RESTORE and not state.process.restoring:
             return self._here_or_elsewhere(self.simulation.restore)
         return self._here_or_elsewhere(lambda: self.simulation.resume(retry_failed=True))
+
+    def _resume_what_is_restored(self) -> None:
+        """A run that only restored what another one left has no node to restart, also if it is resumed."""
+        try:
+            state = self._surely(self.simulation.resume)
+        except BrokenError:
+            if self.simulation.fate.torn:
+                return
+            raise
+        play(self.simulation, state, most_turns=_PATIENT_TURNS, reads=self.means.reads)
+        sent = (
+            one.event.action for one in self.simulation.journal.records if isinstance(one.event, ActionSent)
+        )
+        stopped = [action.node for action in sent if isinstance(action, StopNode)]
+        if stopped:
+            raise BrokenError("safety", f"{stopped} stopped by a run that only restores, when it was resumed")
 
     def _here_or_elsewhere(self, begins: Callable[[], RunState]) -> RunState:
         """This machine goes on; another one, where its journal was damaged for good meanwhile."""

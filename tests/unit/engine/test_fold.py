@@ -311,6 +311,20 @@ def test_a_doubt_begins_again_with_a_new_process_unless_its_reach_is_over() -> N
     assert stopping.nodes[ES1].doubt == unsent, "killed before its stop was sent, or another run's stop"
 
 
+def test_a_stop_in_doubt_is_still_lost_when_the_next_one_is_sent() -> None:
+    """Its node died and was started before the host did it, which it may do after the next one too."""
+    lost, accepted = (Doubt(verb=Verb.STOP, since=AT, accepted=done) for done in (False, True))
+    for doubt, found, later in (
+        (lost, None, AT),
+        (lost, AT + 5.0, AT + 5.0),
+        (accepted, None, None),
+        (None, 3.0, 3.0),
+    ):
+        again = _done(_with(_state(), doubt=doubt, lost_at=found), StopNode(node=ES1), at=AT + 33.0)
+        assert again.nodes[ES1].lost_at == later
+        assert again.nodes[ES1].doubt == Doubt(verb=Verb.STOP, since=AT + 33.0, accepted=True, heard=True)
+
+
 def test_a_stop_is_lost_once_it_is_taken_as_not_done() -> None:
     stop, back = StopNode(node=ES1), node_phase(ES1, NodePhase.STOPPING, NodePhase.PENDING)
     sent = _with(_after(_state(), ActionSent(action=stop)), phase=NodePhase.STOPPING)

@@ -553,6 +553,14 @@ def test_a_stop_that_was_never_done_leaves_nothing_to_do_where_nothing_is_owed()
     assert _effect(node_in(STOPPING, owed=frozenset()), "runs", "same") == ">rejoined"
 
 
+def test_a_node_that_owes_nothing_has_no_turn() -> None:
+    """A run that only restored what another one left is resumed: its nodes are up, and none is stopped."""
+    nothing = turned(situation(node_in(PENDING, owed=frozenset()), "runs", "same"))
+    assert (nothing.node.phase, nothing.flip, nothing.actions) == (REJOINED, None, ())
+    owing = turned(situation(node_in(PENDING, owed=frozenset({RESTART})), "runs", "same"))
+    assert (owing.node.phase, owing.move, owing.events) == (PENDING, Move.STOP, ())
+
+
 def test_a_node_whose_life_is_new_has_that_life_accounted_for() -> None:
     told = turned(situation(node_in(PENDING), "runs", "new"))
     assert told.node.life == LIVES["new"]
