@@ -135,8 +135,11 @@ def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
             yield f"transfers by {asked}", transfers.reason
         elif not transfers.clean:
             yield f"transfers by {asked}", "; ".join(what_transfers(transfers))
-    members = _members(view)
-    wanted = ASKED_AT_LEAST if isinstance(members, Unknown) else min(ASKED_AT_LEAST, len(members))
+    members = view.cluster if isinstance(view.members, Unknown) else view.members
+    wanted = ASKED_AT_LEAST
+    if not isinstance(members, Unknown):
+        known = members.members if isinstance(members, ClusterStatus) else members
+        wanted = min(ASKED_AT_LEAST, len(known))
     if len(view.transfers) < wanted:
         yield "transfers", f"{len(view.transfers)} nodes were asked instead of {wanted}"
 
