@@ -38,10 +38,14 @@ DEPOOLED_SECONDS: Final[Seconds] = 30.0
 
 
 def refusals(situation: Situation, rules: Iterable[Predicate], wave: Wave) -> tuple[Hold, ...]:
-    """What these predicates say against a wave by this reading, one hold a predicate."""
+    """What these predicates say against a wave by this reading, one hold a predicate.
+
+    What follows from another hold is told with that one (`Hold.also`).
+    """
     question = _question(situation, wave)
     rules = tuple(rules)
-    return tuple(_with_advice(rules, question, hold) for hold in holds(rules, question))
+    found = situation.kind.folded(holds(rules, question), rules, question)
+    return tuple(_with_advice(rules, question, hold) for hold in found)
 
 
 def _question(situation: Situation, wave: Wave) -> Question:

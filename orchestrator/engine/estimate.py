@@ -9,16 +9,18 @@ from typing import Final
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import NodeRecovered, Record, RestoreBegun, RunResumed
-from orchestrator.model.plan import Prediction
+from orchestrator.model.plan import Prediction, Usual
 from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Instant, Seconds
 
 NodeTimes = Mapping[NodeName, Sequence[Seconds]]
 """Seconds from stop to recovered in past runs, by node, oldest first."""
 
-UNKNOWN_NODE: Final = Prediction(low=20.0, likely=90.0, high=600.0)
-"""A node without a past: a small one was seen to take 20 s, published runs take 96 s (0.90, SSD) to 10
-minutes (version 6 with 10 TB a node)."""
+PUBLISHED: Final = Usual(
+    node=Prediction(low=20.0, likely=90.0, high=600.0),
+    rests_on="published times of other clusters: 96 s a node (0.90, SSD) to 10 minutes (6.x, 10 TB a node)",
+)
+"""Of a node of Elasticsearch without a past; a small one was seen to take 20 s."""
 
 _RECENT: Final = 5
 """Older runs tell of other data and other machines."""
@@ -50,23 +52,33 @@ def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
     return times
 
 
-def predict_node(name: NodeName, times: NodeTimes) -> Prediction:
-    """One node, from its own last restarts, else from its peers', else from published times."""
+def predict_node(name: NodeName, times: NodeTimes, usual: Usual = PUBLISHED) -> Prediction:
+    """One node, from its own last restarts, else from its peers', else from what is usual."""
     own = list(times.get(name, ()))[-_RECENT:]
     past = own or [seconds for others in times.values() for seconds in list(others)[-_RECENT:]]
     if not past:
-        return UNKNOWN_NODE
+        return usual.node
     return Prediction(low=min(past), likely=median(past), high=2.0 * max(past))
 
 
-def predict_wave(wave: Wave, times: NodeTimes) -> Prediction:
+def predict_wave(wave: Wave, times: NodeTimes, usual: Usual = PUBLISHED) -> Prediction:
     """Nodes of a wave are worked on at once, so the slowest decides."""
-    nodes = [predict_node(name, times) for name in wave.nodes]
+    nodes = [predict_node(name, times, usual) for name in wave.nodes]
     return Prediction(
         low=max(node.low for node in nodes),
         likely=max(node.likely for node in nodes),
         high=max(node.high for node in nodes),
     )
+
+
+def rests_on(times: NodeTimes, usual: Usual) -> str:
+    """What predictions from these times rest on, for people."""
+    past = sum(len(list(each)[-_RECENT:]) for each in times.values())
+    if not past:
+        return f"no restart of this cluster is on record; {usual.rests_on}"
+    nodes = sum(bool(each) for each in times.values())
+    restarts = "1 restart" if past == 1 else f"{past} restarts"
+    return f"{restarts} of {nodes} of its nodes in earlier runs"
 
 
 def total(predictions: Sequence[Prediction]) -> Prediction:

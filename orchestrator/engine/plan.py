@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
-from orchestrator.engine.estimate import NodeTimes, predict_wave, total, total_overlapped
+from orchestrator.engine.estimate import NodeTimes, predict_wave, rests_on, total, total_overlapped
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.kinds.kind import kind_of
 from orchestrator.engine.kinds.predicates import aggregated
@@ -88,7 +88,7 @@ def make_plan(
             if passed is None:
                 break
             state = passed
-            if any(hold.predicate == _HOSTS_READY for hold in refusals):
+            if any(_HOSTS_READY in (hold.predicate, *hold.also) for hold in refusals):
                 world = world.in_reach()
             continue
         state = _follow(state, decision.events, now, draft, started.policy)
@@ -134,7 +134,7 @@ def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> Ru
     if any(hold.predicate in fixed or hold.predicate == _STAND_DOWN for hold in refusals):
         return None
     lasting = {rule.name for rule in kind_of(policy.kind).predicates if not rule.passes_with_time}
-    off = tuple(DisabledPredicate(name=hold.predicate) for hold in refusals)
+    off = tuple(DisabledPredicate(name=name) for hold in refusals for name in (hold.predicate, *hold.also))
     draft.off += [rule for rule in off if rule.name in lasting]
     return _without(state, policy, off)
 
@@ -161,13 +161,15 @@ def _without(state: RunState, policy: Policy, off: Sequence[DisabledPredicate]) 
 
 
 def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: NodeTimes) -> Plan:
+    view = None if isinstance(seen.cluster, Unknown) else seen.cluster
+    usual = kind_of(started.policy.kind).usual(view)
     waves = tuple(
         PlannedWave(
             number=wave.number,
             zone=wave.zone,
             nodes=wave.nodes,
             why=wave.why,
-            predicted=predict_wave(wave, times),
+            predicted=predict_wave(wave, times, usual),
         )
         for wave in draft.waves
     )
@@ -185,6 +187,7 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
         steps=tuple(draft.steps),
         settings_changed=draft.settings,
         predicted=together([wave.predicted for wave in waves]),
+        predicted_from=rests_on(times, usual) if waves else "",
     )
 
 

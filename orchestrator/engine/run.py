@@ -579,7 +579,9 @@ def withheld(situation: Situation) -> Decision:
         return act(flush)
     refused = admit.refusals(situation, situation.kind.predicates, wave)
     settings = situation.seen.settings
-    if isinstance(settings, Unknown) or situation.kind.withhold(settings, policy):
+    # Riak withholds nothing; settings that cannot be read are refused by `observation_is_fresh`.
+    unread = isinstance(settings, Unknown) and policy.kind is not Kind.RIAK
+    if unread or (not isinstance(settings, Unknown) and situation.kind.withhold(settings, policy)):
         evidence = "the update is not in the settings that were read back"
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
@@ -772,7 +774,8 @@ def _recovering(
     absent: list[NodeName],
 ) -> Decision:
     state, now, view = situation.state, situation.now, situation.view
-    why = unsettled or (f"{absent[0]} is absent" if absent else "copies are missing")
+    lacking = "the cluster cannot be read" if missing is None else "copies are missing"
+    why = unsettled or (f"{absent[0]} is absent" if absent else lacking)
     broken = (GoodReading(count=0, why=why),) if state.in_phase.good_readings else ()
     if missing is None or view is None:
         return wait(now, "a reading of the cluster", seconds=1.0, events=broken)

@@ -245,6 +245,7 @@ class Hold:
         subject: the first of `subjects`, and `evidence` is about it.
         count: about how many subjects it is not met.
         subjects: the first five of them.
+        also: predicates that are not met for the same reason, and have no hold of their own.
     """
 
     predicate: str
@@ -252,6 +253,7 @@ class Hold:
     evidence: str
     count: int = 1
     subjects: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     event: Literal["hold"] = "hold"
 
 
@@ -395,7 +397,10 @@ class OwedAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecovered:
-    """A node is back with all its copies. `seconds` is from its stop to here."""
+    """A node is back with all its copies; of Riak: with all its vnodes, and handoff is done.
+
+    `seconds` is from its stop to here.
+    """
 
     node: NodeName
     seconds: Seconds

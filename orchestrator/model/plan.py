@@ -27,6 +27,18 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """The time of a node in a kind of cluster, where no run of this cluster has measured it.
+
+    Attributes:
+        rests_on: where the figures come from, for people.
+    """
+
+    node: Prediction
+    rests_on: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWave:
     """A wave as planned. Execution may shrink or delay it, never widen it.
 
@@ -76,6 +88,7 @@ class Plan:
         max_segments: what indices are merged to; None for a restart alone.
         merges: the indices of the run, in its order; empty for a restart alone.
         leftovers: what bulk loaders seem to have left on them.
+        predicted_from: what the predicted times rest on, for people.
     """
 
     cluster: str
@@ -95,3 +108,4 @@ class Plan:
     max_segments: int | None = None
     merges: tuple[MergeTarget, ...] = ()
     leftovers: tuple[LoaderLeftover, ...] = ()
+    predicted_from: str = ""

@@ -263,6 +263,7 @@ class NodeStats:
         connected: other nodes that this one has a connection with.
         ring_size: partitions of the ring.
         ownership: how many of them each node owns.
+        pipe_vnodes: those of `riak_pipe`, which are handed off as well; 0 where it does not say.
         schedulers: Erlang schedulers that exist; `schedulers_online` of them work. None where not told.
         release: Erlang/OTP's, such as `25`.
     """
@@ -273,9 +274,23 @@ class NodeStats:
     members: frozenset[NodeName]
     ring_size: int
     ownership: Mapping[NodeName, int]
+    pipe_vnodes: int = 0
     schedulers: int | None = None
     schedulers_online: int | None = None
     release: str | None = None
+
+    @property
+    def owned(self) -> int:
+        """Partitions that it owns, by its own ring."""
+        return self.ownership.get(self.node, 0)
+
+    @property
+    def beyond_its_own(self) -> int:
+        """Vnodes of partitions that others own: each is to be handed off.
+
+        This followed `transfers` within one vnode while a node came back (five nodes of 3.2.1, ring size 64).
+        """
+        return max(0, max(self.kv_vnodes, self.pipe_vnodes) - self.owned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,10 +344,13 @@ class SignsOfLife:
 class RiakView:
     """One reading of a Riak cluster. What a decision did not ask for is `NOT_READ`.
 
-    Read with `Look.CLUSTER`: members, cluster, ring_status. With `Look.HEALTH`: ring_ready and signs. With
-    `Look.ACTIVITY`: transfers, ring and n_vals. With `Look.RECOVERIES`: transfers.
+    Read with `Look.CLUSTER`: cluster. With `Look.HEALTH`: ring_ready and signs. With `Look.ACTIVITY`, as
+    before every stop: also members, ring_status, transfers, ring and n_vals. With `Look.RECOVERIES` and
+    without `Look.ACTIVITY`, as while handoff is waited for: transfers alone, or `beyond` alone.
 
     Attributes:
+        beyond: vnodes of partitions of others, by node, where the `/stats` of all members count some. They
+            prove that handoff is not done. That it is done, only `transfers` proves.
         signs: by member, of those that are up.
         transfers: by the node that was asked; two nodes that agree are better than one.
         n_vals: every `n_val` in use: the default's and those of bucket types and buckets.
@@ -348,3 +366,4 @@ class RiakView:
     ring: Reading[Ring] = NOT_READ
     n_vals: Reading[frozenset[int]] = NOT_READ
     untold: Mapping[NodeName, str] = field(default_factory=dict)
+    beyond: Mapping[NodeName, int] = field(default_factory=dict)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from orchestrator.model.plan import Plan, Prediction, Step
+from orchestrator.model.policy import Kind
 from orchestrator.view.merges import planned_lines, planned_object
 from orchestrator.view.summary import hold_object
 from orchestrator.view.table import table
@@ -45,6 +48,7 @@ def plan_object(plan: Plan) -> dict[str, object]:
             key: {"from": found, "to": wanted} for key, (found, wanted) in plan.settings_changed.items()
         },
         "predicted_seconds": prediction_object(plan.predicted),
+        "predicted_from": plan.predicted_from,
         **planned_object(plan),
     }
 
@@ -70,6 +74,7 @@ def plan_text(plan: Plan) -> str:
     lines = [
         f"Plan for {plan.cluster}: {server}, strategy {plan.strategy.value}",
         f"{counted(nodes, 'node')} in {counted(len(plan.waves), 'wave')}{bound}, {span}",
+        *([f"times rest on: {plan.predicted_from}"] if plan.predicted_from else []),
         f"fingerprint {plan.fingerprint}",
         "",
         *_holds(plan),
@@ -121,9 +126,12 @@ def _settings(plan: Plan) -> list[str]:
         for key, (found, wanted) in sorted(plan.settings_changed.items())
     ]
     return [
-        "Cluster settings that are changed, and put back exactly as found:",
+        f"{_SETTINGS[plan.kind]} that are changed, and put back exactly as found:",
         *table(("  SETTING", "FOUND", "DURING THE RUN"), rows),
     ]
+
+
+_SETTINGS: Final = {Kind.ELASTICSEARCH: "Cluster settings", Kind.RIAK: "Transfer limits"}
 
 
 def _steps(plan: Plan) -> list[str]:

@@ -223,6 +223,7 @@ def hold_object(hold: Hold) -> dict[str, object]:
         "evidence": hold.evidence,
         "count": hold.count,
         "subjects": list(hold.subjects),
+        "also": list(hold.also),
     }
 
 

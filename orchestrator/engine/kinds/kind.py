@@ -6,16 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.engine.estimate import PUBLISHED
 from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, settings
-from orchestrator.engine.kinds.predicates import Predicate
+from orchestrator.engine.kinds.predicates import Predicate, Question
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
+from orchestrator.engine.kinds.riak import optimism as riak_optimism
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
 from orchestrator.engine.kinds.riak import settings as riak_settings
+from orchestrator.engine.kinds.riak.timing import usual_restart
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
-from orchestrator.model.event import BaselineRecorded, IndexTaken
+from orchestrator.model.event import BaselineRecorded, Hold, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy, SettingsView
+from orchestrator.model.plan import Usual
 from orchestrator.model.policy import Kind, Policy, Wave
 
 
@@ -36,6 +40,8 @@ class KindOfCluster:
             process; None for what the cluster keeps.
         not_back: what a node that is up in another life lacks to count as back, for people; None = nothing.
         unsettled: what recovers in another way than by copies, for people; None = nothing.
+        usual: the time of a node where no run has measured it.
+        folded: holds of these predicates, those that follow from another one told with it.
     """
 
     predicates: tuple[Predicate, ...]
@@ -49,6 +55,8 @@ class KindOfCluster:
     holder: Callable[[str], NodeName | None]
     not_back: Callable[[ClusterView, NodeName], str | None]
     unsettled: Callable[[ClusterView], str | None]
+    usual: Callable[[ClusterView | None], Usual]
+    folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
 
 
 ELASTICSEARCH: Final = KindOfCluster(
@@ -63,6 +71,8 @@ ELASTICSEARCH: Final = KindOfCluster(
     holder=lambda _key: None,
     not_back=lambda _view, _node: None,
     unsettled=lambda _view: None,
+    usual=lambda _view: PUBLISHED,
+    folded=lambda found, _rules, _question: found,
 )
 """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
 
@@ -78,6 +88,8 @@ RIAK: Final = KindOfCluster(
     holder=riak_settings.holder,
     not_back=riak_recovery.not_back,
     unsettled=riak_recovery.unsettled,
+    usual=usual_restart,
+    folded=riak_optimism.folded,
 )
 """Riak rebuilds nothing elsewhere while a node is away, so nothing is withheld; hints wait for its return."""
 

@@ -131,4 +131,5 @@ def _merged(same: list[Hold]) -> Hold:
         evidence=first.evidence,
         count=len(subjects) + unnamed,
         subjects=tuple(subjects[:SUBJECTS]),
+        also=tuple(dict.fromkeys(name for hold in same for name in hold.also)),
     )

@@ -20,9 +20,7 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.riak import (
     ClusterStatus,
     LimitSet,
-    NodeStats,
     RiakMember,
-    Ring,
     RingReady,
     RingStatus,
     ServiceWait,
@@ -32,7 +30,7 @@ from orchestrator.model.riak import (
 from orchestrator.stores.riak import parse_bucket_types, parse_limits, parse_members, parse_node
 from orchestrator.stores.riak.dialect import Dialect
 from orchestrator.stores.riak.output import CommandOutput
-from orchestrator.stores.riak.parse_ring import parse_partitions, parse_ring_status, parse_ringready, ring_of
+from orchestrator.stores.riak.parse_ring import parse_partitions, parse_ring_status, parse_ringready
 from orchestrator.stores.riak.parse_transfers import parse_transfers
 
 T = TypeVar("T")
@@ -128,6 +126,14 @@ class Commands:
         """Ends when the service is up on that node, as the asked one sees it, or at our limit."""
         return Command(argv=(*self.admin, "wait-for-service", service, node), timeout=seconds)
 
+    def watched_nodes(self, service: str) -> Command:
+        """The nodes on which the asked one sees a service up.
+
+        To a second shell the brackets are a pattern for a file of one letter. No such file lies where Riak's
+        script runs, so they stay as they are; were one there, the answer would be an error.
+        """
+        return Command(argv=(*self.riak, "rpc", "riak_core_node_watcher", "nodes", f"[{service}]"))
+
     def set_transfer_limit(self, node: NodeName, limit: int) -> Command:
         """Of one node; for all of them at once there would be no word of which one had which before."""
         return Command(argv=(*self.admin, "transfer-limit", node, str(limit)))
@@ -218,18 +224,31 @@ class RiakAdmin:
         command = self.commands.wait_for_service(KV, node, seconds)
         return self._ask(asked, command, lambda output, _: parse_node.parse_wait_for_service(output, KV))
 
-    def ring(self, asked: NodeName, stats: NodeStats) -> Reading[Ring]:
-        """Who owns which partition, from `cluster partitions` of every owner; held against `/stats`."""
+    def where_it_is_up(self, asked: NodeName) -> Reading[frozenset[NodeName]]:
+        """The nodes whose key-value store is up, as the asked one sees them; Unknown before 3.0.
+
+        It answers at once, where `wait-for-service` waits: what ends that from outside leaves its loop behind
+        on the host (seen on 3.2.1).
+        """
+        if not self.dialect.has_eval:
+            return Unknown(reason="riak rpc: this version has no such command")
+        found = self._ask(
+            asked, self.commands.watched_nodes(KV), lambda output, _: parse_node.parse_watched_nodes(output)
+        )
+        return found if isinstance(found, Unknown) else frozenset(found)
+
+    def partitions(self, asked: NodeName, owner: NodeName) -> Reading[frozenset[int]]:
+        """Indices of the partitions that a node owns; Unknown before 2.0."""
         if not self.dialect.has_cluster_status:
             return Unknown(reason="ring: this version does not tell who owns which partition")
-        owned: dict[NodeName, frozenset[int]] = {}
-        for node in (each for each, number in stats.ownership.items() if number):
-            command = self.commands.asking("cluster", "partitions", "-n", node)
-            found = self._ask(asked, command, parse_partitions)
-            if isinstance(found, Unknown):
-                return found
-            owned[found[0]] = found[1]
-        return ring_of(owned, stats)
+        command = self.commands.asking("cluster", "partitions", "-n", owner)
+        found = self._ask(asked, command, parse_partitions)
+        if isinstance(found, Unknown):
+            return found
+        named, owned = found
+        if named != owner:
+            return Unknown(reason=f"asked on {asked}: partitions of {named} instead of {owner}")
+        return owned
 
     def n_vals(self, asked: NodeName) -> Reading[Mapping[str, int]]:
         """The `n_val` of every bucket type; Unknown before 2.0, which has no bucket types."""

@@ -6,11 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
-from orchestrator.engine.kinds.riak.predicates import ASKED_AT_LEAST
-from orchestrator.engine.kinds.riak.settings import holder, limit_key
+from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.model.action import (
     ActionResult,
     ClusterAction,
@@ -21,36 +19,23 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
-from orchestrator.model.cluster import Health, Incarnation, Node, NodeName, Role
+from orchestrator.model.cluster import Health, NodeName
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
-from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
 from orchestrator.model.resolution import Resolution
-from orchestrator.model.riak import (
-    Availability,
-    ClusterStatus,
-    RiakView,
-    SignsOfLife,
-    TransferLimits,
-    Transfers,
-)
+from orchestrator.model.riak import ClusterStatus, TransferLimits
 from orchestrator.model.watch import ClusterWatch, NodesJoined
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.riak.admin import RiakAdmin
 from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable
-from orchestrator.stores.riak.lives import life_of
-
-T = TypeVar("T")
+from orchestrator.stores.riak.reading import Memory, Reader, awaits_handoff, up
 
 _WORKERS: Final = 8
 """Commands at a time: each is an Erlang machine for a second or two on the host that is asked."""
 _TRIED: Final = 3
 """Members that are asked for the state of the cluster before the reading is given up."""
-_SERVICE_SECONDS: Final[Seconds] = 5.0
-"""A `wait-for-service` says something at once and then every few seconds; the next reading asks again."""
 _PING_SECONDS: Final[Seconds] = 0.25
-LOCATION: Final = "location"
-"""The node attribute under which a member's location stands."""
 
 _CLUSTER: Final = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.RECOVERIES})
 """Parts of which the ring's own reading has something."""
@@ -65,12 +50,14 @@ class RiakCluster:
     Args:
         name: of the cluster file.
         reach: how it is reached.
+        now: a clock that never goes back, in seconds.
     """
 
-    def __init__(self, name: str, reach: Reach) -> None:
+    def __init__(self, name: str, reach: Reach, *, now: Callable[[], Instant] = time.monotonic) -> None:
         self._name = name
         self._contacts = Contacts(reach)
         self._avoided: frozenset[NodeName] = frozenset()
+        self._memory = Memory(now)
         self._closed = threading.Event()
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
@@ -78,21 +65,39 @@ class RiakCluster:
         contact = self._contacts.find()
         if isinstance(contact, Unknown):
             return _nothing(look, contact)
-        status = self._status(contact)
-        if isinstance(status, Unknown):
-            return _nothing(look, status)
         with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="riak") as pool:
-            reader = _Reader((self._contacts, contact), status, self._avoided, pool)
-            limits = pool.submit(contact.admin.transfer_limits, status[0]) if Look.SETTINGS in look else None
+            if awaits_handoff(look) and (counted := self._counted(contact, look, pool)) is not None:
+                return counted
+            status = self._status(contact)
+            if isinstance(status, Unknown):
+                return _nothing(look, status)
+            self._memory.keep_status(status[1])
+            reader = Reader((self._contacts, contact), status, self._avoided, pool, self._memory)
             view = reader.view(self._name, look) if _CLUSTER & set(look) else None
-            settings = _settings(limits.result()) if limits is not None else NOT_READ
-        up = len(_up(status[1]))
-        return ClusterReadings(
-            cluster=view if view is not None else NOT_READ,
-            settings=settings,
-            health=_health(up) if Look.HEALTH in look else NOT_READ,
-            activity=Activity() if Look.ACTIVITY in look else NOT_READ,
-        )
+            settings = reader.limits() if Look.SETTINGS in look else NOT_READ
+        if view is not None and not isinstance(settings, Unknown):
+            self._memory.keep_limits(view.nodes, settings)
+        return _readings(look, view, settings, len(up(status[1])))
+
+    def _counted(
+        self, contact: Contact, look: Collection[Look], pool: ThreadPoolExecutor
+    ) -> ClusterReadings | None:
+        """A reading by `/stats` alone, which proves that handoff goes on; None where it does not."""
+        status = self._memory.status_with_all_up()
+        if status is None:
+            return None
+        told = (usable(up(status), self._avoided)[0], status)
+        reader = Reader((self._contacts, contact), told, self._avoided, pool, self._memory)
+        view = reader.counted(self._name)
+        if view is None:
+            return None
+        settings: Reading[SettingsView] = NOT_READ
+        if Look.SETTINGS in look:
+            known = self._memory.limits_of(view.nodes)
+            settings = reader.limits() if known is None else known
+            if known is None and not isinstance(settings, Unknown):
+                self._memory.keep_limits(view.nodes, settings)
+        return _readings(look, view, settings, len(view.nodes))
 
     def endpoints(self) -> Mapping[str, str | None]:
         """What is wrong with each endpoint; None where it answers."""
@@ -117,6 +122,7 @@ class RiakCluster:
         contact = self._contacts.find()
         if isinstance(contact, Unknown):
             return Refused(reason=contact.reason)
+        self._memory.limits_written()
         match action:
             case ProbeSettings():
                 return self._probe(contact)
@@ -164,6 +170,7 @@ class RiakCluster:
     def avoid(self, nodes: Collection[NodeName]) -> None:
         """Ask others than these; a peer is asked of them."""
         self._avoided = frozenset(nodes)
+        self._memory.lives.restarting(self._avoided)
 
     def close(self) -> None:
         """End a watch that goes on. Connections belong to the hosts."""
@@ -246,10 +253,6 @@ def _number(value: object) -> int | None:
     return int(value) if isinstance(value, str) and value.isdecimal() else None
 
 
-def _up(cluster: ClusterStatus) -> tuple[NodeName, ...]:
-    return tuple(m.node for m in cluster.members if m.availability is Availability.UP)
-
-
 def _nothing(look: Collection[Look], why: Unknown) -> ClusterReadings:
     """What was asked for, and could not be read."""
     return ClusterReadings(
@@ -260,18 +263,23 @@ def _nothing(look: Collection[Look], why: Unknown) -> ClusterReadings:
     )
 
 
-def _settings(limits: Reading[TransferLimits]) -> Reading[SettingsView]:
-    if isinstance(limits, Unknown):
-        return limits
-    return SettingsView(transient={limit_key(node): str(limit) for node, limit in limits.limits.items()})
+def _readings(
+    look: Collection[Look], view: ClusterView | None, settings: Reading[SettingsView], members_up: int
+) -> ClusterReadings:
+    return ClusterReadings(
+        cluster=view if view is not None else NOT_READ,
+        settings=settings,
+        health=_health(members_up) if Look.HEALTH in look else NOT_READ,
+        activity=Activity() if Look.ACTIVITY in look else NOT_READ,
+    )
 
 
-def _health(up: int) -> HealthView:
+def _health(members_up: int) -> HealthView:
     """Riak has no summary of its own, and no queue of a master that a reading could be older than."""
     return HealthView(
         status=Health.GREEN,
         settled=True,
-        nodes=up,
+        nodes=members_up,
         active_shards=0,
         initializing_shards=0,
         relocating_shards=0,
@@ -279,102 +287,3 @@ def _health(up: int) -> HealthView:
         pending_tasks=0,
         oldest_task=0.0,
     )
-
-
-class _Reader:
-    """One reading of the ring, its parts side by side."""
-
-    def __init__(
-        self,
-        reached: tuple[Contacts, Contact],
-        status: tuple[NodeName, ClusterStatus],
-        avoided: frozenset[NodeName],
-        pool: ThreadPoolExecutor,
-    ) -> None:
-        self._contacts, self._contact = reached
-        self._asked, self._cluster = status
-        self._admin, self._avoided, self._pool = self._contact.admin, avoided, pool
-        self._up = _up(self._cluster)
-
-    def view(self, name: str, look: Collection[Look]) -> ClusterView:
-        """The members that are up, with their lives, and what was asked for of the ring."""
-        admin, asked = self._admin, self._asked
-        lives = {node: self._pool.submit(self._life, node) for node in self._up}
-        members = self._pool.submit(admin.members, asked)
-        status = self._pool.submit(admin.ring_status, asked)
-        riak = RiakView(cluster=self._cluster)
-        if Look.HEALTH in look:
-            ready = self._pool.submit(admin.ring_ready, asked)
-            signs = self._signs()
-            riak = replace(riak, ring_ready=ready.result(), signs=signs)
-        if Look.ACTIVITY in look or Look.RECOVERIES in look:
-            riak = replace(riak, transfers=self._transfers())
-        if Look.ACTIVITY in look:
-            riak = self._with_ring(riak)
-        told = {node: life.result() for node, life in lives.items()}
-        untold = {node: life.reason for node, life in told.items() if isinstance(life, Unknown)}
-        riak = replace(riak, members=members.result(), ring_status=status.result(), untold=untold)
-        claim = riak.ring_status
-        locations = {m.node: m.location for m in self._cluster.members if m.location}
-        return ClusterView(
-            name=name,
-            uuid=f"riak:{name}",
-            version=self._contact.version,
-            distribution="riak",
-            state_version=0,
-            master=asked if isinstance(claim, Unknown) else claim.claimant,
-            nodes=tuple(self._node(node, told[node], locations.get(node)) for node in self._up),
-            indices=(),
-            copies=(),
-            riak=riak,
-        )
-
-    def _life(self, node: NodeName) -> Reading[Incarnation]:
-        return self._contacts.stranger(self._admin, node) or life_of(self._admin, node)
-
-    def _node(self, name: NodeName, found: Reading[Incarnation], location: str | None) -> Node:
-        return Node(
-            name=name,
-            node_id=name,
-            incarnation=Incarnation() if isinstance(found, Unknown) else found,
-            roles=frozenset({Role.DATA}),
-            version=self._contact.version,
-            address=self._contacts.address(name),
-            attributes={LOCATION: location} if location else {},
-        )
-
-    def _signs(self) -> Mapping[NodeName, SignsOfLife]:
-        """`/ping` and `/stats` of every node that is up; of those in hand, what a peer sees of them too."""
-        pings = {node: self._pool.submit(self._contacts.http(node).ping) for node in self._up}
-        stats = {node: self._pool.submit(self._contacts.stats, node) for node in self._up}
-        peers = [node for node in self._up if node not in self._avoided]
-        services = {
-            node: self._pool.submit(self._admin.wait_for_service, peers[0], node, _SERVICE_SECONDS)
-            for node in self._up
-            if node in self._avoided and peers
-        }
-        return {
-            node: SignsOfLife(
-                ping=pings[node].result(),
-                stats=stats[node].result(),
-                service=services[node].result() if node in services else NOT_READ,
-            )
-            for node in self._up
-        }
-
-    def _transfers(self) -> Mapping[NodeName, Reading[Transfers]]:
-        others = [node for node in usable(self._up, self._avoided) if node != self._asked]
-        chosen = (self._asked, *others)[:ASKED_AT_LEAST]
-        return dict(zip(chosen, self._pool.map(self._admin.transfers, chosen), strict=True))
-
-    def _with_ring(self, riak: RiakView) -> RiakView:
-        stats = self._contacts.stats(self._asked)
-        if isinstance(stats, Unknown):
-            return replace(riak, ring=stats, n_vals=stats)
-        n_vals: Callable[[NodeName], Reading[Mapping[str, int]]] = self._admin.n_vals
-        found = self._pool.submit(n_vals, self._asked)
-        ring = self._admin.ring(self._asked, stats)
-        types = found.result()
-        return replace(
-            riak, ring=ring, n_vals=types if isinstance(types, Unknown) else frozenset(types.values())
-        )

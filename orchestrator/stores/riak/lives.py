@@ -9,6 +9,8 @@ reckons `btime` back from the clock as it is now, so that a clock that was set m
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Collection
 from typing import Final
 
 from orchestrator.model.cluster import Incarnation, NodeName
@@ -22,16 +24,60 @@ _START_FIELD: Final = 22
 _BOOT_TIME: Final = re.compile(r"btime (\d{1,12})")
 _TICKS_PER_SECOND: Final = 100
 """Of the ticks in which the kernel tells processes a time (USER_HZ), wherever Riak runs."""
+_ENDED: Final = frozenset({"Z", "X", "x"})
+"""States of a process that has ended and still has its number (proc(5))."""
 
 
-def life_of(admin: RiakAdmin, node: NodeName) -> Reading[Incarnation]:
-    """The process that answers for a node now; two commands on its host.
+class Lives:
+    """The process of each node, found with as few starts of an Erlang VM as possible. Thread-safe.
 
-    Whether it is that node's is for `Contacts.stranger` to say: a process has no name.
+    `riak pid` starts a VM on the node. It is run once for a process: while `/proc` shows that number with the
+    same start on the same boot, it is the same process. The process that a node had when the run began to
+    restart it is not believed in this way: it may still be there while the next one runs already.
     """
-    pid = admin.pid(node)
-    if isinstance(pid, Unknown):
-        return pid
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[NodeName, tuple[int, Incarnation]] = {}
+        self._outgoing: dict[NodeName, str | None] = {}
+
+    def restarting(self, nodes: Collection[NodeName]) -> None:
+        """The nodes that are being restarted now; the process that each of them has is the outgoing one."""
+        with self._lock:
+            before, found = self._outgoing, self._found
+            self._outgoing = {
+                node: before[node] if node in before else _identity(found.get(node)) for node in nodes
+            }
+
+    def of(self, admin: RiakAdmin, node: NodeName) -> Reading[Incarnation]:
+        """The process that answers for a node now; one command on its host, or two with a VM.
+
+        Whether it is that node's is for `Contacts.stranger` to say: a process has no name.
+        """
+        with self._lock:
+            known, restarting = self._found.get(node), node in self._outgoing
+            outgoing = self._outgoing.get(node)
+        # Without a known outgoing process (a run that was resumed), any process may be it.
+        believed = not restarting or outgoing not in (None, _identity(known))
+        if known is not None and believed:
+            again = _process(admin, node, known[0])
+            if not isinstance(again, Unknown) and again.ephemeral_id == known[1].ephemeral_id:
+                return again
+        pid = admin.pid(node)
+        if isinstance(pid, Unknown):
+            return pid
+        found = _process(admin, node, pid)
+        if not isinstance(found, Unknown):
+            with self._lock:
+                self._found[node] = (pid, found)
+        return found
+
+
+def _identity(found: tuple[int, Incarnation] | None) -> str | None:
+    return None if found is None else found[1].ephemeral_id
+
+
+def _process(admin: RiakAdmin, node: NodeName, pid: int) -> Reading[Incarnation]:
     files = ("/proc/sys/kernel/random/boot_id", f"/proc/{pid}/stat", "/proc/stat")
     output = admin.runner.run(node, Command(argv=("cat", *files), as_root=False))
     return output if isinstance(output, Unknown) else parse_life(output, pid)
@@ -47,5 +93,7 @@ def parse_life(output: CommandOutput, pid: int) -> Reading[Incarnation]:
     start = "".join(fields[_START_FIELD - _AFTER_THE_NAME - 1 :][:1])
     if output.exit != 0 or not fields or not _BOOT.fullmatch(lines[0]) or not start.isdecimal():
         return Unknown(reason=f"when process {pid} began cannot be read from /proc")
+    if fields[0] in _ENDED:
+        return Unknown(reason=f"process {pid} has ended")
     started = int(boots[0][1]) * 1000 + int(start) * 1000 // _TICKS_PER_SECOND if len(boots) == 1 else None
     return Incarnation(ephemeral_id=f"{lines[0]} {pid} {start}", started_at_ms=started)

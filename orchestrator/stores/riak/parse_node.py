@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading
 from orchestrator.model.riak import ServiceWait
 from orchestrator.stores.riak.dialect import Dialect
@@ -20,7 +21,7 @@ from orchestrator.stores.riak.output import (
     said,
     shown,
 )
-from orchestrator.stores.riak.terms import atoms, parse_term
+from orchestrator.stores.riak.terms import atoms, node_names, parse_term
 
 _PONG: Final = "pong"
 _STOPPED: Final = "ok"
@@ -162,6 +163,17 @@ def parse_services(output: CommandOutput, dialect: Dialect) -> Reading[tuple[str
 def parse_watched_services(output: CommandOutput) -> Reading[tuple[str, ...]]:
     """`riak rpc riak_core_node_watcher services` of 3.x; with a node as argument, what is seen of it here."""
     return reading("riak_core_node_watcher services", lambda: _services(output))
+
+
+def parse_watched_nodes(output: CommandOutput) -> Reading[tuple[NodeName, ...]]:
+    """`riak rpc riak_core_node_watcher nodes [riak_kv]` of 3.x: where the asked node sees the service up."""
+
+    def parse() -> tuple[NodeName, ...]:
+        if output.exit != 0:
+            raise Malformed(f"exit {output.exit}: {shown(_text(output))}")
+        return node_names(" ".join(lines_of(output.stdout)))
+
+    return reading("riak_core_node_watcher nodes", parse)
 
 
 def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[ServiceWait]:

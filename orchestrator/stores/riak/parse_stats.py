@@ -15,6 +15,7 @@ from orchestrator.stores.riak.terms import counts_by_node, node_name
 
 _SCHEDULERS: Final = re.compile(r"\[smp:(\d{1,4}):(\d{1,4})\]")
 _LARGEST_RING: Final = 65_536
+_PIPE: Final = "riak_pipe_vnodes_running"
 
 
 def parse_stats(body: str) -> Reading[NodeStats]:
@@ -36,6 +37,7 @@ def parse_stats(body: str) -> Reading[NodeStats]:
         return NodeStats(
             node=node_name(stats.get("nodename")),
             kv_vnodes=_count(stats, "riak_kv_vnodes_running"),
+            pipe_vnodes=_count(stats, _PIPE) if _PIPE in stats else 0,
             connected=_nodes(stats, "connected_nodes"),
             members=members,
             ring_size=size,

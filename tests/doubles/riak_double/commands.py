@@ -194,6 +194,9 @@ def _term(word: str, rest: Sequence[str], view: View) -> str:
             case ["riak_core_node_watcher", "services", name]:
                 listed = services_of(view, name.strip("[]'"))
                 return f"[{','.join(listed)}]"
+            case ["riak_core_node_watcher", "nodes", service]:
+                up = [f"'{r.name}'" for r in view.reports if service.strip("[]") in r.services]
+                return f"[{','.join(up)}]"
             case ["erlang", "system_info", fact] if fact.strip("[]") in facts:
                 return str(facts[fact.strip("[]")])
     asked = re.findall(r"erlang:system_info\((\w+)\)", " ".join(rest))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.engine.estimate import (
-    UNKNOWN_NODE,
+    PUBLISHED,
     node_times,
     predict_node,
     predict_wave,
@@ -56,7 +56,7 @@ def test_a_node_stopped_after_the_night_has_all_of_its_time() -> None:
 def test_a_node_is_predicted_by_its_own_past_then_by_its_peers_then_by_what_was_published() -> None:
     assert predict_node(ES1, {ES1: (50.0, 70.0, 60.0), ES2: (500.0,)}).likely == 60.0
     assert predict_node(ES1, {ES2: (500.0,)}).likely == 500.0
-    assert predict_node(ES1, {}) == UNKNOWN_NODE
+    assert predict_node(ES1, {}) == PUBLISHED.node
 
 
 def test_the_slowest_node_decides_how_long_a_wave_takes() -> None:

@@ -22,6 +22,7 @@ from orchestrator.stores.riak.parse_node import (
     parse_stop,
     parse_versions,
 )
+from orchestrator.stores.riak.parse_ring import ring_of
 from tests.riak_nodes import RiakNode, riak_nodes
 from tests.unit.riak_double.runner import admin_of
 from tests.unit.riak_double.test_processes import wait_until
@@ -137,7 +138,9 @@ def test_every_question_of_a_restart_is_answered_and_read(
     last = five[-1]
     assert known(admin.n_vals(named(last))) == {"default": 3, "big": 5, "new": 2}
     stats = known(http(last).stats())
-    ring = known(admin.ring(named(last), stats))
+    owned = {named(node): known(admin.partitions(named(last), named(node))) for node in five}
+    ring = known(ring_of(owned, stats))
+    assert known(admin.where_it_is_up(named(last))) == names
     assert all(len(set(owners)) == 4 for owners in ring.preference_lists(4))
     assert ring.ownership == stats.ownership
 

@@ -37,6 +37,7 @@ class Scripted:
         instead: what is answered to a command on a node, in place of the double; by its last words.
         starts: the start of each node's process.
         spoil: what becomes of an output on its way, by node and last words.
+        refused: first words of commands that sudo refuses.
     """
 
     world: World
@@ -44,6 +45,7 @@ class Scripted:
     instead: dict[tuple[NodeName, str], CommandOutput | Unknown] = field(default_factory=dict)
     starts: dict[NodeName, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 1000))
     spoil: Callable[[NodeName, str, CommandOutput], CommandOutput | Unknown] | None = None
+    refused: tuple[str, ...] = ()
 
     def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
         output = self._run(node, command)
@@ -57,6 +59,8 @@ class Scripted:
         self.asked.append((node, line))
         if (node, line) in self.instead:
             return self.instead[node, line]
+        if words[0] in self.refused:
+            return CommandOutput(exit=1, stdout="", stderr="sudo: a password is required\n")
         if node not in self.world.machines:
             return CommandOutput(exit=1, stdout=f"Node {node} is not responding to pings\n")
         number = 100 + NAMES.index(node)
@@ -71,6 +75,11 @@ class Scripted:
             return CommandOutput(exit=0 if up else None, stdout=f"{words[2]} is {'up' if up else 'not up'}\n")
         return CommandOutput(exit=0, stdout=self.world.ask(node, line))
 
+    def starts_of_vms(self) -> dict[NodeName, int]:
+        """How many commands started an Erlang VM, by node: all but the reading of `/proc`."""
+        vms = [node for node, line in self.asked if not line.startswith("/proc/")]
+        return {node: vms.count(node) for node in NAMES}
+
     def on(self, *words: str) -> list[NodeName]:
         """The nodes that were asked such a command, in order."""
         return [node for node, line in self.asked if line == " ".join(words)]
@@ -84,6 +93,11 @@ class Staged:
     runner: Scripted
     world: World
     ports: Mapping[NodeName, ScriptedServer]
+    clock: list[float]
+
+    def later(self, seconds: float) -> None:
+        """The cluster's own clock goes on; the nodes' does not."""
+        self.clock[0] += seconds
 
 
 @contextmanager
@@ -103,9 +117,10 @@ def staged() -> Iterator[Staged]:
             address=lambda _node: "127.0.0.1",
             riak=("/usr/sbin/riak",),
         )
-        cluster = RiakCluster("ring", reach)
+        clock = [0.0]
+        cluster = RiakCluster("ring", reach, now=lambda: clock[0])
         try:
-            yield Staged(cluster=cluster, runner=runner, world=world, ports=ports)
+            yield Staged(cluster=cluster, runner=runner, world=world, ports=ports, clock=clock)
         finally:
             cluster.close()
 

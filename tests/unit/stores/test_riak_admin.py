@@ -25,6 +25,7 @@ from orchestrator.stores.riak.admin import (
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_bucket_types import parse_bucket_types, parse_n_val
+from orchestrator.stores.riak.parse_ring import ring_of
 from tests.fakes.riak_meanings import DIALECT
 from tests.fakes.riak_rings import claimed, names
 from tests.fakes.riak_transcripts import recorded
@@ -130,10 +131,15 @@ def test_the_words_of_each_version() -> None:
 def test_the_shipped_sudoers_allow_every_command_and_no_other_of_the_program() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "sudoers-riak").read_text()
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
-    allowed = [line.strip() for line in re.findall(r"/usr/sbin/riak [^,\n\\]+", lines)]
+    found = re.findall(r"/usr/sbin/riak (?:[^,\n\\]|\\[\[\]])+", lines)
+    allowed = [re.sub(r"\\\[(.*)\\\]", r"[[]\1[]]", line.strip()) for line in found]  # as fnmatch has it
     commands = commands_for(DIALECT, riak=("/usr/sbin/riak",))
     used = [commands.stop, commands.start, commands.ping, commands.pid, commands.versions]
-    used += [commands.set_transfer_limit(DEV1, 8), commands.wait_for_service("riak_kv", DEV1, 5.0)]
+    used += [
+        commands.watched_nodes("riak_kv"),
+        commands.set_transfer_limit(DEV1, 8),
+        commands.wait_for_service("riak_kv", DEV1, 5.0),
+    ]
     asked = Answers({})
     reader = RiakAdmin(runner=asked, commands=commands, dialect=DIALECT)
     reads = (
@@ -207,17 +213,20 @@ def told_partitions(end: str = "ok\n") -> dict[str, CommandOutput | Unknown]:
 
 
 def test_the_ring_is_read_node_by_node() -> None:
-    assert admin(Answers(told_partitions())).ring(ONE, STATS) == RING
+    reader = admin(Answers(told_partitions()))
+    told = {node: reader.partitions(ONE, node) for node in (ONE, TWO, THREE)}
+    known = {node: each for node, each in told.items() if not isinstance(each, Unknown)}
+    assert ring_of(known, STATS) == RING
 
 
-def test_a_ring_of_which_a_node_does_not_tell_its_part_is_unknown() -> None:
+def test_partitions_of_another_node_and_none_at_all_are_unknown() -> None:
     known = told_partitions()
     known.pop(f"riak admin cluster partitions -n {TWO}")
-    assert isinstance(admin(Answers(known)).ring(ONE, STATS), Unknown)
+    assert isinstance(admin(Answers(known)).partitions(ONE, TWO), Unknown)
     known = told_partitions()
     known[f"riak admin cluster partitions -n {TWO}"] = known[f"riak admin cluster partitions -n {ONE}"]
-    assert isinstance(admin(Answers(known)).ring(ONE, STATS), Unknown), "another node's answer"
-    assert isinstance(admin(Answers(told_partitions()), V14).ring(ONE, STATS), Unknown), (
+    assert isinstance(admin(Answers(known)).partitions(ONE, TWO), Unknown), "another node's answer"
+    assert isinstance(admin(Answers(told_partitions()), V14).partitions(ONE, TWO), Unknown), (
         "1.4 has no such command"
     )
 

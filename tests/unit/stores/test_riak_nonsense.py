@@ -61,11 +61,12 @@ SPOILT: Mapping[str, Spoiling] = {
 }
 COMMANDS: Mapping[str, Look] = {
     "admin cluster status": Look.CLUSTER,
-    "admin member-status": Look.CLUSTER,
-    "admin ring-status": Look.CLUSTER,
+    "admin member-status": Look.ACTIVITY,
+    "admin ring-status": Look.ACTIVITY,
     "admin ringready": Look.HEALTH,
+    "rpc riak_core_node_watcher": Look.HEALTH,
     "admin wait-for-service": Look.HEALTH,
-    "admin transfers": Look.RECOVERIES,
+    "admin transfers": Look.ACTIVITY,
     "admin cluster partitions": Look.ACTIVITY,
     "admin bucket-type list": Look.ACTIVITY,
     "admin bucket-type status": Look.ACTIVITY,
@@ -131,7 +132,9 @@ def test_what_is_spoilt_on_its_way_is_no_other_news(
     state: str, command: str, request: pytest.FixtureRequest
 ) -> None:
     stage: Staged = request.getfixturevalue(state)
+    stage.runner.refused = ("rpc",) if "wait-for" in command else ()
     look = {COMMANDS[command]}
+    stage.later(100)
     meant = stage.cluster.observe(look)
     met = 0
     for name, spoil in SPOILT.items():
@@ -159,7 +162,9 @@ def test_what_is_spoilt_on_its_way_is_no_other_news(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_good_words_with_a_bad_exit_code_are_unknown(whole: Staged, command: str) -> None:
+    whole.runner.refused = ("rpc",) if "wait-for" in command else ()
     look = {COMMANDS[command]}
+    whole.later(100)
     meant = whole.cluster.observe(look)
 
     def lies(_node: NodeName, line: str, output: CommandOutput) -> CommandOutput:
@@ -171,7 +176,7 @@ def test_good_words_with_a_bad_exit_code_are_unknown(whole: Staged, command: str
     finally:
         whole.runner.spoil = None
     assert_no_lie(found, meant)
-    assert found != meant
+    assert found != meant or command.startswith("rpc"), "wait-for-service answers in its place"
 
 
 def _other(name: str, **more: object) -> Callable[[Staged], bytes]:
@@ -226,7 +231,6 @@ def test_the_ring_is_not_held_against_the_page_of_another_node(whole: Staged) ->
     assert view.riak is not None
     assert isinstance(view.riak.ring, Unknown)
     assert DEV2 in view.riak.ring.reason
-    assert isinstance(view.riak.n_vals, Unknown)
 
 
 # Too much --------------------------------------------------------------------------------------------

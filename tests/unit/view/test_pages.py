@@ -78,6 +78,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "steps",
         "settings_changed",
         "predicted_seconds",
+        "predicted_from",
     ]
     assert plan["event"] == "plan"
     assert plan["lower_bound_waves"] is None
@@ -88,7 +89,7 @@ def test_the_plan_as_json_is_the_contracts(samples: Any) -> None:
         "why": "no data, so first",
         "predicted_seconds": {"low": 60, "likely": 75.3, "high": 140},
     }
-    assert set(plan["holds"][0]) == {"predicate", "subject", "evidence", "count", "subjects"}
+    assert set(plan["holds"][0]) == {"predicate", "subject", "evidence", "count", "subjects", "also"}
     assert set(plan["steps"][0]) == {"wave", "order", "target", "action", "detail"}
     assert plan["settings_changed"]["cluster.routing.allocation.enable"] == {"from": None, "to": "primaries"}
 

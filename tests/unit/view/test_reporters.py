@@ -200,6 +200,7 @@ def test_json_lines_carry_the_contracts_names(samples: Any, clock: Time) -> None
             "evidence": "5 shards without a second copy",
             "count": 1,
             "subjects": [],
+            "also": [],
         }
     ]
     assert by_event["waiting"]["seconds_at_most"] is not None

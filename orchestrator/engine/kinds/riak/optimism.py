@@ -1,14 +1,25 @@
-"""The ring as it is when all has gone well: what a plan sees after each restart."""
+"""The ring with all well: what a plan sees after each restart, and what hides behind a node that is down."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.engine.kinds.riak.predicates import ASKED_AT_LEAST
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import ClusterView
-from orchestrator.model.reading import Unknown
-from orchestrator.model.riak import NodeStats, RiakView, RingReady, ServiceWait, SignsOfLife, Transfers
+from orchestrator.engine.kinds.predicates import Predicate, Question
+from orchestrator.engine.kinds.riak.predicates import ALL_MEMBERS_UP, ASKED_AT_LEAST
+from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
+from orchestrator.model.event import Hold
+from orchestrator.model.observation import ClusterView, HostView, Observation, ServiceState
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.riak import (
+    Availability,
+    NodeStats,
+    RiakView,
+    RingReady,
+    RingStatus,
+    ServiceWait,
+    SignsOfLife,
+    Transfers,
+)
 
 
 def at_rest(view: ClusterView) -> RiakView | None:
@@ -34,3 +45,103 @@ def _well(riak: RiakView, name: NodeName, members: frozenset[NodeName]) -> Signs
         else replace(found, connected=members, kv_vnodes=found.ownership.get(name, 0))
     )
     return SignsOfLife(ping=True, stats=stats, service=ServiceWait(service="riak_kv", up=True, last=""))
+
+
+def folded(found: tuple[Hold, ...], rules: tuple[Predicate, ...], question: Question) -> tuple[Hold, ...]:
+    """The holds, with those that follow from members that are down folded into the one that names them.
+
+    A hold follows from it when its predicate is met by the same reading with these members up. One node down
+    is no reason to read nine holds.
+
+    Args:
+        found: the holds of these predicates.
+        rules: the predicates that were asked.
+        question: what they were asked.
+    """
+    first = next((hold for hold in found if hold.predicate == ALL_MEMBERS_UP), None)
+    seen = None if first is None else _with_all_up(question.observation)
+    if first is None or seen is None:
+        return found
+    asked = replace(question, observation=seen)
+    by_name = {rule.name: rule for rule in rules}
+    also = tuple(
+        hold.predicate
+        for hold in found
+        if hold is not first
+        and by_name[hold.predicate].may_be_disabled
+        and not any(
+            not question.policy.disables(hold.predicate, subject)
+            for subject, _ in by_name[hold.predicate].check(asked)
+        )
+    )
+    if not also:
+        return found
+    evidence = f"{first.evidence}; not met for the same reason: {', '.join(also)}"
+    whole = replace(first, evidence=evidence, also=also)
+    return (whole, *(hold for hold in found if hold is not first and hold.predicate not in also))
+
+
+def _with_all_up(seen: Observation) -> Observation | None:
+    """The reading as it would be with every member up, and all else as it is; None where all are up."""
+    view = seen.cluster
+    if isinstance(view, Unknown) or view.riak is None or isinstance(view.riak.cluster, Unknown):
+        return None
+    status = view.riak.cluster
+    down = {m.node for m in status.members if m.availability is not Availability.UP}
+    if not down:
+        return None
+    members = tuple(replace(m, availability=Availability.UP) if m.node in down else m for m in status.members)
+    names = frozenset(member.node for member in members)
+    riak = replace(
+        view.riak,
+        cluster=replace(status, members=members),
+        signs={**view.riak.signs, **{name: _well(view.riak, name, names) for name in down}},
+    )
+    riak = _asked_of_all(riak, down, names)
+    added = tuple(_member(view, name) for name in sorted(down - view.members.keys()))
+    hosts = {name: _runs(host) if name in down else host for name, host in seen.hosts.items()}
+    return replace(seen, cluster=replace(view, nodes=(*view.nodes, *added), riak=riak), hosts=hosts)
+
+
+def _asked_of_all(riak: RiakView, down: set[NodeName], names: frozenset[NodeName]) -> RiakView:
+    """What the others say of the ring, less what they say because these are down."""
+    ready, status, transfers = riak.ring_ready, riak.ring_status, riak.transfers
+    if isinstance(ready, RingReady) and ready.agreed:
+        ready = replace(ready, nodes=tuple(sorted(down.union(ready.nodes))))
+    elif isinstance(ready, RingReady) and ready.down and set(ready.down) <= down:
+        ready = RingReady(agreed=True, nodes=tuple(sorted(names)))
+    if isinstance(status, RingStatus):
+        lost = status.claimant in down
+        status = replace(
+            status,
+            claimant_up=status.claimant_up or lost,
+            ring_ready=True if lost else status.ring_ready,
+            unreachable=tuple(name for name in status.unreachable if name not in down),
+        )
+    if not isinstance(transfers, Unknown):
+        said: dict[NodeName, Reading[Transfers]] = {
+            node: Transfers() if isinstance(each, Transfers) and down & set(each.down) else each
+            for node, each in transfers.items()
+        }
+        missing = max(0, min(ASKED_AT_LEAST, len(names)) - len(said))
+        for node in sorted(names - said.keys())[:missing]:
+            said[node] = Transfers()
+        transfers = said
+    return replace(riak, ring_ready=ready, ring_status=status, transfers=transfers)
+
+
+def _member(view: ClusterView, name: NodeName) -> Node:
+    return Node(
+        name=name,
+        node_id=name,
+        incarnation=Incarnation(ephemeral_id="as if it were up"),
+        roles=frozenset({Role.DATA}),
+        version=view.version,
+        address="",
+        attributes={},
+    )
+
+
+def _runs(host: HostView | Unknown) -> HostView:
+    known = HostView(service=ServiceState.RUNNING, detail="", may_control=True)
+    return known if isinstance(host, Unknown) else replace(host, service=ServiceState.RUNNING)

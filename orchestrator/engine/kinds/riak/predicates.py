@@ -27,6 +27,9 @@ from orchestrator.model.riak import Availability, ClusterStatus, Membership, Ria
 ASKED_AT_LEAST: Final = 2
 """Nodes that must call the transfers clean: what one node cannot reach it cannot tell of."""
 
+ALL_MEMBERS_UP: Final = "all_members_up"
+"""The predicate that names a member that is down."""
+
 Nodes = frozenset[NodeName]
 Check = Callable[[RiakView, Nodes], Iterator[Finding]]
 
@@ -135,8 +138,11 @@ def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
             yield f"transfers by {asked}", transfers.reason
         elif not transfers.clean:
             yield f"transfers by {asked}", "; ".join(what_transfers(transfers))
-    members = _members(view)
-    wanted = ASKED_AT_LEAST if isinstance(members, Unknown) else min(ASKED_AT_LEAST, len(members))
+    if not isinstance(view.members, Unknown):
+        known = len(view.members)
+    else:
+        known = ASKED_AT_LEAST if isinstance(view.cluster, Unknown) else len(view.cluster.members)
+    wanted = min(ASKED_AT_LEAST, known)
     if len(view.transfers) < wanted:
         yield "transfers", f"{len(view.transfers)} nodes were asked instead of {wanted}"
 
@@ -171,13 +177,13 @@ RULES: Final[tuple[Rule, ...]] = (
         check=no_pending_ownership_change,
     ),
     Rule(
-        name="all_members_up",
+        name=ALL_MEMBERS_UP,
         why="With a node away already, the next one may take the quorum with it.",
         check=all_members_up,
     ),
     Rule(
         name="no_transfers",
-        why="What waits to be handed off is the only copy that is up to date: its holder must not go.",
+        why="Writes that wait to be handed off may be nowhere else: the node that has them must not go.",
         check=no_transfers,
     ),
     Rule(

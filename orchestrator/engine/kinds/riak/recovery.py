@@ -38,13 +38,14 @@ def _lacking(view: ClusterView, node: NodeName) -> Iterator[str]:
     signs = riak.signs.get(node, SignsOfLife())
     if isinstance(signs.ping, Unknown) or not signs.ping:
         yield f"/ping: {signs.ping.reason if isinstance(signs.ping, Unknown) else 'no answer'}"
+    yield from _vnodes_run(riak, signs, node)
+    yield from _peers_see(riak, view, node)
+    # Only commands tell the rest, and they are asked once the above is good.
+    yield from _ring_agrees(riak, view)
     if isinstance(signs.service, Unknown):
         yield f"riak_kv, asked of a peer: {signs.service.reason}"
     elif not signs.service.up:
         yield f"riak_kv is not up, asked of a peer: {signs.service.last}"
-    yield from _ring_agrees(riak, view)
-    yield from _peers_see(riak, view, node)
-    yield from _vnodes_run(riak, signs, node)
 
 
 def _ring_agrees(riak: RiakView, view: ClusterView) -> Iterator[str]:
@@ -82,8 +83,13 @@ def _vnodes_run(riak: RiakView, signs: SignsOfLife, node: NodeName) -> Iterator[
 
 
 def unsettled(view: ClusterView) -> str | None:
-    """What is still handed off, or not told, for people; None when two nodes call the transfers clean."""
+    """What is still handed off, or not told, for people; None when two nodes call the transfers clean.
+
+    What `/stats` count proves that handoff goes on, and never that it is done.
+    """
     if view.riak is None:
         return "nothing was read of the transfers"
+    if view.riak.beyond:
+        return f"{sum(view.riak.beyond.values())} vnodes to be handed off to their owners, by /stats"
     found = next(no_transfers(view.riak, frozenset()), None)
     return None if found is None else f"{found[0]}: {found[1]}"

@@ -1,0 +1,355 @@
+"""One reading of a Riak cluster: which command is sent to which node, and which is not needed.
+
+A command of Riak starts an Erlang VM on the node that it is sent to: 0.4 s of a processor on an idle machine,
+and 3 to 20 s under load. `/ping`, `/stats` and `/proc` start none. So a reading sends the commands that its
+decision needs, each to the member that was sent the fewest:
+
+- Before a stop (`Look.ACTIVITY`) everything is read by the commands. No safety condition rests on `/stats`
+  alone.
+- While a node comes back (`Look.HEALTH`), what only commands tell is asked once `/ping` and `/stats` say that
+  the node is ready.
+- While handoff is waited for (`Look.RECOVERIES`), the `/stats` of all members are enough as long as they
+  count vnodes that are to be handed off. That there are none is for `transfers` to say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from orchestrator.engine.kinds.riak.predicates import ASKED_AT_LEAST
+from orchestrator.engine.kinds.riak.settings import limit_key
+from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
+from orchestrator.model.observation import ClusterView, Look, SettingsView
+from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
+from orchestrator.model.riak import (
+    Availability,
+    ClusterStatus,
+    RiakView,
+    Ring,
+    ServiceWait,
+    SignsOfLife,
+    Transfers,
+)
+from orchestrator.stores.riak.admin import KV
+from orchestrator.stores.riak.contact import Contact, Contacts, usable
+from orchestrator.stores.riak.lives import Lives
+from orchestrator.stores.riak.parse_ring import ring_of
+
+T = TypeVar("T")
+
+LOCATION: Final = "location"
+"""The node attribute under which a member's location stands."""
+_SERVICE_SECONDS: Final[Seconds] = 5.0
+"""A `wait-for-service` says something at once and then every few seconds."""
+_WAITED_AGAIN_SECONDS: Final[Seconds] = 60.0
+"""Between two `wait-for-service` for one node: each may leave a loop behind on the host that is asked."""
+_CONFIRMED_SECONDS: Final[Seconds] = 60.0
+"""So long `/stats` alone may say that handoff goes on; then the commands are asked, whatever it counts."""
+_LIMITS_SECONDS: Final[Seconds] = 30.0
+"""So long the transfer limits that were read are taken for the present ones while handoff is waited for."""
+
+
+def awaits_handoff(look: Collection[Look]) -> bool:
+    """Whether a reading is one of those that wait for handoff, and none before a stop."""
+    return Look.RECOVERIES in look and Look.ACTIVITY not in look
+
+
+def up(cluster: ClusterStatus) -> tuple[NodeName, ...]:
+    """The members that are up."""
+    return tuple(m.node for m in cluster.members if m.availability is Availability.UP)
+
+
+class Memory:
+    """What one reading leaves to the next one. Thread-safe where threads of one reading use it."""
+
+    def __init__(self, now: Callable[[], Instant]) -> None:
+        self.lives = Lives()
+        self.now = now
+        self._lock = threading.Lock()
+        self._waited: dict[NodeName, Instant] = {}
+        self._whole: tuple[Instant, ClusterStatus] | None = None
+        self._limits: tuple[Instant, Mapping[NodeName, str | None], SettingsView] | None = None
+
+    def keep_status(self, status: ClusterStatus) -> None:
+        """What `cluster status` said just now."""
+        self._whole = (self.now(), status)
+
+    def status_with_all_up(self) -> ClusterStatus | None:
+        """The last `cluster status`, if it is recent and every member was up; None otherwise."""
+        if self._whole is None or self.now() - self._whole[0] > _CONFIRMED_SECONDS:
+            return None
+        status = self._whole[1]
+        return status if len(up(status)) == len(status.members) else None
+
+    def keep_limits(self, nodes: Collection[Node], limits: SettingsView) -> None:
+        """The transfer limits, as they are in the memory of these processes."""
+        self._limits = (self.now(), _identities(nodes), limits)
+
+    def limits_of(self, nodes: Collection[Node]) -> SettingsView | None:
+        """The limits of these very processes, if they were read a moment ago and not written since."""
+        if self._limits is None:
+            return None
+        at, identities, limits = self._limits
+        known = None not in identities.values() and identities == _identities(nodes)
+        return limits if known and self.now() - at <= _LIMITS_SECONDS else None
+
+    def limits_written(self) -> None:
+        """What is known of the limits is known no more."""
+        self._limits = None
+
+    def may_wait_for(self, node: NodeName) -> bool:
+        """Whether a `wait-for-service` may be sent for a node: none of the last minute was in vain."""
+        with self._lock:
+            last = self._waited.get(node)
+        return last is None or self.now() - last >= _WAITED_AGAIN_SECONDS
+
+    def waited_in_vain(self, node: NodeName) -> None:
+        """A `wait-for-service` for that node did not come to its end."""
+        with self._lock:
+            self._waited[node] = self.now()
+
+
+def _identities(nodes: Collection[Node]) -> dict[NodeName, str | None]:
+    return {node.name: node.incarnation.ephemeral_id for node in nodes}
+
+
+@dataclass(slots=True)
+class _Turns:
+    """To which member the next command goes: to the one that was sent the fewest."""
+
+    sent: dict[NodeName, int]
+
+    def next(self) -> NodeName:
+        return self.several(1)[0]
+
+    def several(self, number: int) -> list[NodeName]:
+        """So many different members, or as many as there are."""
+        nodes = sorted(self.sent, key=lambda node: self.sent[node])[:number]
+        for node in nodes:
+            self.sent[node] += 1
+        return nodes
+
+
+class Reader:
+    """One reading of the ring, its parts side by side.
+
+    Args:
+        reached: how the cluster is reached.
+        told: the state of the cluster, and the member that told it.
+        avoided: nodes that are being restarted; a peer is asked of them.
+        pool: threads for the parts.
+        memory: of the readings before.
+    """
+
+    def __init__(
+        self,
+        reached: tuple[Contacts, Contact],
+        told: tuple[NodeName, ClusterStatus],
+        avoided: frozenset[NodeName],
+        pool: ThreadPoolExecutor,
+        memory: Memory,
+    ) -> None:
+        self._contacts, self._contact = reached
+        self._asked, self._cluster = told
+        self._admin, self._avoided = self._contact.admin, avoided
+        self._pool, self._memory = pool, memory
+        self._up = up(self._cluster)
+        self._turns = _Turns({self._asked: 1})
+
+    def counted(self, name: str) -> ClusterView | None:
+        """The cluster by `/stats` and `/proc` alone, while they prove that handoff goes on; else None."""
+        asked = {node: self._pool.submit(self._contacts.stats, node) for node in self._up}
+        lives = self._lives()
+        stats = [found for each in asked.values() if not isinstance(found := each.result(), Unknown)]
+        told = {node: life.result() for node, life in lives.items()}
+        if len(stats) < len(self._up) or any(isinstance(life, Unknown) for life in told.values()):
+            return None
+        members = frozenset(self._up)
+        agreed = all(
+            each.members == members
+            and members - {each.node} <= each.connected
+            and each.ownership == stats[0].ownership
+            for each in stats
+        )
+        beyond = {each.node: each.beyond_its_own for each in stats if each.beyond_its_own}
+        if not agreed or not beyond:
+            return None
+        return self._view(name, RiakView(beyond=beyond), told)
+
+    def view(self, name: str, look: Collection[Look]) -> ClusterView:
+        """The members that are up, with their lives, and what was asked for of the ring."""
+        told = {node: life.result() for node, life in self._lives().items()}
+        self._take_turns(told)
+        riak = RiakView(cluster=self._cluster)
+        if Look.ACTIVITY in look:
+            riak = self._before_a_stop(riak)
+        elif awaits_handoff(look):
+            riak = replace(riak, transfers=self._transfers())
+        elif Look.HEALTH in look:
+            riak = self._coming_back(riak)
+        return self._view(name, riak, told)
+
+    def limits(self) -> Reading[SettingsView]:
+        """The transfer limits of all nodes, as settings."""
+        found = self._ask(self._admin.transfer_limits).result()
+        if isinstance(found, Unknown):
+            return found
+        return SettingsView(transient={limit_key(node): str(limit) for node, limit in found.limits.items()})
+
+    def _view(self, name: str, riak: RiakView, told: Mapping[NodeName, Reading[Incarnation]]) -> ClusterView:
+        untold = {node: life.reason for node, life in told.items() if isinstance(life, Unknown)}
+        claimant = next((m.node for m in self._cluster.members if m.claimant), self._asked)
+        locations = {m.node: m.location for m in self._cluster.members if m.location}
+        return ClusterView(
+            name=name,
+            uuid=f"riak:{name}",
+            version=self._contact.version,
+            distribution="riak",
+            state_version=0,
+            master=claimant,
+            nodes=tuple(self._node(node, told[node], locations.get(node)) for node in self._up),
+            indices=(),
+            copies=(),
+            riak=replace(riak, untold=untold),
+        )
+
+    def _node(self, name: NodeName, found: Reading[Incarnation], location: str | None) -> Node:
+        return Node(
+            name=name,
+            node_id=name,
+            incarnation=Incarnation() if isinstance(found, Unknown) else found,
+            roles=frozenset({Role.DATA}),
+            version=self._contact.version,
+            address=self._contacts.address(name),
+            attributes={LOCATION: location} if location else {},
+        )
+
+    def _lives(self) -> dict[NodeName, Future[Reading[Incarnation]]]:
+        return {node: self._pool.submit(self._life, node) for node in self._up}
+
+    def _life(self, node: NodeName) -> Reading[Incarnation]:
+        return self._contacts.stranger(self._admin, node) or self._memory.lives.of(self._admin, node)
+
+    def _take_turns(self, told: Mapping[NodeName, Reading[Incarnation]]) -> None:
+        """Send commands to members that are not in hand and whose hosts run them, as their lives show."""
+        for node in self._up:
+            if node not in self._avoided and not isinstance(told[node], Unknown):
+                self._turns.sent.setdefault(node, 0)
+
+    def _ask(self, question: Callable[[NodeName], Reading[T]]) -> Future[Reading[T]]:
+        """Sent to the member whose turn it is."""
+        return self._pool.submit(question, self._turns.next())
+
+    # Before a stop ------------------------------------
+
+    def _before_a_stop(self, riak: RiakView) -> RiakView:
+        """Everything, by the commands themselves."""
+        admin = self._admin
+        signs = self._pool.submit(self._signs)
+        transfers = self._sent_transfers()
+        ready, status = self._ask(admin.ring_ready), self._ask(admin.ring_status)
+        members, n_vals = self._ask(admin.members), self._ask(admin.n_vals)
+        found = signs.result()
+        ring = self._ring(found)
+        types = n_vals.result()
+        return replace(
+            riak,
+            members=members.result(),
+            ring_ready=ready.result(),
+            ring_status=status.result(),
+            signs=found,
+            transfers={node: each.result() for node, each in transfers.items()},
+            ring=ring,
+            n_vals=types if isinstance(types, Unknown) else frozenset(types.values()),
+        )
+
+    def _ring(self, signs: Mapping[NodeName, SignsOfLife]) -> Reading[Ring]:
+        """Who owns which partition: each owner says it of itself, and a peer says it of one that does not."""
+        stats = signs[self._asked].stats if self._asked in signs else NOT_READ
+        if isinstance(stats, Unknown):
+            return stats
+        owners = [node for node, number in stats.ownership.items() if number]
+        owned = {node: self._pool.submit(self._owned, node) for node in owners}
+        found = {node: each.result() for node, each in owned.items()}
+        for each in found.values():
+            if isinstance(each, Unknown):
+                return each
+        return ring_of({node: each for node, each in found.items() if not isinstance(each, Unknown)}, stats)
+
+    def _owned(self, owner: NodeName) -> Reading[frozenset[int]]:
+        asked = owner if owner in self._turns.sent else self._asked
+        return self._admin.partitions(asked, owner)
+
+    def _transfers(self) -> Mapping[NodeName, Reading[Transfers]]:
+        return {node: each.result() for node, each in self._sent_transfers().items()}
+
+    def _sent_transfers(self) -> dict[NodeName, Future[Reading[Transfers]]]:
+        """Sent to two members; to one that is being restarted only where there are no two others."""
+        chosen = self._turns.several(ASKED_AT_LEAST)
+        others = [node for node in usable(self._up, self._avoided) if node not in chosen]
+        chosen += others[: ASKED_AT_LEAST - len(chosen)]
+        return {node: self._pool.submit(self._admin.transfers, node) for node in chosen}
+
+    # Signs of life ------------------------------------
+
+    def _signs(self) -> dict[NodeName, SignsOfLife]:
+        """`/ping` and `/stats` of every node that is up."""
+        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="riak-http") as pool:
+            pings = {node: pool.submit(self._contacts.http(node).ping) for node in self._up}
+            stats = {node: pool.submit(self._contacts.stats, node) for node in self._up}
+            return {
+                node: SignsOfLife(ping=pings[node].result(), stats=stats[node].result()) for node in self._up
+            }
+
+    def _coming_back(self, riak: RiakView) -> RiakView:
+        """Signs of life; what a peer and the ring say once those of the node itself are good."""
+        signs = self._signs()
+        coming = [node for node in self._up if node in self._avoided]
+        ready = [node for node in coming if _looks_ready(node, signs)]
+        if coming and not ready:
+            return replace(riak, signs=signs)
+        agreed = self._ask(self._admin.ring_ready)
+        services = self._services(ready)
+        told = {node: replace(sign, service=services.get(node, NOT_READ)) for node, sign in signs.items()}
+        return replace(riak, ring_ready=agreed.result(), signs=told)
+
+    def _services(self, nodes: Collection[NodeName]) -> dict[NodeName, Reading[ServiceWait]]:
+        """Whether a peer sees the key-value store of these nodes."""
+        if not nodes or not set(self._up) - self._avoided:
+            return {}
+        peer = self._turns.next()
+        found = self._admin.where_it_is_up(peer)
+        if isinstance(found, Unknown) or not found <= {member.node for member in self._cluster.members}:
+            return {node: self._waited_for(peer, node) for node in nodes}
+        seen = f"{peer} sees it on {', '.join(sorted(found)) or 'no node'}"
+        return {
+            node: ServiceWait(service=KV, up=node in found, last=f"{KV} is up" if node in found else seen)
+            for node in nodes
+        }
+
+    def _waited_for(self, peer: NodeName, node: NodeName) -> Reading[ServiceWait]:
+        if not self._memory.may_wait_for(node):
+            return Unknown(
+                reason=f"{KV} was not up at the last `wait-for-service`, which is sent once in "
+                f"{_WAITED_AGAIN_SECONDS:.0f} s"
+            )
+        found = self._admin.wait_for_service(peer, node, _SERVICE_SECONDS)
+        if isinstance(found, Unknown) or not found.up:
+            self._memory.waited_in_vain(node)
+        return found
+
+
+def _looks_ready(node: NodeName, signs: Mapping[NodeName, SignsOfLife]) -> bool:
+    """Whether the node itself and its peers say over HTTP that it serves."""
+    own = signs[node]
+    if own.ping is not True or isinstance(own.stats, Unknown) or own.stats.kv_vnodes < own.stats.owned:
+        return False
+    return all(
+        not isinstance(sign.stats, Unknown) and node in sign.stats.connected
+        for peer, sign in signs.items()
+        if peer != node
+    )

@@ -1,0 +1,62 @@
+"""What a restart of a Riak node takes where no run has measured it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.estimate import predict_node, rests_on
+from orchestrator.engine.kinds.riak.timing import usual_restart
+from orchestrator.model.observation import ClusterView
+from orchestrator.model.reading import NOT_READ
+from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation.glance import glance
+from orchestrator.view.plan import plan_object, plan_text
+from tests.simulation.play import plan_of
+from tests.simulation.ringed import ONE, THREE, TWO, riak_policy, ringed
+
+
+def test_a_ring_of_64_takes_about_four_minutes_a_node_and_the_plan_says_why() -> None:
+    plan = plan_of(ringed(5, 64), riak_policy())
+    assert {round(wave.predicted.likely / 60) for wave in plan.waves} == {4}
+    measured = (200.0, 249.0)
+    assert all(wave.predicted.low < min(measured) for wave in plan.waves)
+    assert all(wave.predicted.high > max(measured) for wave in plan.waves)
+    text = plan_text(plan)
+    assert "no restart of this cluster is on record; Riak's default timers" in text
+    assert "64 partitions" in text
+    assert "64 partitions" in str(plan_object(plan)["predicted_from"])
+    assert "Transfer limits that are changed" in text
+
+
+@pytest.mark.parametrize(("size", "minutes"), [(64, 80 / 60), (256, 320 / 60), (1024, 1280 / 60)])
+def test_a_larger_ring_takes_as_much_longer_as_its_vnodes_take_to_start(size: int, minutes: float) -> None:
+    """By Riak's own timers about 5 minutes of it at 256 partitions, and 21 at 1024."""
+    usual = usual_restart(plan_view(size)).node
+    apart = usual.likely - usual_restart(plan_view(64)).node.likely
+    assert apart == pytest.approx((minutes - 80 / 60) * 60)
+
+
+def plan_view(size: int) -> ClusterView:
+    view = glance(ringed(5, size), Simulation(ringed(5, size)).start_of(riak_policy())).cluster
+    assert isinstance(view, ClusterView)
+    return view
+
+
+def test_a_ring_that_was_not_read_counts_as_the_usual_one() -> None:
+    assert usual_restart(None).node == usual_restart(plan_view(64)).node
+    assert "usual ring" in usual_restart(None).rests_on
+    view = plan_view(256)
+    assert view.riak is not None
+    unread = replace(view, riak=replace(view.riak, ring=NOT_READ))
+    assert usual_restart(unread).node == usual_restart(view).node, "/stats tell it too"
+
+
+def test_past_runs_go_before_the_timers() -> None:
+    times = {ONE: (300.0, 310.0), TWO: ()}
+    usual = usual_restart(None)
+    assert predict_node(ONE, times, usual).likely == 305.0
+    assert predict_node(THREE, times, usual).likely == 305.0
+    assert rests_on(times, usual) == "2 restarts of 1 of its nodes in earlier runs"
+    assert "no restart of this cluster is on record" in rests_on({}, usual)

@@ -1,0 +1,330 @@
+"""What a reading costs the nodes: commands that start an Erlang VM, and where `/stats` and `/proc` do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.engine.kinds.kind import RIAK
+from orchestrator.engine.kinds.riak.recovery import not_back, unsettled
+from orchestrator.engine.phases import READS
+from orchestrator.model.action import Done, Purpose, SettingChange, WriteSettings
+from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
+from orchestrator.model.phase import Phase
+from orchestrator.model.reading import NOT_READ, Unknown
+from orchestrator.ports import ClusterReadings
+from orchestrator.stores.riak.admin import commands_for
+from orchestrator.stores.riak.dialect import dialect_of
+from orchestrator.stores.riak.output import CommandOutput
+from tests.doubles.riak_double.stats import stats
+from tests.fakes.scripted_http import reply
+from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged, stat_line
+
+WATCHED = ("rpc", "riak_core_node_watcher", "nodes", "[riak_kv]")
+SUDOERS = Path(__file__).parents[3] / "docs" / "reference" / "sudoers-riak"
+
+
+@pytest.fixture
+def stage() -> Iterator[Staged]:
+    """Three nodes at rest, of which everything was read once."""
+    with staged() as each:
+        for machine in each.world.machines.values():
+            machine.vnodes = set(machine.ring.owned(machine.name))
+            machine.due.clear()
+        each.world.run(120)
+        read(each, Phase.GATED)
+        yield each
+
+
+def read(stage: Staged, phase: Phase) -> ClusterReadings:
+    """A reading as a phase of a run wants it, and nothing asked before it."""
+    stage.runner.asked.clear()
+    return stage.cluster.observe(READS[phase].look)
+
+
+def view(readings: ClusterReadings) -> ClusterView:
+    assert isinstance(readings.cluster, ClusterView), readings.cluster
+    return readings.cluster
+
+
+def restart(stage: Staged) -> None:
+    """DEV3 goes down and comes up as another process; it hands off, and gets handed off."""
+    stage.cluster.avoid({DEV3})
+    stage.world.stop(DEV3)
+    stage.world.run(30)
+    stage.world.start(DEV3)
+    stage.runner.starts[DEV3] += 1
+    stage.world.run(20)
+
+
+def beyond(stage: Staged) -> int:
+    machines = stage.world.machines.values()
+    return sum(len(machine.vnodes - set(machine.ring.owned(machine.name))) for machine in machines)
+
+
+def spoil_stats(stage: Staged, name: str, **fields: object) -> None:
+    said = {**stats(stage.world.view(name)), **fields}
+    stage.ports[name].on("/stats", reply(json.dumps(said).encode(), headers={"Connection": "close"}))
+
+
+# While handoff is waited for ------------------------------------
+
+
+def test_handoff_is_followed_over_http_without_a_start_of_a_vm(stage: Staged) -> None:
+    restart(stage)
+    read(stage, Phase.REASSIGNED)  # the new process and the limits are read
+    found = read(stage, Phase.REASSIGNED)
+    assert stage.runner.starts_of_vms() == dict.fromkeys(NAMES, 0)
+    assert beyond(stage) > 0
+    assert sum(view(found).riak.beyond.values()) == beyond(stage)  # type: ignore[union-attr]
+    assert unsettled(view(found)) == f"{beyond(stage)} vnodes to be handed off to their owners, by /stats"
+    assert [node.name for node in view(found).nodes] == list(NAMES)
+    assert view(found).members[DEV3].incarnation.ephemeral_id is not None
+    assert not isinstance(found.settings, Unknown)
+    assert not isinstance(found.health, Unknown)
+
+
+def test_the_end_of_handoff_is_what_two_nodes_call_clean(stage: Staged) -> None:
+    restart(stage)
+    stage.world.clean(within=600)
+    found = view(read(stage, Phase.REASSIGNED))
+    assert found.riak is not None
+    assert not found.riak.beyond
+    assert not isinstance(found.riak.transfers, Unknown)
+    assert len(found.riak.transfers) == 2
+    assert unsettled(found) is None
+    assert max(stage.runner.starts_of_vms().values()) <= 2
+
+
+def test_stats_alone_never_call_handoff_done(stage: Staged) -> None:
+    """Where they count less than `transfers`, the transfers decide."""
+    restart(stage)
+    for name in NAMES:
+        own = len(stage.world.machines[name].ring.owned(name))
+        spoil_stats(stage, name, riak_kv_vnodes_running=own, riak_pipe_vnodes_running=own)
+    found = view(read(stage, Phase.REASSIGNED))
+    assert len([line for _, line in stage.runner.asked if line == "admin transfers"]) == 2
+    assert unsettled(found) is not None
+
+
+def test_stats_that_count_too_much_hold_nothing_up_for_more_than_a_minute(stage: Staged) -> None:
+    restart(stage)
+    stage.world.clean(within=600)
+    spoil_stats(stage, DEV1, riak_kv_vnodes_running=64)
+    assert unsettled(view(read(stage, Phase.REASSIGNED))) is not None
+    stage.later(61)
+    assert unsettled(view(read(stage, Phase.REASSIGNED))) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("a peer that is not connected", {"connected_nodes": [DEV1]}),
+        ("a ring with another owner", {"ring_ownership": f"[{{'{DEV1}',7}},{{'{DEV2}',4}},{{'{DEV3}',5}}]"}),
+        (
+            "a member less",
+            {"ring_members": [DEV1, DEV2], "ring_ownership": f"[{{'{DEV1}',8}},{{'{DEV2}',8}}]"},
+        ),
+        ("no count of vnodes", {"riak_kv_vnodes_running": None}),
+        ("another node's page", {"nodename": DEV1}),
+    ],
+)
+def test_stats_that_do_not_agree_leave_it_to_the_commands(
+    stage: Staged, name: str, fields: dict[str, object]
+) -> None:
+    restart(stage)
+    read(stage, Phase.REASSIGNED)
+    spoil_stats(stage, DEV2, **fields)
+    found = view(read(stage, Phase.REASSIGNED))
+    assert found.riak is not None
+    assert not found.riak.beyond, name
+    assert not isinstance(found.riak.transfers, Unknown)
+
+
+def test_a_member_that_goes_down_meanwhile_is_missed(stage: Staged) -> None:
+    restart(stage)
+    read(stage, Phase.REASSIGNED)
+    stage.world.stop(DEV2)
+    found = view(read(stage, Phase.REASSIGNED))
+    assert [node.name for node in found.nodes] == [DEV1, DEV3]
+
+
+def test_limits_are_read_again_when_a_process_is_another_one_or_they_were_written(stage: Staged) -> None:
+    limits = ("admin", "transfer-limit")
+    restart(stage)
+    read(stage, Phase.REASSIGNED)
+    assert len(stage.runner.on(*limits)) == 1
+    read(stage, Phase.REASSIGNED)
+    assert stage.runner.on(*limits) == []
+    change = SettingChange(level=Level.TRANSIENT, key=f"transfer_limit.{DEV3}", found="2", wanted="8")
+    written = WriteSettings(changes=(change,), purpose=Purpose.RAISE_LIMITS)
+    assert stage.cluster.perform(written) == Done()
+    found = read(stage, Phase.REASSIGNED).settings
+    assert isinstance(found, SettingsView)
+    assert found.transient[change.key] == "8"
+    stage.runner.starts[DEV1] += 1
+    read(stage, Phase.REASSIGNED)
+    assert len(stage.runner.on(*limits)) == 1
+    stage.later(31)
+    read(stage, Phase.REASSIGNED)
+    assert len(stage.runner.on(*limits)) == 1, "somebody may have changed them"
+
+
+# Which process a node is ------------------------------------
+
+
+def test_a_process_that_is_known_is_not_asked_for_again(stage: Staged) -> None:
+    read(stage, Phase.DOWN)
+    assert stage.runner.on("pid") == []
+    stage.runner.starts[DEV2] += 1
+    stage.runner.asked.clear()
+    read(stage, Phase.DOWN)
+    assert stage.runner.on("pid") == [DEV2]
+
+
+def test_the_process_that_a_restart_ends_is_not_believed(stage: Staged) -> None:
+    """It may still be there, on its way out, while the next one runs already."""
+    stage.cluster.avoid({DEV3})
+    before = view(read(stage, Phase.DOWN)).members[DEV3].incarnation
+    assert stage.runner.on("pid") == [DEV3]
+    stage.runner.instead[DEV3, "pid"] = CommandOutput(exit=0, stdout="777\n")
+    after = view(read(stage, Phase.DOWN)).members[DEV3].incarnation
+    assert after.differs_from(before)
+    read(stage, Phase.DOWN)
+    assert stage.runner.on("pid") == [], "the new one is known"
+
+
+def test_after_a_resume_any_process_of_a_node_in_hand_may_be_the_old_one() -> None:
+    with staged() as stage:
+        stage.cluster.avoid({DEV3})
+        for _ in range(3):
+            read(stage, Phase.DOWN)
+            assert stage.runner.on("pid")[-1] == DEV3
+
+
+def test_a_process_that_has_ended_is_no_life(stage: Staged) -> None:
+    line = "/proc/sys/kernel/random/boot_id /proc/101/stat /proc/stat"
+    ended = f"{BOOT}\n{stat_line(101, 1000).replace(') S ', ') Z ')}"
+    stage.runner.instead[DEV2, line] = CommandOutput(exit=0, stdout=ended)
+    found = view(read(stage, Phase.DOWN))
+    assert stage.runner.on("pid") == [DEV2]
+    assert found.riak is not None
+    assert found.riak.untold == {DEV2: "process 101 has ended"}
+
+
+# While a node comes back ------------------------------------
+
+
+def test_ring_and_peers_are_asked_once_the_node_itself_looks_ready(stage: Staged) -> None:
+    stage.cluster.avoid({DEV3})
+    stage.world.stop(DEV3)
+    stage.world.run(30)
+    stage.world.start(DEV3)
+    stage.runner.starts[DEV3] += 1
+    found = view(read(stage, Phase.REJOINED))
+    assert stage.runner.starts_of_vms() == {DEV1: 1, DEV2: 0, DEV3: 1}, "its new process is found"
+    assert "vnodes run" in str(not_back(found, DEV3))
+    stage.world.run(30)
+    found = view(read(stage, Phase.REJOINED))
+    assert not_back(found, DEV3) is None
+    assert stage.runner.starts_of_vms() == {DEV1: 2, DEV2: 1, DEV3: 0}
+    assert len(stage.runner.on(*WATCHED)) == 1
+    assert not any("wait-for-service" in line for _, line in stage.runner.asked)
+
+
+def test_a_peer_that_does_not_see_the_store_keeps_the_node_from_being_back(stage: Staged) -> None:
+    restart(stage)
+    stage.world.run(30)
+    for peer in (DEV1, DEV2):
+        stage.runner.instead[peer, " ".join(WATCHED)] = CommandOutput(exit=0, stdout=f"['{DEV1}','{DEV2}']\n")
+    assert "riak_kv is not up" in str(not_back(view(read(stage, Phase.REJOINED)), DEV3))
+
+
+def test_without_the_right_to_rpc_a_service_is_waited_for_once_and_in_vain_once_a_minute(
+    stage: Staged,
+) -> None:
+    """Ended from outside, `wait-for-service` leaves its loop behind on the host."""
+    restart(stage)
+    stage.world.run(30)
+    stage.runner.refused = ("rpc",)
+    assert not_back(view(read(stage, Phase.REJOINED)), DEV3) is None
+    assert not_back(view(read(stage, Phase.REJOINED)), DEV3) is None, "it ended by itself, so it may be sent"
+    cut = CommandOutput(exit=None, stdout="riak_kv is not up: []\n")
+    for peer in (DEV1, DEV2):
+        stage.runner.instead[peer, f"admin wait-for-service riak_kv {DEV3}"] = cut
+    sent = 0
+    for _ in range(5):
+        assert not_back(view(read(stage, Phase.REJOINED)), DEV3) is not None
+        sent += sum("wait-for-service" in line for _, line in stage.runner.asked)
+    assert sent == 1
+    stage.later(61)
+    read(stage, Phase.REJOINED)
+    assert sum("wait-for-service" in line for _, line in stage.runner.asked) == 1
+
+
+# Before a stop ------------------------------------
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARING, Phase.GATED, Phase.WITHHELD])
+def test_before_a_stop_the_commands_themselves_are_asked(stage: Staged, phase: Phase) -> None:
+    found = view(read(stage, phase)).riak
+    lines = [line for _, line in stage.runner.asked]
+    assert found is not None
+    for part in (found.members, found.cluster, found.ring_ready, found.ring_status, found.ring, found.n_vals):
+        assert not isinstance(part, Unknown)
+    assert lines.count("admin transfers") == 2
+    for command in ("ringready", "ring-status", "member-status", "cluster status", "bucket-type list"):
+        assert lines.count(f"admin {command}") == 1, command
+    assert not found.beyond
+    assert max(stage.runner.starts_of_vms().values()) <= 6, "spread over the members"
+
+
+def test_no_transfers_is_not_met_where_only_stats_were_read(stage: Staged) -> None:
+    restart(stage)
+    read(stage, Phase.REASSIGNED)
+    found = view(read(stage, Phase.REASSIGNED)).riak
+    assert found is not None
+    assert found.transfers is NOT_READ
+
+
+def test_a_member_whose_host_cannot_be_reached_is_sent_nothing_else(stage: Staged) -> None:
+    for line in ("/proc/sys/kernel/random/boot_id /proc/101/stat /proc/stat", "pid"):
+        stage.runner.instead[DEV2, line] = Unknown(reason="no route to host")
+    found = view(read(stage, Phase.GATED)).riak
+    assert found is not None
+    assert not isinstance(found.ring, Unknown), "a peer tells of its partitions"
+    assert {line for node, line in stage.runner.asked if node == DEV2} <= {
+        "/proc/sys/kernel/random/boot_id /proc/101/stat /proc/stat",
+        "pid",
+    }
+
+
+# At no time ------------------------------------
+
+
+def test_vnode_status_is_never_sent(stage: Staged) -> None:
+    """A message to every vnode puts off handoff, which begins after a time without any."""
+    sent: list[str] = []
+    for phase in Phase:
+        read(stage, phase)
+        sent += [line for _, line in stage.runner.asked]
+    restart(stage)
+    for phase in (*Phase, Phase.REASSIGNED):
+        read(stage, phase)
+        sent += [line for _, line in stage.runner.asked]
+    assert sent
+    assert not [line for line in sent if re.search(r"vnode[-_]status|vnode-query", line)]
+    assert RIAK.predicates, "of a kind that has them"
+
+
+def test_the_line_of_sudoers_is_the_command_and_no_pattern() -> None:
+    dialect = dialect_of("3.2.1")
+    assert dialect is not None
+    command = commands_for(dialect, riak=("/usr/sbin/riak",)).watched_nodes("riak_kv")
+    line = " ".join(command.argv).replace("[", r"\[").replace("]", r"\]")
+    assert re.search(rf"^    {re.escape(line)}(, \\)?$", SUDOERS.read_text(), re.MULTILINE), line
+    assert Look.RECOVERIES in READS[Phase.REASSIGNED].look
