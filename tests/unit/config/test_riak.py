@@ -11,7 +11,7 @@ from orchestrator.config.cluster import ClusterFile, RiakClusterSpec, check_clus
 from orchestrator.config.merging import MergeFlags
 from orchestrator.config.playbook import PlaybookSpec, check_playbook
 from orchestrator.config.policy import Overrides, PredicateNames, build_policy
-from orchestrator.config.riak import address_of, names_of
+from orchestrator.config.riak import RiakWords, address_of, names_of
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.services import Manager, ServiceSettings
 from orchestrator.config.yaml import parse
@@ -70,8 +70,7 @@ def test_a_file_may_say_next_to_nothing() -> None:
     spec = cluster.spec
     assert isinstance(spec, RiakClusterSpec)
     assert (spec.playbook, spec.kind, spec.name) == ("riak-rolling-restart", Kind.RIAK, "ring")
-    assert spec.riak.command_words == ("/usr/sbin/riak",)
-    assert spec.riak.admin_words == ()
+    assert cluster.riak_words("riak@riak1") == RiakWords(command=("/usr/sbin/riak",))
     host = cluster.host("riak@riak1")
     assert (host.address, host.sudo, host.service) == ("riak1", "auto", _commands())
     assert cluster.secret_references() == ()
@@ -81,10 +80,8 @@ def test_the_keys_of_the_contract_are_read() -> None:
     cluster = _cluster(
         'hosts: {nodes: {riak1: 10.0.0.1}}\nriak: {command: /opt/riak/bin/riak, admin: "riak admin"}\n'
     )
-    spec = cluster.spec
-    assert isinstance(spec, RiakClusterSpec)
-    assert spec.riak.command_words == ("/opt/riak/bin/riak",)
-    assert spec.riak.admin_words == ("riak", "admin")
+    words = RiakWords(command=("/opt/riak/bin/riak",), admin=("riak", "admin"))
+    assert cluster.riak_words("riak@riak1") == words
     host = cluster.host("riak@riak1")
     assert (host.address, host.service) == ("10.0.0.1", _commands("/opt/riak/bin/riak"))
 
@@ -283,7 +280,7 @@ CLUSTER_FILES = [
     (HEAD + "riak: {command: A=1 riak}\n", 4, "riak.command", WORDS),
     (HEAD + "riak: {command: -x}\n", 4, "riak.command", WORDS),
     (HEAD + "riak: {command: riak 'a b'}\n", 4, "riak.command", WORDS),
-    (HEAD + "riak: {command: 'docker exec {node} riak'}\n", 4, "riak.command", WORDS),
+    (HEAD + "riak: {command: 'docker exec {nod} riak'}\n", 4, "riak.command", "`{nod}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
     (HEAD + 'riak: {command: "riak\\nreboot *"}\n', 4, "riak.command", WORDS),
     (HEAD + "riak: {command: \"riak 'x\"}\n", 4, "riak.command", "a quote is opened here and not closed"),
     (HEAD + "riak: {admin: riak admin | tee}\n", 4, "riak.admin", WORDS),

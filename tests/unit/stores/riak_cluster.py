@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.stores.riak.admin import Command
+from orchestrator.stores.riak.admin import Command, Programs
 from orchestrator.stores.riak.cluster import RiakCluster
 from orchestrator.stores.riak.contact import Reach
 from orchestrator.stores.riak.output import CommandOutput
@@ -101,7 +101,8 @@ def staged() -> Iterator[Staged]:
             endpoints=[port.url for port in ports.values()],
             runner=runner,
             address=lambda _node: "127.0.0.1",
-            riak=("/usr/sbin/riak",),
+            machine=lambda node: node,
+            programs=lambda _node: Programs(riak=("/usr/sbin/riak",)),
         )
         cluster = RiakCluster("ring", reach)
         try:

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import NodeStats
+from orchestrator.stores.riak.admin import Programs
 from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable
 from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
@@ -28,7 +29,14 @@ def stage() -> Iterator[Staged]:
 def _contacts(stage: Staged, *nodes: NodeName, at: str = "127.0.0.1") -> Contacts:
     """Of these nodes the file names the endpoints; all machines are said to be there."""
     endpoints = [f"{stage.ports[node].url}/" for node in nodes]
-    reach = Reach(endpoints=endpoints, runner=stage.runner, address=lambda _: at, riak=("/usr/sbin/riak",))
+    programs = Programs(riak=("/usr/sbin/riak",))
+    reach = Reach(
+        endpoints=endpoints,
+        runner=stage.runner,
+        address=lambda _: at,
+        machine=lambda _: at,
+        programs=lambda _: programs,
+    )
     return Contacts(reach)
 
 
@@ -104,7 +112,7 @@ def test_the_version_is_asked_by_the_word_of_each_release(stage: Staged) -> None
     stage.runner.instead[DEV1, "version"] = CommandOutput(exit=0, stdout="2.9.10\n")
     contact = _told(_contacts(stage, DEV1))
     assert contact.version == "2.9.10"
-    assert contact.admin.commands.admin == ("/usr/sbin/riak-admin",)
+    assert contact.admin.commands(DEV1).admin == ("/usr/sbin/riak-admin",)
     assert not contact.admin.dialect.returns_term
 
 
