@@ -149,6 +149,45 @@ def test_entries_of_hosts_that_fit_no_member_are_warned_of() -> None:
     )
 
 
+def test_nodes_of_one_machine_have_commands_of_their_own_by_placeholders() -> None:
+    cluster = _cluster("riak: {command: '/opt/{name}/bin/riak', admin: 'in-{host} {node} admin'}\n")
+    assert cluster.riak_words("dev1@127.0.0.1") == RiakWords(
+        command=("/opt/dev1/bin/riak",), admin=("in-127.0.0.1", "dev1@127.0.0.1", "admin")
+    )
+    assert cluster.host("dev1@127.0.0.1").service == _commands("/opt/dev1/bin/riak")
+    assert cluster.host("dev2@127.0.0.1").service == _commands("/opt/dev2/bin/riak")
+    assert cluster.riak_words("dev3") == RiakWords(
+        command=("/opt/dev3/bin/riak",), admin=("in-dev3", "dev3", "admin")
+    )
+
+
+def test_nodes_of_one_machine_have_commands_of_their_own_by_overrides() -> None:
+    cluster = _cluster(
+        """riak: {command: /usr/sbin/riak, admin: riak admin}
+hosts:
+  overrides:
+    dev2@127.0.0.1: {riak: {command: "/opt/two/{name}"}}
+    "dev*": {riak: {command: /opt/glob/riak, admin: /opt/glob/riak admin}}
+"""
+    )
+    assert cluster.riak_words("dev2@127.0.0.1") == RiakWords(
+        command=("/opt/two/dev2",), admin=("/opt/glob/riak", "admin")
+    ), "key by key, and the full name wins"
+    assert cluster.host("dev2@127.0.0.1").service == _commands("/opt/two/dev2")
+    assert cluster.host("dev3@127.0.0.1").service == _commands("/opt/glob/riak")
+    assert cluster.riak_words("riak@a") == RiakWords(command=("/usr/sbin/riak",), admin=("riak", "admin"))
+
+
+def test_a_name_that_means_something_to_a_shell_is_put_into_no_command() -> None:
+    cluster = _cluster("riak: {command: '/opt/{name}/riak'}\n")
+    for ask in (cluster.riak_words, cluster.host):
+        with pytest.raises(ConfigError) as caught:
+            ask("a;reboot@riak1")
+        assert str(caught.value) == (
+            "ring.yml:4: riak: riak.command: the name of node a;reboot@riak1 means something to a shell"
+        )
+
+
 def test_the_service_is_riak_itself_unless_the_file_says() -> None:
     usual = _cluster("riak: {command: docker exec riak riak}\nhosts: {sudo: false, service: {start: mine}}\n")
     assert usual.host("riak@a").service == ServiceSettings(
@@ -281,6 +320,11 @@ CLUSTER_FILES = [
     (HEAD + "riak: {command: -x}\n", 4, "riak.command", WORDS),
     (HEAD + "riak: {command: riak 'a b'}\n", 4, "riak.command", WORDS),
     (HEAD + "riak: {command: 'docker exec {nod} riak'}\n", 4, "riak.command", "`{nod}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
+    (HEAD + "riak: {admin: '/opt/{}/riak admin'}\n", 4, "riak.admin", "`{}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
+    (HEAD + "riak: {command: '/opt/{name/riak'}\n", 4, "riak.command", WORDS),
+    (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {command: '/opt/{nme}/riak'}}\n", 6, "hosts.overrides.riak1.riak.command", "`{nme}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
+    (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {comand: riak}}\n", 6, "hosts.overrides.riak1.riak.comand", "unknown key; did you mean `command`?"),
+    (HEAD.replace("kind: riak", "kind: elasticsearch") + "hosts:\n  overrides:\n    es1: {riak: {command: riak}}\n", 6, "hosts.overrides.es1.riak", "only for `kind: riak`"),
     (HEAD + 'riak: {command: "riak\\nreboot *"}\n', 4, "riak.command", WORDS),
     (HEAD + "riak: {command: \"riak 'x\"}\n", 4, "riak.command", "a quote is opened here and not closed"),
     (HEAD + "riak: {admin: riak admin | tee}\n", 4, "riak.admin", WORDS),

@@ -22,7 +22,7 @@ from orchestrator.stores.riak.parse_node import (
     parse_stop,
     parse_versions,
 )
-from tests.riak_nodes import RiakNode, riak_nodes
+from tests.riak_nodes import RIAK_COMMANDS, RiakNode, name_of, riak_nodes
 from tests.unit.riak_double.runner import admin_of
 from tests.unit.riak_double.test_processes import wait_until
 from tests.unit.riak_double.world import World
@@ -35,11 +35,14 @@ LIMITS_SECONDS = (1.2, 6.0, 30.0)
 """Of our own, for what never ends: the next one where a slow machine had not come to it before the last."""
 
 
-@pytest.fixture(scope="module")
-def _five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RiakNode, ...]]:
+@pytest.fixture(scope="module", params=RIAK_COMMANDS, ids=name_of)
+def _five(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RiakNode, ...]]:
     types = "big:5, new:2:ready"
     folder = tmp_path_factory.mktemp("five")
-    with riak_nodes(folder, 5, pace=PACE, ring_size=SIZE, bucket_types=types) as nodes:
+    command = request.param
+    with riak_nodes(folder, 5, pace=PACE, ring_size=SIZE, bucket_types=types, command=command) as nodes:
         yield nodes
 
 
