@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,22 @@ PYTHON = Path(sys.executable).resolve()
 """By name: looking for `python3` may go through a shell script that takes longer than the command."""
 COMMAND_SECONDS = 60.0
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class RiakCommand(Enum):
+    """Which `riak` the double stands for: the release's own, or the packaged one, which always exits 0."""
+
+    RELEASE = "release"
+    PACKAGED = "packaged"
+
+
+RIAK_COMMANDS = tuple(RiakCommand)
+"""Whatever the program reads of Riak, it reads with each of them: for parametrised tests and fixtures."""
+
+
+def name_of(command: RiakCommand) -> str:
+    """Of a test's parameter."""
+    return command.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +162,7 @@ def riak_nodes(
     formed: bool = True,
     bucket_types: str = "",
     locations: Sequence[str] = (),
+    command: RiakCommand = RiakCommand.RELEASE,
 ) -> Iterator[tuple[RiakNode, ...]]:
     """So many nodes, none of them started.
 
@@ -157,6 +175,7 @@ def riak_nodes(
         formed: whether they are one cluster from the start; otherwise `cluster join` makes them one.
         bucket_types: as `double.conf` has them.
         locations: of each node in turn; none by default.
+        command: whose exit codes `riak` has.
     """
     names = [f"dev{number + 1}@127.0.0.1" for number in range(count)]
     ports = _free_ports(2 * count)
@@ -176,7 +195,7 @@ def riak_nodes(
         (node.folder / "double.conf").write_text(
             f"version = {version}\npace = {pace}\nbind = 127.0.0.1\nport = {ports[number]}\n"
             f"etc = {node.folder / 'etc'}\nstate = {node.folder / 'state'}\nparent = {os.getpid()}\n"
-            f"bucket_types = {bucket_types}\n"
+            f"bucket_types = {bucket_types}\ncommand = {command.value}\n"
             + places
             + addresses
             + (f"members = {', '.join(names)}\n" if formed else "")

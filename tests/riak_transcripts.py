@@ -11,12 +11,16 @@ is shortened to two file systems.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "data" / "riak"
 COMMANDS = FOLDER / "riak-3.2.1-commands.txt"
 TIMELINE = FOLDER / "riak-3.2.1-hinted-handoff-timeline.txt"
+MORE = FOLDER / "riak-3.2.1-more-states.txt"
+"""Of five nodes: two of them join, one is down. In the form of `COMMANDS`."""
+WRAPPER = FOLDER / "riak-3.2.1-packaged-wrapper.txt"
+"""Of the packaged `/usr/sbin/riak`, called as root: it exits 0 for everything."""
 STATS = FOLDER / "riak-3.2.1-stats.json"
 CUT_OFF = 124
 """What `timeout` exits with: the recorder ended the command, which would have gone on."""
@@ -25,6 +29,8 @@ _HEADING = re.compile(
     r"=== \[(?P<state>[^\]]+)\] (?P<node>\w+)\$ bin/(?P<command>.*?)\s*"
     r"(?:rc=(?P<code>\d+)  (?P<seconds>\d*\.\d+)s)?"
 )
+_WRAPPED = re.compile(r"=== \[(?P<state>[^\]]+)\] (?P<command>riak .*?)\s+rc=(?P<code>\d+)")
+_REMARK = re.compile(r"\s+\(the words around .*\)$")
 _MOMENT = re.compile(r"t\+(\d+)")
 
 
@@ -87,6 +93,29 @@ def recordings(file: Path = COMMANDS) -> list[Recording]:
         elif not line.startswith("total "):
             raise ValueError(f"{file.name}:{number} is neither a heading nor output: {line!r}")
     close()
+    return found
+
+
+def wrapper_recordings() -> list[Recording]:
+    """What the packaged command said; beside it the file has notes of the recorder, which are left out."""
+    found: list[Recording] = []
+    for number, line in enumerate(WRAPPER.read_text(encoding="utf-8").splitlines(), start=1):
+        if match := _WRAPPED.fullmatch(line):
+            heading = Recording(
+                file=WRAPPER.name,
+                line=number,
+                state=match["state"],
+                node="dev2",
+                command=match["command"],
+                code=int(match["code"]),
+                seconds=None,
+                moment=None,
+                output="",
+            )
+            found.append(heading)
+        elif line.startswith("|"):
+            said = f"{found[-1].output}{_REMARK.sub('', line[1:])}\n"
+            found[-1] = replace(found[-1], output=said)
     return found
 
 

@@ -18,11 +18,21 @@ from orchestrator.config.hosts import (
     HostsSpec,
     RiakHostsSpec,
     SudoSpec,
+    matching_overrides,
     settings_of,
     without_node,
 )
 from orchestrator.config.reaching import AuthSpec, Endpoint, ExpectSpec, RiakEndpoint, TlsSpec, each_once
-from orchestrator.config.riak import RiakSpec, address_of, names_of, plain_name, riak_service
+from orchestrator.config.riak import (
+    EXAMPLE,
+    RiakSpec,
+    RiakWords,
+    address_of,
+    names_of,
+    plain_name,
+    riak_service,
+    words_of,
+)
 from orchestrator.config.secrets import SecretReference, expand
 from orchestrator.config.services import (
     ELASTICSEARCH,
@@ -125,20 +135,35 @@ class ClusterFile:
         Raises:
             ConfigError: overrides that match it contradict each other.
         """
-        nodes = self._nodes
+        nodes, words = self._nodes, self.riak_words(node)
         try:
             return settings_of(
                 node,
                 self.spec.hosts,
                 folder=self.path.parent,
                 home=self.home,
-                usual=_usual_service(self.spec),
+                usual=ELASTICSEARCH if words is None else riak_service(words),
                 also=() if nodes is None else names_of(node, nodes),
                 address=None if nodes is None else address_of(node, nodes),
             )
         except ValueError as error:
             message = f"those that match node {node} do not fit together: {error}"
             raise self.document.error(("hosts", "overrides"), message) from None
+
+    def riak_words(self, node: str) -> RiakWords | None:
+        """Riak's commands on a node's machine; None for another kind of cluster.
+
+        Raises:
+            ConfigError: the node's name cannot stand in them.
+        """
+        if not isinstance(self.spec, RiakClusterSpec):
+            return None
+        names = (*names_of(node, self.spec.hosts.nodes), node)
+        found = matching_overrides(names, self.spec.hosts.overrides)
+        try:
+            return words_of(node, self.spec.riak, [over.riak for over in found if over.riak is not None])
+        except ValueError as error:
+            raise self.document.error(("riak",), str(error)) from None
 
     @property
     def _nodes(self) -> Mapping[str, str] | None:
@@ -247,7 +272,8 @@ def check_cluster(document: Document, *, path: Path, home: Path) -> ClusterFile:
 
 
 def _usual_service(spec: AnyClusterSpec) -> UsualService:
-    return riak_service(spec.riak) if isinstance(spec, RiakClusterSpec) else ELASTICSEARCH
+    """Of no node in particular: for what a file may say at all."""
+    return riak_service(words_of(EXAMPLE, spec.riak)) if isinstance(spec, RiakClusterSpec) else ELASTICSEARCH
 
 
 def _check_services(spec: AnyClusterSpec, document: Document) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 from pydantic import Discriminator, Field, StrictBool, Tag
 
+from orchestrator.config.riak import RiakOverrideSpec
 from orchestrator.config.secrets import SecretReference, expand
 from orchestrator.config.services import (
     ServiceSettings,
@@ -99,6 +100,8 @@ class HostKeys(Spec):
 class OverrideSpec(HostKeys):
     """What is different for the nodes that a name or a glob matches."""
 
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {"riak": "only for `kind: riak`"}
+
     address: Unset[Address] = Field(
         default=None,
         description="Where the machine is reached. Otherwise it is the node's transport publish address; of"
@@ -112,6 +115,16 @@ class OverrideSpec(HostKeys):
         description="Laid over that of `hosts` key by key; replaces it when it names another manager.",
     )
     data: Unset[tuple[DataPath, ...]] = Field(default=None, description="Replaces that of `hosts`.")
+
+
+class RiakNodeSpec(OverrideSpec):
+    """What is different for the Riak nodes that a name or a glob matches."""
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
+
+    riak: Unset[RiakOverrideSpec] = Field(
+        default=None, description="Laid over the section `riak` key by key: for nodes of one machine."
+    )
 
 
 class HostsSpec(HostKeys):
@@ -153,6 +166,11 @@ class RiakHostsSpec(HostsSpec):
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
+    overrides: dict[str, RiakNodeSpec] = Field(  # type: ignore[assignment]  # its values are overrides
+        default_factory=dict,
+        description="By node name, the host in it, or glob: any other key of `hosts`, `address`, and `riak`."
+        " All that match count, globs in the order of the file, then the exact name; what comes later wins.",
+    )
     nodes: dict[MemberOrHost, Address] = Field(
         default_factory=dict,
         description="Addresses of machines by host: `{riak1: 10.0.0.1}` for the node `riak@riak1`. A key may"
@@ -209,7 +227,7 @@ def settings_of(
         ValueError: the overrides that match contradict each other in `service`.
     """
     keys: HostKeys = hosts
-    for override in _matching((*also, node), hosts.overrides):
+    for override in matching_overrides((*also, node), hosts.overrides):
         address = override.address or address
         keys = _laid_over(keys, override, usual)
     known_hosts = keys.known_hosts or hosts.known_hosts
@@ -237,7 +255,11 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern or fnmatchcase(name, pattern)
 
 
-def _matching(names: Collection[str], overrides: Mapping[str, OverrideSpec]) -> list[OverrideSpec]:
+Override = TypeVar("Override", bound=OverrideSpec)
+
+
+def matching_overrides(names: Collection[str], overrides: Mapping[str, Override]) -> list[Override]:
+    """The overrides of a node by any of its names, in the order in which they are laid over each other."""
     globs = [
         over
         for pattern, over in overrides.items()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
@@ -24,6 +25,12 @@ UNIT: Final = "riak"
 _WORD: Final = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
 _FIRST_WORD: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@+:,./-]*")
 """Not with `=`: that would set a variable."""
+PLACEHOLDERS: Final = ("{node}", "{name}", "{host}")
+"""A node's full name, what stands before its `@`, and what stands behind it."""
+EXAMPLE: Final = "riak@riak1"
+"""A node's name, for what does not depend on it."""
+_LISTED: Final = "`{node}`, `{name}` and `{host}`"
+_PLACEHOLDER: Final = re.compile(r"\{\w*\}")
 
 
 def plain_name(name: str) -> str:
@@ -39,13 +46,16 @@ def plain_name(name: str) -> str:
 
 def _plain_words(line: str) -> str:
     # The packaged script writes its arguments into a script that a second shell reads, unquoted.
+    for placeholder in _PLACEHOLDER.findall(line):
+        if placeholder not in PLACEHOLDERS:
+            raise ValueError(f"`{placeholder}` is no placeholder: there are {_LISTED}")
     try:
-        words = shlex.split(line)
+        words = shlex.split(_filled(line, EXAMPLE))
     except ValueError:
         raise ValueError("a quote is opened here and not closed") from None
     if not words:
         raise ValueError("must not be empty")
-    if not _FIRST_WORD.fullmatch(words[0]) or not all(map(_WORD.fullmatch, words)):
+    if not _are_plain(words):
         raise ValueError(
             "must be a program and plain words: what means something to a shell (blanks in a word, quotes, $,"
             " ~, ;, braces) is refused, since Riak's own script has a second shell read its words"
@@ -53,44 +63,91 @@ def _plain_words(line: str) -> str:
     return line
 
 
+def _are_plain(words: Sequence[str]) -> bool:
+    return _FIRST_WORD.fullmatch(words[0]) is not None and all(map(_WORD.fullmatch, words))
+
+
+def _filled(line: str, node: str) -> str:
+    """A line with the placeholders replaced; a host without a name before it is its own name."""
+    name, _, host = node.rpartition("@")
+    values = dict(zip(PLACEHOLDERS, (node, name or host, host), strict=True))
+    return _PLACEHOLDER.sub(lambda found: values.get(found[0], found[0]), line)
+
+
 Words = Annotated[Name, AfterValidator(_plain_words)]
+
+_COMMAND: Final = (
+    "The program `riak`, with `stop`, `start` and `ping`: a path, or words such as `docker exec riak riak`."
+    f" May hold {_LISTED}: a node's full name, and what stands before and behind its `@`. They tell nodes of"
+    " one machine apart."
+)
+_ADMIN: Final = (
+    "The words before an administrative command, with the same placeholders. If nothing is said: `command`"
+    " with `admin`; before 3.0, where that does not exist, `riak-admin` beside `command`."
+)
 
 
 class RiakSpec(Spec):
-    """The commands of a Riak cluster, the same on every machine."""
+    """The commands of a Riak cluster."""
 
-    command: Words = Field(
-        default=DEFAULT_COMMAND,
-        description="The program `riak`, with `stop`, `start` and `ping`: a path, or words such as"
-        " `docker exec riak riak`.",
+    command: Words = Field(default=DEFAULT_COMMAND, description=_COMMAND, examples=["/opt/{name}/bin/riak"])
+    admin: Unset[Words] = Field(default=None, description=_ADMIN, examples=["riak admin"])
+
+
+class RiakOverrideSpec(Spec):
+    """Riak's commands on the nodes that a name or a glob matches, laid over `riak` key by key."""
+
+    command: Unset[Words] = Field(default=None, description="As in `riak`.")
+    admin: Unset[Words] = Field(default=None, description="As in `riak`.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiakWords:
+    """Riak's commands on one node's machine; no word means anything to a shell.
+
+    Attributes:
+        command: the program `riak`.
+        admin: the words before an administrative command; none when the version decides.
+    """
+
+    command: tuple[str, ...]
+    admin: tuple[str, ...] = ()
+
+
+def words_of(node: str, riak: RiakSpec, overrides: Iterable[RiakOverrideSpec] = ()) -> RiakWords:
+    """The commands of one node.
+
+    Args:
+        node: its full name.
+        riak: the section of the file.
+        overrides: those that match the node; what comes later wins.
+
+    Raises:
+        ValueError: with this node's name a word means something to a shell.
+    """
+    command, admin = riak.command, riak.admin
+    for over in overrides:
+        command, admin = over.command or command, over.admin or admin
+    found = RiakWords(
+        command=tuple(shlex.split(_filled(command, node))),
+        admin=tuple(shlex.split(_filled(admin, node))) if admin else (),
     )
-    admin: Unset[Words] = Field(
-        default=None,
-        description="The words before an administrative command. If nothing is said: `command` with `admin`;"
-        " before 3.0, where that does not exist, `riak-admin` beside `command`.",
-        examples=["riak admin"],
-    )
-
-    @property
-    def command_words(self) -> tuple[str, ...]:
-        """`command` as words; none means anything to a shell."""
-        return tuple(shlex.split(self.command))
-
-    @property
-    def admin_words(self) -> tuple[str, ...]:
-        """`admin` as words; none when the version decides."""
-        return tuple(shlex.split(self.admin)) if self.admin else ()
+    for key, words in (("command", found.command), ("admin", found.admin or found.command)):
+        if not _are_plain(words):
+            raise ValueError(f"riak.{key}: the name of node {node} means something to a shell")
+    return found
 
 
-def riak_service(commands: RiakSpec) -> UsualService:
+def riak_service(words: RiakWords) -> UsualService:
     """How a node is stopped and started unless the file says: through `riak`, which every package has.
 
     The unit that 3.2 ships is of no use for that: systemd takes `riak start`, which ends when the node is up,
     for the node itself. Every version from 1.4 on has `start`; `daemon`, which 3.2 names instead and starts
     the node in the same way, is unknown before it. `ping` reads files that only root and `riak` may read;
-    without them it takes a node that runs for one that does not.
+    without them it takes a node that runs for one that does not. What these commands print is read, never
+    their exit code alone: the packaged `riak` of 3.2.0 and 3.2.1 exits 0 for everything (recorded).
     """
-    program = shlex.join(commands.command_words)
+    program = shlex.join(words.command)
     return UsualService(
         manager=Manager.COMMAND,
         unit=UNIT,

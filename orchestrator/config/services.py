@@ -51,7 +51,8 @@ class ServiceSpec(Spec):
     )
     status: Unset[CommandLine] = Field(
         default=None,
-        description="Only for `manager: command`: exits 0 when `{node}` runs, and other than 0 when not.",
+        description="Only for `manager: command`: exits 0 when `{node}` runs, and other than 0 when not. Of"
+        " `riak ping` the text is read, not the exit code.",
     )
 
 

@@ -6,7 +6,7 @@ that a run would take. It knows nothing of time: `estimate.py` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -102,6 +102,19 @@ class OptimisticWorld:
             known = unread if isinstance(host, Unknown) else host
             hosts[name] = replace(known, boot_id=known.boot_id or f"unread-{name}")
         return replace(self, seen=replace(self.seen, hosts=hosts))
+
+    def with_lives(self, names: Collection[NodeName]) -> OptimisticWorld:
+        """The world in which these members tell which process they are."""
+        view = self.seen.cluster
+        if isinstance(view, Unknown):
+            return self
+        nodes = tuple(
+            replace(node, incarnation=Incarnation(ephemeral_id=f"untold-{node.name}"))
+            if node.name in names and node.incarnation == Incarnation()
+            else node
+            for node in view.nodes
+        )
+        return self._with(view, nodes=nodes)
 
     def service(self, name: NodeName, state: ServiceState) -> OptimisticWorld:
         """The world in which the node's service is in that state."""

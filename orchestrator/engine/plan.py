@@ -16,6 +16,7 @@ from orchestrator.engine.optimism import OptimisticWorld
 from orchestrator.engine.situation import Decision
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, action_name, action_target
+from orchestrator.model.cluster import Incarnation
 from orchestrator.model.event import (
     ActionConfirmed,
     Event,
@@ -41,6 +42,8 @@ Describe = Callable[[Action], str]
 
 _HOSTS_READY: Final = "selected_hosts_ready"
 """What holds it is passed over in the world too: no stop could be planned on a host that does not answer."""
+_LIVES_TOLD: Final = "lives_are_told"
+"""So is this one: a node whose process is not told could not be seen to come back."""
 _STAND_DOWN: Final = "stand_down"
 """In place of a predicate, where a run would stand down for another reason."""
 
@@ -90,6 +93,9 @@ def make_plan(
             state = passed
             if any(_HOSTS_READY in (hold.predicate, *hold.also) for hold in refusals):
                 world = world.in_reach()
+            if any(hold.predicate == _LIVES_TOLD for hold in refusals):
+                world = world.with_lives(state.wave.nodes if state.wave else started.nodes)
+                state = _with_lives(state, world)
             continue
         state = _follow(state, decision.events, now, draft, started.policy)
         for action in decision.actions:
@@ -124,6 +130,17 @@ def _refusals(decision: Decision) -> tuple[Hold, ...]:
         reason = down.reason
         return said or (Hold(predicate=_STAND_DOWN, subject="run", evidence=reason),)
     return decision.holds
+
+
+def _with_lives(state: RunState, world: OptimisticWorld) -> RunState:
+    """The state in which each node of a wave that has begun has the life that this world gives it."""
+    view = world.seen.cluster
+    lives = {} if isinstance(view, Unknown) else {node.name: node.incarnation for node in view.nodes}
+    nodes = {
+        name: replace(node, life=lives.get(name, node.life)) if node.life == Incarnation() else node
+        for name, node in state.nodes.items()
+    }
+    return replace(state, nodes=nodes)
 
 
 def _pass_over(state: RunState, refusals: tuple[Hold, ...], draft: _Draft) -> RunState | None:

@@ -21,6 +21,8 @@ from orchestrator.model.observation import HostView, ServiceState
 
 Launch = Callable[[Callable[[], None]], Job | Unreachable]
 """Starts the job on the host; what it is given is to be called when the job has ended."""
+Judge = Callable[[NodeName, Verb, CommandResult], str | None]
+"""How a stop or a start that ran to its end failed, for people; None when it did not."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,10 +38,11 @@ class AskedJobs:
 
     Args:
         ring: called when one has ended, so that whoever watches looks again.
+        judge: reads how one ended.
     """
 
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring = ring
+    def __init__(self, ring: Callable[[], None], judge: Judge) -> None:
+        self._ring, self._judge = ring, judge
         self._lock = threading.Lock()
         self._asked: dict[NodeName, _Asked] = {}
 
@@ -101,7 +104,7 @@ class AskedJobs:
             if verb is Verb.START and gone:
                 return replace(view, service=ServiceState.STARTING, detail=f"{view.detail}; being started")
             return view
-        failure = failure_of(end)
+        failure = self._judge(node, verb, end) if isinstance(end, CommandResult) else failure_of(end)
         if failure is None or (verb is Verb.START) is not gone:
             return view  # it did what it was to do, whatever the script says of itself
         state = ServiceState.FAILED if verb is Verb.START else view.service

@@ -53,6 +53,8 @@ NO_RECORD_SECONDS: Final = 60
 
 _HELD: Final = "not done: the lock of this node on its host is held by"
 _HELD_BY: Final = re.compile(rf"^{_HELD} its (\S+) since (\S+) \(pid (\d+)\)", re.MULTILINE)
+_RUNS: Final = "it runs already: nothing was started"
+_GOES_ON: Final = "the command has not ended, but the service runs: the command goes on"
 _NO_LOCK: Final = "not done: no lock can be taken on this host"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.@-]")
 
@@ -136,7 +138,7 @@ def exclusive(
         needs_lock: whether the command is refused where no lock can be taken at all. A start is not: a node
             must not stay down because a disk is full.
     """
-    skip = f"if {unless}\nthen echo 'it runs already: nothing was started'; exit 0; fi\n" if unless else ""
+    skip = f"if {unless}\nthen echo '{_RUNS}'; exit 0; fi\n" if unless else ""
     return "\n".join(
         (
             _names(settings),
@@ -186,6 +188,11 @@ def held_by(output: str) -> Holder | None:
 def was_not_run(output: str) -> bool:
     """Whether the command was certainly not run, for want of the lock."""
     return any(line.startswith((_HELD, _NO_LOCK)) for line in output.splitlines())
+
+
+def needed_nothing(output: str) -> bool:
+    """Whether the service was seen to run: a start was not needed, or its command is left to go on."""
+    return output.strip().splitlines()[-1:] in ([_RUNS], [_GOES_ON])
 
 
 def _names(settings: HostSettings) -> str:
@@ -337,7 +344,7 @@ case $over/$code in
     /{script.TIMEOUT_EXIT}) while is_at_work; do sleep 1; done ;;
 esac
 case $over/$code in
-    yes/*) echo 'the command has not ended, but the service runs: the command goes on'; code=0 ;;
+    yes/*) echo '{_GOES_ON}'; code=0 ;;
     /{script.TIMEOUT_EXIT}) echo "the command was ended at its limit of $limit s" ;;
 esac
 [ -z "$lock" ] || : >"$lock"

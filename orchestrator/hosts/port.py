@@ -92,7 +92,7 @@ class Hosts:
         self._away: set[NodeName] = set()
         self._asks_nothing: set[tuple[NodeName, str]] = set()
         self._watcher = Watcher(self._connection)
-        self._asked = AskedJobs(self._watcher.ring)
+        self._asked = AskedJobs(self._watcher.ring, self._failure)
         self._accounts = Accounts()
         self._tuner = Tuner(self._connection, self._redact, as_root=self._as_root)
 
@@ -292,7 +292,7 @@ class Hosts:
             outcome = connection.run(script.shell(quick), timeout=settings.limits.command, stdin=stdin)
             held = isinstance(outcome, CommandResult) and exclusion.held_by(_said(outcome)) is not None
             if verb is Verb.STOP or not held:
-                return self._result(settings, line, outcome)
+                return self._result(settings, verb, line, outcome)
 
         def launch(ended: Callable[[], None]) -> Job | Unreachable:
             return connection.start(
@@ -304,11 +304,19 @@ class Hosts:
             way = "waits behind the stop" if job is Verb.STOP else "is the start"
             return Done(output=f"{way} that is under way")
         if isinstance(job, Unreachable):
-            return self._result(settings, line, job)
+            return self._result(settings, verb, line, job)
         end = job.wait(QUICK_SECONDS)
         if end is None:
             return Done(output=self._redact(job.output()))
-        return self._result(settings, line, end, starts=verb is Verb.START)
+        return self._result(settings, verb, line, end)
+
+    def _failure(self, node: NodeName, verb: Verb, ended: CommandResult) -> str | None:
+        """How a stop or a start that ended failed; None when it did not, or is not known to have failed."""
+        settings = self._accounts.as_known(self._settings[node])
+        result = _result_of(settings, verb, services.command(settings, verb), ended)
+        if isinstance(result, Done):
+            return None
+        return failure_of(ended) or f"says: {result.reason}"
 
     def _without_needless_password(self, settings: HostSettings, verb: Verb) -> HostSettings:
         """Keep the password back where sudo would not read it: the command itself would find it on its input.
@@ -331,7 +339,7 @@ class Hosts:
         line = services.reboot_command(settings)
         sent = script.shell(exclusion.of_reboot(settings, line))
         outcome = connection.run(sent, timeout=settings.limits.command, stdin=sudo.stdin(settings))
-        result = self._result(settings, line, outcome)
+        result = self._result(settings, None, line, outcome)
         if not isinstance(result, Refused):
             # It stands for a host that is going away: the next reading makes a new one, or tells it cannot.
             connection.drop()
@@ -365,34 +373,41 @@ class Hosts:
             return Refused(reason=self._redact(f"cannot be run: {failure}"))
         return InDoubt(reason=self._redact(failure or ""))
 
-    def _result(
-        self, settings: HostSettings, line: str, outcome: Outcome, *, starts: bool = False
-    ) -> ActionResult:
-        """What came of a stop, a start or a reboot; a start that ended with an error is in no doubt."""
+    def _result(self, settings: HostSettings, verb: Verb | None, line: str, outcome: Outcome) -> ActionResult:
+        """What came of a stop or a start, or of a reboot, which is no verb."""
         match outcome:
             case Unreachable(reason=reason, passes=passes):
                 return Refused(reason=self._redact(reason), passes=passes)
             case Lost(reason=reason, output=output):
                 said = f": {output.strip()[-500:]}" if output.strip() else ""
                 return InDoubt(reason=self._redact(f"{reason}{said}"))
-            case CommandResult(exit=0):
-                return Done(output=self._redact(_said(outcome)))
-            case CommandResult(exit=code):
-                said = _said(outcome)
-                holder = exclusion.held_by(said)
-                if holder is not None and holder.what == Verb.STOP.value:
-                    # The node is going down all the same: `Refused` would say that it stays up.
-                    return InDoubt(reason=self._redact(f"at work on it already: {holder}"))
-                if exclusion.was_not_run(said):
-                    return Refused(reason=self._redact(said))
-                refusal = services.refused_by_sudo(line, said)
-                if refusal is not None:
-                    return Refused(reason=self._redact(f"sudo refused: {refusal}; {sudo.advice(refusal)}"))
-                reason = self._redact(f"exit {code}: {said or 'no output'}")
-                over = starts or services.did_nothing(settings, line, said)
-                return Refused(reason=reason) if over else InDoubt(reason=reason)
+            case CommandResult():
+                return self._clean(_result_of(settings, verb, line, outcome))
             case _:
                 assert_never(outcome)
+
+    def _clean(self, result: ActionResult) -> ActionResult:
+        """The result without secrets."""
+        match result:
+            case Done(output=output):
+                return Done(output=self._redact(output))
+            case Refused() | InDoubt():
+                return replace(result, reason=self._redact(result.reason))
+            case _:
+                assert_never(result)
+
+
+def _result_of(settings: HostSettings, verb: Verb | None, line: str, ended: CommandResult) -> ActionResult:
+    said = _said(ended)
+    holder = exclusion.held_by(said) if ended.exit != 0 else None
+    if holder is not None and holder.what == Verb.STOP.value:
+        # The node is going down all the same: `Refused` would say that it stays up.
+        return InDoubt(reason=f"at work on it already: {holder}")
+    if ended.exit != 0 and exclusion.was_not_run(said):
+        return Refused(reason=said)
+    if ended.exit == 0 and exclusion.needed_nothing(said):
+        return Done(output=said)
+    return services.result_of(settings, verb, line, ended.exit, said)
 
 
 def _said(result: CommandResult) -> str:

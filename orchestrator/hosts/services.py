@@ -20,7 +20,8 @@ from typing import Final
 
 from orchestrator.hosts import sudo
 from orchestrator.hosts.script import Section
-from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
+from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo, Wording
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 
@@ -180,7 +181,7 @@ def status_command(settings: HostSettings) -> str:
         case Manager.DOCKER:
             return f"{_program(service)} inspect --type container -f {shlex.quote(_INSPECT)} {name} 2>&1"
         case Manager.COMMAND:
-            plain = _shell_read(for_node(service.status or "", settings.node))
+            plain = _shell_read(_plain_status(settings))
             if not service.status_as_root or settings.sudo is Sudo.OFF:
                 return plain
             behind_sudo = _shell_read(_status_line(settings))
@@ -195,27 +196,58 @@ def _shell_read(line: str) -> str:
 
 def _status_line(settings: HostSettings) -> str:
     """The status command with sudo where it needs it: always without a password, as all reads."""
-    line = for_node(settings.service.status or "", settings.node)
+    line = _plain_status(settings)
     needs_sudo = settings.service.status_as_root and settings.sudo is not Sudo.OFF
     return f"{sudo.prefix(Sudo.PASSWORDLESS)}{line}" if needs_sudo else line
 
 
 def running_command(settings: HostSettings) -> str:
     """A shell line that succeeds when the service runs, and prints nothing; for init scripts and commands."""
-    return f"{{ {status_command(settings)}; }} >/dev/null 2>&1"
+    line, wording = status_command(settings), settings.service.wording
+    if wording is None:
+        return f"{{ {line}; }} >/dev/null 2>&1"
+    if _decides(settings):
+        return f"{{ {line}; }} 2>&1 | {_grep_running(wording)} >/dev/null"
+    quiet = f"printf '%s\\n' \"$said\" | grep -E -e {shlex.quote(wording.stopped)} >/dev/null"
+    return f"said=$({line}) && ! {quiet}"
 
 
 def mark_command(settings: HostSettings) -> str:
     """A shell line that prints the mark of the present state, the same as `mark` makes of a reading."""
-    line = status_command(settings)
+    line, wording = status_command(settings), settings.service.wording
     if _says_by_text(settings):
         return line
-    return f"{line.removesuffix(' 2>&1')} >/dev/null 2>&1; echo $?"
+    if wording is None:
+        return f"{line.removesuffix(' 2>&1')} >/dev/null 2>&1; echo $?"
+    return f"said=$({line}); echo $?; printf '%s\\n' \"$said\" | {_grep_running(wording)} | head -n 1"
 
 
 def mark(settings: HostSettings, answer: Section) -> str:
-    """What changes when the state does: the text where that is exact, else the exit code."""
-    return answer.text if _says_by_text(settings) else str(answer.exit)
+    """What changes when the state does.
+
+    The text where that is exact; else the exit code, and the line that says that the service runs.
+    """
+    if _says_by_text(settings):
+        return answer.text
+    wording = settings.service.wording
+    runs = wording is not None and wording.running in answer.text.replace("\r", "").split("\n")
+    return f"{answer.exit}\n{wording.running}" if wording is not None and runs else str(answer.exit)
+
+
+def _grep_running(wording: Wording) -> str:
+    return f"tr -d '\\r' | grep -x -F -e {shlex.quote(wording.running)}"
+
+
+def _plain_status(settings: HostSettings) -> str:
+    return for_node(settings.service.status or "", settings.node)
+
+
+def _decides(settings: HostSettings) -> bool:
+    """Whether the text of the status command says it all, whatever its exit code is."""
+    service = settings.service
+    if service.wording is None or service.manager is not Manager.COMMAND:
+        return False
+    return service.wording.decides(_plain_status(settings))
 
 
 def read_state(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
@@ -229,6 +261,42 @@ def read_state(settings: HostSettings, answer: Section) -> ServiceReading | Unkn
             return _read_docker(settings, answer)
         case Manager.COMMAND:
             return _read_command(settings, answer)
+
+
+def result_of(
+    settings: HostSettings, verb: Verb | None, line: str, exit_code: int, output: str
+) -> ActionResult:
+    """What came of a command that ran to its end; the text goes before the exit code where it tells.
+
+    Args:
+        settings: of the node.
+        verb: what was asked; None for a reboot.
+        line: its command line, as it was sent.
+        exit_code: its exit code.
+        output: what it printed.
+    """
+    refusal = refused_by_sudo(line, output) if exit_code != 0 else None
+    if refusal is not None:
+        return Refused(reason=f"sudo refused: {refusal}; {sudo.advice(refusal)}")
+    said = None if verb is None else _by_text(settings, verb, exit_code, output)
+    if said is not None:
+        return said
+    if exit_code == 0:
+        return Done(output=output)
+    reason = f"exit {exit_code}: {output or 'no output'}"
+    over = verb is Verb.START or did_nothing(settings, line, output)
+    return Refused(reason=reason) if over else InDoubt(reason=reason)
+
+
+def _by_text(settings: HostSettings, verb: Verb, exit_code: int, output: str) -> ActionResult | None:
+    service = settings.service
+    if service.wording is None or service.manager not in (Manager.SYSV, Manager.COMMAND):
+        return None
+    line = plain_command(settings, verb) if service.manager is Manager.COMMAND else ""
+    if never_ran(line, output):
+        return Refused(reason=f"exit {exit_code}: {output}")
+    read = service.wording.stop if verb is Verb.STOP else service.wording.start
+    return read(line, exit_code, output)
 
 
 def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
@@ -317,7 +385,19 @@ def _read_systemd(settings: HostSettings, answer: Section) -> ServiceReading | U
             return Unknown(reason=f"unit {unit(settings)} is {detail}")
 
 
+def _read_text(settings: HostSettings, line: str, answer: Section) -> ServiceReading | Unknown | None:
+    """What the text says of the state; None where the exit code decides."""
+    wording = settings.service.wording
+    state = None if wording is None else wording.state(line, answer.exit, answer.text)
+    if state is None or isinstance(state, Unknown):
+        return state
+    return ServiceReading(state=state, detail=_short(answer.text) or state.value)
+
+
 def _read_lsb(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
+    said = _read_text(settings, "", answer)
+    if said is not None:
+        return said
     words = _short(answer.text)
     match answer.exit:
         case code if code == _LSB_RUNNING:
@@ -363,6 +443,9 @@ def _read_command(settings: HostSettings, answer: Section) -> ServiceReading | U
         return Unknown(reason=f"the status command is refused by sudo: {refusal}; {sudo.advice(refusal)}")
     if answer.exit in (126, 127):
         return Unknown(reason=f"the status command cannot be run: {words or f'exit {answer.exit}'}")
+    said = _read_text(settings, _plain_status(settings), answer)
+    if said is not None:
+        return said
     if answer.exit == 0:
         return ServiceReading(state=ServiceState.RUNNING, detail=words or "running")
     return ServiceReading(

@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from orchestrator.errors import ConfigError
+from orchestrator.model.action import ActionResult
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Seconds
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Reading, Seconds
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 Secret = Callable[[], str]
@@ -46,6 +48,40 @@ class Sudo(Enum):
     PASSWORD = "password"  # noqa: S105  (a mode, no secret)
 
 
+class Wording(Protocol):
+    """How to read what a node's own program prints, where its exit codes prove nothing.
+
+    Every method gets a command line with `{node}` filled in and without sudo, its exit code, and its output.
+    None: the text says nothing, and the exit code decides.
+    """
+
+    @property
+    def running(self) -> str:
+        """The whole line that a status command prints of a service that runs; plain for `grep -x -F`."""
+        ...
+
+    @property
+    def stopped(self) -> str:
+        """What a status command prints of a service that does not run, for `grep -E`."""
+        ...
+
+    def decides(self, line: str) -> bool:
+        """Whether the text of this line always says how it ended, so that the exit code is not enough."""
+        ...
+
+    def state(self, line: str, exit_code: int, text: str) -> Reading[ServiceState] | None:
+        """What a status command says; only RUNNING and STOPPED."""
+        ...
+
+    def stop(self, line: str, exit_code: int, text: str) -> ActionResult | None:
+        """What came of a stop that ended."""
+        ...
+
+    def start(self, line: str, exit_code: int, text: str) -> ActionResult | None:
+        """What came of a start that ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of everything that waits for a machine, in seconds.
@@ -72,6 +108,7 @@ class ServiceSettings:
     Attributes:
         unit: systemd unit, init script or container.
         stop: command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 when it runs.
+        wording: how the texts of commands and init scripts are read; None where the exit code says it all.
         status_as_root: whether `status` needs root's rights, so goes through sudo unless the account is root.
         program: path of `systemctl`, `service` or `docker`, word for word as the sudoers file has it; the
             manager's usual one when None.
@@ -87,6 +124,7 @@ class ServiceSettings:
     start: str | None = None
     status: str | None = None
     status_as_root: bool = False
+    wording: Wording | None = None
     program: str | None = None
     reboot: str | None = None
     grace: Seconds = 600.0

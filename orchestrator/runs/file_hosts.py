@@ -17,6 +17,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.admin import Command
 from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.stores.riak.wording import RiakWording
 
 _KEPT_OF_RIAK: Final = 1_000_000
 """Bytes of an output: a line for every partition of the largest rings."""
@@ -45,7 +46,7 @@ def host_settings(
 
 
 def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolver) -> HostSettings:
-    host = file.host(name)
+    host, riak = file.host(name), file.riak_words(name)
     password: Secret | None = None
     sudo = _SUDO[host.sudo]
     reference = host.sudo_password
@@ -68,6 +69,7 @@ def _one(file: ClusterFile, name: NodeName, address: str, resolver: SecretResolv
             start=host.service.start,
             status=host.service.status,
             status_as_root=host.service.status_as_root,
+            wording=None if riak is None else RiakWording(program=riak.command),
         ),
         data=host.data,
     )

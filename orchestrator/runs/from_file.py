@@ -14,6 +14,7 @@ from typing import Final
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec, load_cluster
 from orchestrator.config.gates import secrets_in
+from orchestrator.config.hosts import Connect
 from orchestrator.config.lookup import Places, Wanted, find, standard_places
 from orchestrator.config.playbook import Playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
@@ -54,6 +55,7 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
+from orchestrator.stores.riak.admin import Programs
 from orchestrator.stores.riak.cluster import RiakCluster
 from orchestrator.stores.riak.contact import Reach
 from orchestrator.stores.riak.lease import NoLease
@@ -261,11 +263,20 @@ class FilePorts:
             endpoints=spec.endpoints,
             runner=HostRunner(lambda node: self.hosts({node: address(node)})),
             address=address,
-            riak=spec.riak.command_words,
-            admin=spec.riak.admin_words,
+            machine=lambda node: self._machine(node, address(node)),
+            programs=self._programs,
             tls=context,
             fingerprint=tls.fingerprint,
         )
+
+    def _machine(self, node: NodeName, address: str) -> str:
+        host = self.file.host(node)
+        return "this machine" if host.connect is Connect.LOCAL else host.address or address
+
+    def _programs(self, node: NodeName) -> Programs:
+        words = self.file.riak_words(node)
+        assert words is not None  # noqa: S101  (asked of a Riak cluster alone)
+        return Programs(riak=words.command, admin=words.admin)
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """Where the nodes of a cluster are; those of a Riak ring that are down among them."""

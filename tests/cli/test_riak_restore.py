@@ -14,14 +14,15 @@ from orchestrator.model.observation import Look
 from orchestrator.runs.unfinished import riak_without_record
 from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
+from tests.riak_nodes import RIAK_COMMANDS, name_of
 from tests.unit.stores.riak_cluster import DEV1, DEV2, NAMES, Staged, staged
 
 WHERE = "state file /home/ann/state.db"
 
 
-@pytest.fixture
-def stage() -> Iterator[Staged]:
-    with staged() as each:
+@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
+def stage(request: pytest.FixtureRequest) -> Iterator[Staged]:
+    with staged(request.param) as each:
         each.cluster.observe({Look.CLUSTER})
         yield each
 

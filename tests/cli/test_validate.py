@@ -13,6 +13,7 @@ from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.scripted_http import reply
+from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
 from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
 
 HEAD = "applies_to: elasticsearch\nsettings: {vm.swappiness: 1}\n"
@@ -47,9 +48,10 @@ def test_without_one_it_speaks_of_none(console: Console, capsys: pytest.CaptureF
     assert "and its playbook are sound" in capsys.readouterr().out
 
 
-def test_riak_s_own_readings_and_each_node_s_stats_are_checked() -> None:
+@pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
+def test_riak_s_own_readings_and_each_node_s_stats_are_checked(command: RiakCommand) -> None:
     """A member whose `/stats` no endpoint leads to would hold the run before its first stop."""
-    with staged() as stage:
+    with staged(command) as stage:
         assert {check.good for check in checks_of(stage)} == {True}
         stage.ports[DEV2].on("/stats", reply(b"<html>"))
         for node in NAMES:

@@ -20,6 +20,7 @@ from orchestrator.model.riak import (
     Transfers,
 )
 from orchestrator.stores.riak import (
+    parse_bucket_types,
     parse_limits,
     parse_members,
     parse_node,
@@ -29,6 +30,7 @@ from orchestrator.stores.riak import (
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.riak_transcripts import Recorded, recorded
+from tests.riak_transcripts import COMMANDS, MORE, TIMELINE, WRAPPER
 
 _found = dialect_of("3.2.1")
 assert _found is not None
@@ -61,6 +63,9 @@ PARSERS: Mapping[str, Parser] = {
     "riak admin member-status": _with(parse_members.parse_member_status),
     "riak admin cluster status": _with(parse_members.parse_cluster_status),
     "riak admin cluster plan": _with(parse_node.parse_staged),
+    "riak admin cluster partitions": _with(parse_ring.parse_partitions),
+    "riak admin bucket-type list": _with(parse_bucket_types.parse_bucket_types),
+    "riak admin bucket-type status default": lambda it: parse_bucket_types.parse_n_val(it, "default"),
     "riak admin cluster partition-count": _with(parse_node.parse_partition_count),
     "riak admin transfers": _with(parse_transfers.parse_transfers),
     "riak admin handoff summary": _with(parse_transfers.parse_handoff_summary),
@@ -96,9 +101,12 @@ WORDS: Mapping[str, Mapping[Any, str]] = {
     "riak ping": {True: "answers", False: "the node is DOWN"},
     "riak chkconfig": {True: "the configuration is taken", False: "the configuration is REFUSED"},
     "riak admin cluster plan": {True: "changes are STAGED", False: "nothing staged"},
-    "riak stop": {parse_node.Stop.STOPPED: "stopped", parse_node.Stop.WAS_DOWN: "was down already"},
+    "riak stop": {
+        parse_node.Stop.STOPPED: "stopped",
+        parse_node.Stop.SILENT: "stopped nothing, or does not tell: `riak ping` tells",
+    },
     "riak daemon": {parse_node.Start.STARTED: "started", parse_node.Start.WAS_RUNNING: "was running already"},
-    "riak start": {parse_node.Start.WAS_RUNNING: "was running already"},
+    "riak start": {parse_node.Start.STARTED: "started", parse_node.Start.WAS_RUNNING: "was running already"},
 }
 
 
@@ -188,6 +196,8 @@ def _told_of_node(value: Any) -> str:
             return f"{len(value)} vnodes run"
         case parse_node.Schedulers(total=total, online=online):
             return f"{total} schedulers, {online} online"
+        case tuple() if len(value) == 2 and isinstance(value[1], frozenset):
+            return f"{_names(value[:1])} owns {len(value[1])} partitions"
         case tuple() if len(value) == 2 and isinstance(value[1], dict):
             return f"{_names(value[:1])}: " + ", ".join(f"{key} {each}" for key, each in value[1].items())
         case tuple() if len(value) == 2 and "@" in value[0]:
@@ -228,6 +238,14 @@ def _names(nodes: Any) -> str:
     return ", ".join(str(node).partition("@")[0] for node in nodes)
 
 
+_SHORT: Mapping[str, str] = {
+    COMMANDS.name: "commands",
+    TIMELINE.name: "timeline",
+    MORE.name: "more",
+    WRAPPER.name: "packaged",
+}
+
+
 def table() -> str:
     """The page's table: equal neighbours in one line."""
     rows = [
@@ -241,7 +259,7 @@ def table() -> str:
 
     for (file, state, node, command, ended, means), group in groupby(recorded(), key):
         same = list(group)
-        where = f"{'timeline' if 'timeline' in file else 'commands'} {same[0].line}"
+        where = f"{_SHORT[file]} {same[0].line}"
         times = f" ({len(same)} times)" if len(same) > 1 else ""
         rows.append(
             f"| {where}{times} | {state} | {node} | `{command}` | {ended} | {means.replace('|', '/')} |"

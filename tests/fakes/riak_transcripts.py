@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.stores.riak.output import CommandOutput
-from tests.riak_transcripts import COMMANDS, CUT_OFF, TIMELINE, Recording, recordings
+from tests.riak_transcripts import (
+    COMMANDS,
+    CUT_OFF,
+    MORE,
+    TIMELINE,
+    Recording,
+    recordings,
+    wrapper_recordings,
+)
 
-FILES = (COMMANDS, TIMELINE)
+FILES = (COMMANDS, TIMELINE, MORE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +45,8 @@ class Recorded:
 
 def recorded() -> list[Recorded]:
     """All of them, in their order."""
-    return [_as_seen(each) for file in FILES for each in recordings(file)]
+    found = [each for file in FILES for each in recordings(file)]
+    return [_as_seen(each) for each in (*found, *wrapper_recordings())]
 
 
 def _as_seen(recording: Recording) -> Recorded:

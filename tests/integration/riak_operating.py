@@ -172,7 +172,8 @@ def starts(lab: RiakHosts) -> dict[str, int]:
 def pids(lab: RiakHosts) -> dict[str, str]:
     """The process of every node, by Riak's own command; empty where it is down."""
     told = {name: lab.riak(name, "pid") for name in lab.names}
-    return {name: done.stdout.split()[0] if done.returncode == 0 else "" for name, done in told.items()}
+    said = {name: done.stdout.strip() for name, done in told.items()}
+    return {name: text if text.isdecimal() else "" for name, text in said.items()}
 
 
 def commands_left(lab: RiakHosts, name: str, words: str) -> list[str]:

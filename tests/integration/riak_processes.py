@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.sshd import Sshd, make_key
-from tests.riak_nodes import RiakNode, riak_nodes
+from tests.riak_nodes import RiakCommand, RiakNode, riak_nodes
 
 VARIABLE = "RIAK_LAB_FOLDER"
 CLAIMANT = "dev1@127.0.0.1"
@@ -155,15 +155,23 @@ def life_of(node: RiakNode) -> Life | None:
 
 @contextmanager
 def riak_processes(
-    folder: Path, count: int = 5, *, pace: float, ring_size: int = 64, locations: Sequence[str] = ()
+    folder: Path,
+    count: int = 5,
+    *,
+    pace: float,
+    ring_size: int = 64,
+    locations: Sequence[str] = (),
+    command: RiakCommand = RiakCommand.RELEASE,
 ) -> Iterator[RiakProcesses]:
     """So many nodes that are one cluster and run, each behind an sshd; all is ended with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     key = make_key(folder / "id_ed25519")
-    command = folder / "riak"
-    command.write_text(f'#!/bin/sh\nexec "${VARIABLE}/bin/riak" "$@"\n')
-    command.chmod(0o755)
-    with riak_nodes(folder / "nodes", count, pace=pace, ring_size=ring_size, locations=locations) as nodes:
+    script = folder / "riak"
+    script.write_text(f'#!/bin/sh\nexec "${VARIABLE}/bin/riak" "$@"\n')
+    script.chmod(0o755)
+    with riak_nodes(
+        folder / "nodes", count, pace=pace, ring_size=ring_size, locations=locations, command=command
+    ) as nodes:
         servers = tuple(
             Sshd(
                 folder=folder / f"sshd-{number}",
@@ -172,7 +180,7 @@ def riak_processes(
             )
             for number, node in enumerate(nodes)
         )
-        lab = RiakProcesses(folder=folder, nodes=nodes, servers=servers, command=command, key=key)
+        lab = RiakProcesses(folder=folder, nodes=nodes, servers=servers, command=script, key=key)
         try:
             for server in servers:
                 server.start()

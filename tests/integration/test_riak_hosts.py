@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
+
 if TYPE_CHECKING:
     from tests.integration.fixtures_riak_hosts import RiakHostsFactory
     from tests.integration.riaklab.hosts import RiakHosts
@@ -47,8 +49,11 @@ def clean(lab: RiakHosts, name: str) -> bool:
 
 
 @pytest.mark.exhaustive
-def test_five_hosts_form_a_cluster_one_stops_and_its_fallbacks_drain(riak_hosts: RiakHostsFactory) -> None:
-    lab = riak_hosts(formed=False, pace=PACE, plain=PLAIN)
+@pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
+def test_five_hosts_form_a_cluster_one_stops_and_its_fallbacks_drain(
+    riak_hosts: RiakHostsFactory, command: RiakCommand
+) -> None:
+    lab = riak_hosts(formed=False, pace=PACE, plain=PLAIN, command=command)
     for name in lab.names[1:]:
         joined = lab.riak(name, "admin cluster join riak@riak1")
         assert joined.stdout == f"Success: staged join request for 'riak@{name}' to 'riak@riak1'\nok\n"
@@ -97,8 +102,11 @@ def test_five_hosts_form_a_cluster_one_stops_and_its_fallbacks_drain(riak_hosts:
 
 
 @pytest.mark.exhaustive
-def test_unit_and_plain_hosts_stop_start_and_reboot(riak_hosts: RiakHostsFactory) -> None:
-    lab = riak_hosts(hosts=3, formed=True, pace=PACE, plain=("riak2",), ring_size=16)
+@pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
+def test_unit_and_plain_hosts_stop_start_and_reboot(
+    riak_hosts: RiakHostsFactory, command: RiakCommand
+) -> None:
+    lab = riak_hosts(hosts=3, formed=True, pace=PACE, plain=("riak2",), ring_size=16, command=command)
     for name in ("riak1", "riak2"):
         before = lab.exec(name, "cat /var/lib/riak-double/pid").stdout
         assert lab.stop(name).returncode == 0
@@ -126,8 +134,11 @@ def test_unit_and_plain_hosts_stop_start_and_reboot(riak_hosts: RiakHostsFactory
 
 
 @pytest.mark.exhaustive
-def test_schedulers_of_riak_conf_are_read_at_the_start_of_a_node(riak_hosts: RiakHostsFactory) -> None:
-    lab = riak_hosts(hosts=1, formed=True, pace=PACE)
+@pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
+def test_schedulers_of_riak_conf_are_read_at_the_start_of_a_node(
+    riak_hosts: RiakHostsFactory, command: RiakCommand
+) -> None:
+    lab = riak_hosts(hosts=1, formed=True, pace=PACE, command=command)
     assert "[smp:16:16]" in lab.stats("riak1")["sys_system_version"]
     edit = "sudo -n sed -i 's/^\\(erlang.schedulers.[a-z]*\\) = 16/\\1 = 14/' /etc/riak/riak.conf"
     assert lab.ssh("riak1", edit, user="tuner").returncode == 0

@@ -23,6 +23,7 @@ from tests.integration.chains import Chain, Rescuer, kill_everywhere
 from tests.integration.killing import KILLED, Bastion, by_chance
 from tests.integration.nursery import Nursery
 from tests.integration.riak_processes import RiakProcesses, Watch, riak_processes
+from tests.riak_nodes import RIAK_COMMANDS, name_of
 
 if TYPE_CHECKING:
     from tests.integration.fixtures_bastions import BastionOf
@@ -47,9 +48,11 @@ FOUND = {"dev1": 2, "dev2": 3, "dev3": 2, "dev4": 1, "dev5": 9}
 """The operator's own limits: of one node more than a run would raise it to."""
 
 
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RiakProcesses]:
-    with riak_processes(tmp_path_factory.mktemp("riak"), NODES, pace=PACE) as lab:
+@pytest.fixture(scope="module", params=RIAK_COMMANDS, ids=name_of)
+def processes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RiakProcesses]:
+    with riak_processes(tmp_path_factory.mktemp("riak"), NODES, pace=PACE, command=request.param) as lab:
         yield lab
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.restarting import events, orchestrate
 from tests.integration.riak_processes import riak_processes
+from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
 
 PACE = 0.02
 APART = ("north", "east", "south", "west", "north", "east", "south", "west")
@@ -24,15 +25,20 @@ PLAYBOOK: dict[str, Any] = {
 
 
 @pytest.mark.exhaustive  # a minute each; the simulation has both, in `make test` too
+@pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
 @pytest.mark.parametrize(
     ("locations", "together", "waves"),
     [(APART, 2, ["dev1 dev5", "dev2 dev6", "dev3 dev7", "dev4 dev8"]), (CLOSE, 1, None)],
     ids=["apart", "side by side"],
 )
 def test_a_location_goes_together_as_far_as_the_quorum_allows(
-    tmp_path: Path, locations: tuple[str, ...], together: int, waves: list[str] | None
+    tmp_path: Path,
+    locations: tuple[str, ...],
+    together: int,
+    waves: list[str] | None,
+    command: RiakCommand,
 ) -> None:
-    with riak_processes(tmp_path / "riak", 8, pace=PACE, locations=locations) as lab:
+    with riak_processes(tmp_path / "riak", 8, pace=PACE, locations=locations, command=command) as lab:
         for node in lab.nodes:
             node.faults(writes="on")
         found = lab.limits()

@@ -26,6 +26,7 @@ from tests.integration.riak_operating import (
     wait_for,
 )
 from tests.integration.riaklab.running import SCHEDULERS
+from tests.riak_nodes import RIAK_COMMANDS, name_of
 
 if TYPE_CHECKING:
     from tests.integration.riaklab.hosts import RiakHosts
@@ -42,9 +43,9 @@ STALL_SECONDS = 20.0
 DONE, HELD, FAILED = 0, 3, 4
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=RIAK_COMMANDS, ids=name_of)
 def hosts(request: pytest.FixtureRequest) -> Iterator[RiakHosts]:
-    with kept_hosts(request, formed=True, pace=PACE, plain=PLAIN) as lab:
+    with kept_hosts(request, formed=True, pace=PACE, plain=PLAIN, command=request.param) as lab:
         yield lab
 
 

@@ -23,6 +23,7 @@ from tests.integration.riak_operating import RiakOperator, pids
 from tests.integration.riak_processes import RiakProcesses, riak_processes
 from tests.integration.riaklab.images import build
 from tests.integration.riaklab.running import SCHEDULERS
+from tests.riak_nodes import RIAK_COMMANDS, name_of
 
 if TYPE_CHECKING:
     from tests.integration.riaklab.hosts import RiakHosts
@@ -44,9 +45,9 @@ OF_KERNEL = {
 DONE, DRIFT = 0, 3
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[RiakProcesses]:
-    with riak_processes(tmp_path / "lab", 3, pace=0.02, ring_size=16) as lab:
+@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RiakProcesses]:
+    with riak_processes(tmp_path / "lab", 3, pace=0.02, ring_size=16, command=request.param) as lab:
         yield lab
 
 

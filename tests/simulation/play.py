@@ -14,7 +14,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.merging import decide
 from orchestrator.merging.invariants import broken
 from orchestrator.model.action import Action, action_name, action_target
-from orchestrator.model.cluster import NodeName
+from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import Event, Record
 from orchestrator.model.phase import Outcome
 from orchestrator.model.plan import Plan
@@ -165,14 +165,30 @@ def run(
     return simulation, play(simulation, simulation.begin(wanted or policy()), limit=limit)
 
 
-def plan_of(world: World, wanted: Policy, *, out_of_reach: Collection[str] = ()) -> Plan:
-    """What `plan` would show of this world now; nothing is done to it."""
+def plan_of(
+    world: World, wanted: Policy, *, out_of_reach: Collection[str] = (), untold: Collection[str] = ()
+) -> Plan:
+    """What `plan` would show of this world now; nothing is done to it.
+
+    Args:
+        world: the world.
+        wanted: the policy of the run.
+        out_of_reach: nodes whose hosts do not answer.
+        untold: nodes that do not tell which process they are.
+    """
     simulation = Simulation(world)
     simulation.note_what_is(wanted, simulation.run)
     started = simulation.start_of(wanted)
     seen = glance(world, started)
     away = {name: Unknown(reason=f"host of {name}: no route to it") for name in out_of_reach}
     seen = replace(seen, hosts={**seen.hosts, **away})
+    if untold:
+        assert not isinstance(seen.cluster, Unknown)
+        nodes = tuple(
+            replace(node, incarnation=Incarnation()) if node.name in untold else node
+            for node in seen.cluster.nodes
+        )
+        seen = replace(seen, cluster=replace(seen.cluster, nodes=nodes))
     return make_plan(started, seen, decide=decide, describe=action_name, times={})
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import WaveStarted
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Policy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.world import World
+from tests.fakes.riak_rings import names
 from tests.simulation.play import cluster, plan_of, play, policy
+from tests.simulation.ringed import ONE, TWO, riak_policy, ringed
 from tests.simulation.zones import by_zone, lopsided, paired, zoned
 
 
@@ -75,3 +78,16 @@ def test_hosts_out_of_reach_are_holds_and_the_plan_is_of_all_nodes_all_the_same(
         (step.target, step.action) for step in sound.steps
     ]
     assert plan.predicted == sound.predicted
+
+
+@pytest.mark.parametrize("untold", [names(5), (ONE, TWO)], ids=["all", "two"])
+def test_riak_nodes_that_do_not_tell_their_process_are_one_hold_and_the_plan_is_of_all_nodes(
+    untold: tuple[NodeName, ...],
+) -> None:
+    """With one command for all nodes of a machine the plan showed one node, which did not come back."""
+    sound = plan_of(ringed(), riak_policy())
+    plan = plan_of(ringed(), riak_policy(), untold=untold)
+    assert [hold.predicate for hold in plan.holds] == ["lives_are_told"]
+    waves = [set(wave.nodes) for wave in plan.waves]
+    assert all(set(wave.nodes) in waves for wave in sound.waves)
+    assert len(plan.waves) == len(sound.waves) == 5

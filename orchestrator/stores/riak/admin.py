@@ -139,6 +139,19 @@ class Commands:
         return Command(argv=(*self.admin, "transfer-limit", node, str(limit)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """Riak's programs on one node's machine.
+
+    Attributes:
+        riak: the program, as words.
+        admin: the words before an administrative command; none where the version decides.
+    """
+
+    riak: tuple[str, ...]
+    admin: tuple[str, ...] = ()
+
+
 def commands_for(
     dialect: Dialect, *, riak: tuple[str, ...] = ("riak",), admin: tuple[str, ...] = ()
 ) -> Commands:
@@ -166,54 +179,62 @@ def _admin(dialect: Dialect, riak: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakAdmin:
-    """What a cluster answers. Every method asks one node, once, and returns a value or `Unknown`."""
+    """What a cluster answers. Every method asks one node, once, and returns a value or `Unknown`.
+
+    Attributes:
+        commands: by the node on whose machine they run.
+    """
 
     runner: Runner
-    commands: Commands
+    commands: Callable[[NodeName], Commands]
     dialect: Dialect
 
     def ping(self, node: NodeName) -> Reading[bool]:
         """Whether it answers; that says nothing of its vnodes."""
-        return self._ask(node, self.commands.ping, lambda output, _: parse_node.parse_ping(output))
+        return self._ask(node, self.commands(node).ping, lambda output, _: parse_node.parse_ping(output))
 
     def pid(self, node: NodeName) -> Reading[int]:
         """The process of its Erlang machine."""
-        return self._ask(node, self.commands.pid, lambda output, _: parse_node.parse_pid(output))
+        return self._ask(node, self.commands(node).pid, lambda output, _: parse_node.parse_pid(output))
 
     def ring_ready(self, node: NodeName) -> Reading[RingReady]:
         """`ringready`."""
-        return self._ask(node, self.commands.asking("ringready"), parse_ringready)
+        return self._ask(node, self.commands(node).asking("ringready"), parse_ringready)
 
     def ring_status(self, node: NodeName) -> Reading[RingStatus]:
         """`ring-status`."""
-        return self._ask(node, self.commands.asking("ring-status"), parse_ring_status)
+        return self._ask(node, self.commands(node).asking("ring-status"), parse_ring_status)
 
     def members(self, node: NodeName) -> Reading[tuple[RiakMember, ...]]:
         """`member-status`."""
-        return self._ask(node, self.commands.asking("member-status"), parse_members.parse_member_status)
+        return self._ask(node, self.commands(node).asking("member-status"), parse_members.parse_member_status)
 
     def cluster_status(self, node: NodeName) -> Reading[ClusterStatus]:
         """`cluster status`; Unknown before 2.0, which has none."""
         if not self.dialect.has_cluster_status:
             return Unknown(reason="cluster status: this version has no such command")
-        return self._ask(node, self.commands.asking("cluster", "status"), parse_members.parse_cluster_status)
+        return self._ask(
+            node, self.commands(node).asking("cluster", "status"), parse_members.parse_cluster_status
+        )
 
     def transfers(self, node: NodeName) -> Reading[Transfers]:
         """`transfers`."""
-        return self._ask(node, self.commands.asking("transfers"), parse_transfers)
+        return self._ask(node, self.commands(node).asking("transfers"), parse_transfers)
 
     def transfer_limits(self, node: NodeName) -> Reading[TransferLimits]:
         """`transfer-limit`, of all nodes that answer."""
-        return self._ask(node, self.commands.asking("transfer-limit"), parse_limits.parse_transfer_limits)
+        return self._ask(
+            node, self.commands(node).asking("transfer-limit"), parse_limits.parse_transfer_limits
+        )
 
     def set_transfer_limit(self, asked: NodeName, node: NodeName, limit: int) -> Reading[LimitSet]:
         """Set one node's limit, asked of any node."""
-        command = self.commands.set_transfer_limit(node, limit)
+        command = self.commands(asked).set_transfer_limit(node, limit)
         return self._ask(asked, command, parse_limits.parse_limit_set)
 
     def who_answers(self, node: NodeName) -> Reading[NodeName]:
         """The name of the node that answers on this one's machine; no other command says its own name."""
-        command = self.commands.asking("show", _OWN)
+        command = self.commands(node).asking("show", _OWN)
         found = self._ask(
             node, command, lambda output, dialect: parse_limits.parse_shown(output, dialect, _OWN)
         )
@@ -221,7 +242,7 @@ class RiakAdmin:
 
     def wait_for_service(self, asked: NodeName, node: NodeName, seconds: Seconds) -> Reading[ServiceWait]:
         """Wait so long at most for the key-value store of one node, as a peer sees it."""
-        command = self.commands.wait_for_service(KV, node, seconds)
+        command = self.commands(asked).wait_for_service(KV, node, seconds)
         return self._ask(asked, command, lambda output, _: parse_node.parse_wait_for_service(output, KV))
 
     def where_it_is_up(self, asked: NodeName) -> Reading[frozenset[NodeName]]:
@@ -233,7 +254,9 @@ class RiakAdmin:
         if not self.dialect.has_eval:
             return Unknown(reason="riak rpc: this version has no such command")
         found = self._ask(
-            asked, self.commands.watched_nodes(KV), lambda output, _: parse_node.parse_watched_nodes(output)
+            asked,
+            self.commands(asked).watched_nodes(KV),
+            lambda output, _: parse_node.parse_watched_nodes(output),
         )
         return found if isinstance(found, Unknown) else frozenset(found)
 
@@ -241,7 +264,7 @@ class RiakAdmin:
         """Indices of the partitions that a node owns; Unknown before 2.0."""
         if not self.dialect.has_cluster_status:
             return Unknown(reason="ring: this version does not tell who owns which partition")
-        command = self.commands.asking("cluster", "partitions", "-n", owner)
+        command = self.commands(asked).asking("cluster", "partitions", "-n", owner)
         found = self._ask(asked, command, parse_partitions)
         if isinstance(found, Unknown):
             return found
@@ -255,7 +278,7 @@ class RiakAdmin:
         if not self.dialect.has_cluster_status:
             return Unknown(reason="n_val: this version has no bucket types to ask about")
         types = self._ask(
-            asked, self.commands.asking("bucket-type", "list"), parse_bucket_types.parse_bucket_types
+            asked, self.commands(asked).asking("bucket-type", "list"), parse_bucket_types.parse_bucket_types
         )
         if isinstance(types, Unknown):
             return types
@@ -268,7 +291,7 @@ class RiakAdmin:
         return found
 
     def _n_val(self, asked: NodeName, name: str) -> Reading[int]:
-        command = self.commands.asking("bucket-type", "status", name)
+        command = self.commands(asked).asking("bucket-type", "status", name)
         return self._ask(asked, command, lambda output, _: parse_bucket_types.parse_n_val(output, name))
 
     def _ask(

@@ -27,7 +27,7 @@ from orchestrator.model.resolution import Resolution
 from orchestrator.model.riak import ClusterStatus, TransferLimits
 from orchestrator.model.watch import ClusterWatch, NodesJoined
 from orchestrator.ports import ClusterReadings
-from orchestrator.stores.riak.admin import RiakAdmin
+from orchestrator.stores.riak.admin import Commands, RiakAdmin
 from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable
 from orchestrator.stores.riak.reading import Memory, Reader, awaits_handoff, up
 
@@ -138,19 +138,23 @@ class RiakCluster:
             return f"(not known: {contact.reason})"
         match action:
             case ProbeSettings():
-                return " ".join((*contact.admin.commands.admin, "transfer-limit NODE (as it is)"))
+                return " ".join((*self._commands(contact).admin, "transfer-limit NODE (as it is)"))
             case WriteSettings(changes=changes):
-                lines = [self._line(contact, change) for change in changes]
+                lines = [self._line(self._commands(contact), change) for change in changes]
                 return "; ".join(lines)
             case _:
                 return f"(no verb of Riak: {type(action).__name__})"
 
+    def _commands(self, contact: Contact) -> Commands:
+        """Of the member that is asked first."""
+        return contact.admin.commands(usable(contact.members, self._avoided)[0])
+
     @staticmethod
-    def _line(contact: Contact, change: SettingChange) -> str:
+    def _line(commands: Commands, change: SettingChange) -> str:
         node, limit = holder(change.key), _number(change.wanted)
         if node is None or limit is None:
             return f"({change.key} is no transfer limit)"
-        return " ".join(contact.admin.commands.set_transfer_limit(node, limit).argv)
+        return " ".join(commands.set_transfer_limit(node, limit).argv)
 
     def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
         """Return True when a node that is waited for answers `/ping`; Riak offers nothing to listen to."""

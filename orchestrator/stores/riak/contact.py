@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import NodeStats
-from orchestrator.stores.riak.admin import Commands, RiakAdmin, Runner, commands_for
+from orchestrator.stores.riak.admin import Commands, Programs, RiakAdmin, Runner, commands_for
 from orchestrator.stores.riak.dialect import Dialect, dialect_of
 from orchestrator.stores.riak.http import NodeHttp
 from orchestrator.stores.riak.parse_node import parse_version, parse_versions
@@ -26,8 +26,8 @@ class Reach:
         endpoints: URLs of the HTTP ports of some of its nodes.
         runner: runs commands on the nodes' machines.
         address: of a member's machine, by its name.
-        riak: the program, as words.
-        admin: the words before an administrative command; none where the version decides.
+        machine: the same text for all members of one machine: an address, or that it is this machine.
+        programs: Riak's programs on a member's machine.
         tls: how an `https` endpoint is trusted.
         fingerprint: SHA-256 of the one certificate that is trusted, in hexadecimal; None: `tls` decides.
     """
@@ -35,8 +35,8 @@ class Reach:
     endpoints: Sequence[str]
     runner: Runner
     address: Callable[[NodeName], str]
-    riak: tuple[str, ...]
-    admin: tuple[str, ...] = ()
+    machine: Callable[[NodeName], str]
+    programs: Callable[[NodeName], Programs]
     tls: ssl.SSLContext | None = None
     fingerprint: str | None = None
 
@@ -122,10 +122,23 @@ class Contacts:
         if isinstance(found, Unknown):
             return found
         if found != node:
-            where = f"on the machine of {node} ({self.address(node)}) {found} answers"
-            return Unknown(reason=f"{where}: correct `hosts.nodes` or `hosts.overrides` in the cluster file")
+            return Unknown(reason=self._other(node, found))
         self._known.add(node)
         return None
+
+    def _other(self, node: NodeName, found: NodeName) -> str:
+        """That another node answers, with the key of the cluster file that corrects it."""
+        programs = self._reach.programs(node)
+        where = f"on the machine of {node} ({self.address(node)}) {found} answers"
+        if self._reach.machine(found) != self._reach.machine(node):
+            return f"{where}: correct `hosts.nodes` or `hosts.overrides` in the cluster file"
+        line, key = (programs.admin, "admin") if programs.admin else (programs.riak, "command")
+        own = f'{{"{node}": {{riak: {{{key}: COMMAND}}}}}}'
+        return (
+            f"{where} to `{' '.join(line)}`, and both nodes are there: give each its own command. Put"
+            f" {{node}}, {{name}} or {{host}} into `riak.{key}` of the cluster file, or add"
+            f" `hosts.overrides: {own}`"
+        )
 
     def _asked(self) -> dict[str, Reading[NodeStats]]:
         urls = self._reach.endpoints
@@ -160,7 +173,7 @@ class Contacts:
 
     def _version(self, node: NodeName) -> Reading[str]:
         """By the word of 3.x, else by that of the versions before it; each script has but one of them."""
-        commands = Commands(riak=self._reach.riak, admin=())
+        commands = Commands(riak=self._reach.programs(node).riak, admin=())
         reasons = []
         for command, parse in ((commands.versions, parse_versions), (commands.version, parse_version)):
             output = self._reach.runner.run(node, command)
@@ -173,7 +186,10 @@ class Contacts:
         return Unknown(reason=f"asked on {node}: {'; '.join(reasons)}")
 
     def _admin(self, dialect: Dialect) -> RiakAdmin:
-        commands = commands_for(dialect, riak=self._reach.riak, admin=self._reach.admin)
+        def commands(node: NodeName) -> Commands:
+            programs = self._reach.programs(node)
+            return commands_for(dialect, riak=programs.riak, admin=programs.admin)
+
         return RiakAdmin(runner=self._reach.runner, commands=commands, dialect=dialect)
 
 

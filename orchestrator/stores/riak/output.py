@@ -6,7 +6,8 @@ The rules of every parser of this package:
 2. From 3.2 on the last line is the return term. Without it the text is cut: `Unknown`.
 3. Before 3.2 there is none, so each parser asks for the last thing that its command always prints.
 4. A line that is not known, stands twice or stands elsewhere makes the whole reading `Unknown`.
-5. Exit code 0 proves nothing (3.2 exits so for `ringready` FALSE); another one forbids a good reading.
+5. Exit code 0 proves nothing: 3.2 exits so for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
+   and 3.2.1, called as root, for everything. Another exit code forbids a good reading.
 """
 
 from __future__ import annotations
@@ -28,8 +29,14 @@ _NODE_DOWN: Final = (
     re.compile(r"Node is not running!"),  # riak-admin of 1.4
 )
 _TERM: Final = re.compile(r"ok|error|\{error,.+\}")
-_NOISE: Final = re.compile(r"!!!!.*|Attempting to restart script through sudo .*")
-"""What the start scripts say of themselves before anything else: the ulimit warning, the change of user."""
+_NOISE: Final = re.compile(
+    r"!!!!.*"  # the warning about `ulimit -n`
+    r"|Attempting to restart script through sudo .*"
+    r"|sudo: unable to resolve host .*"
+    r"|\S*sh: (?:line \d+: )?warning: setlocale: .*"
+    r"|(?:shell-init|sh: \d+): .*getcwd.*"
+)
+"""What the start scripts, and the shells and sudo around them, print before anything else."""
 _LONGEST_SHOWN: Final = 100
 _LONGEST_REASON: Final = 500
 """Reasons are shown and journalled at every reading; what a node says may be megabytes."""
@@ -171,8 +178,13 @@ def blank(line: str) -> bool:
     return not line.strip()
 
 
+def is_noise(line: str) -> bool:
+    """Whether a line is of the scripts around the command, not of the command itself."""
+    return _NOISE.fullmatch(line) is not None
+
+
 def _quiet(lines: list[str]) -> list[str]:
-    at = next((at for at, line in enumerate(lines) if not _NOISE.fullmatch(line)), len(lines))
+    at = next((at for at, line in enumerate(lines) if not is_noise(line)), len(lines))
     return lines[at:]
 
 

@@ -15,6 +15,7 @@ from orchestrator.stores.riak.output import (
     CommandOutput,
     Malformed,
     blank,
+    is_noise,
     lines_of,
     node_down,
     reading,
@@ -23,10 +24,23 @@ from orchestrator.stores.riak.output import (
 )
 from orchestrator.stores.riak.terms import atoms, node_names, parse_term
 
-_PONG: Final = "pong"
+PONG: Final = "pong"
+"""What `riak ping` prints of a node that answers, on a line of its own."""
 _STOPPED: Final = "ok"
 _RUNNING_ALREADY: Final = re.compile(r"Node is already running!")
-_WARNING: Final = re.compile(r"!!!!.*")
+_STARTING: Final = re.compile(r"riak start is deprecated\b.*\bRiak starting \.\.")
+"""Of `riak start` from 3.0 on, before it does what `riak daemon` does (`start_message` in the source)."""
+_NOT_YET: Final = re.compile(r"[Rr]iak failed to start within \d+ seconds,")
+"""Of `riak start` before 3.0 (source), whose node may still come up: only a ping tells."""
+_REFUSED: Final = (
+    re.compile(r"Usage: riak\b.*"),  # recorded on 3.2.1 for a word that it does not have
+    # From the source of 1.4 to 3.0, and of the programs that change the user:
+    re.compile(r"Error (?:reading|generating config)\b.*"),
+    re.compile(r"(?:vm|node)\.args needs to have .*"),
+    re.compile(r"sudo doesn't appear to be installed and your EUID isn't .*"),
+    re.compile(r"su: .*|runuser: .*|This account is currently not available\."),
+)
+"""Lines of `riak stop` and `riak start` after which nothing was stopped or started."""
 _PID: Final = re.compile(r"\d{1,10}")
 _VERSION: Final = re.compile(r"\*\s+(\S+)\s+permanent")
 _NUMBER: Final = re.compile(r"\d{1,4}\.\d{1,4}(?:[.-]?[0-9A-Za-z]{1,20}){0,4}")
@@ -36,17 +50,29 @@ _NO_STAGED: Final = "There are no staged changes"
 
 
 class Stop(Enum):
-    """What `riak stop` did."""
+    """What `riak stop` says that it did.
+
+    WAS_DOWN: the node did not answer. SILENT: it printed nothing, as 3.2 does of a node that is down. After
+    both only a ping tells whether the node runs.
+    """
 
     STOPPED = auto()
     WAS_DOWN = auto()
+    SILENT = auto()
+    REFUSED = auto()
 
 
 class Start(Enum):
-    """What `riak start` or `riak daemon` did. STARTED: the command ended well, which is no sign of life."""
+    """What `riak start` or `riak daemon` says that it did.
+
+    STARTED: the command ended well, which is no sign of life. NOT_YET: it stopped waiting for a node that may
+    still come up.
+    """
 
     STARTED = auto()
     WAS_RUNNING = auto()
+    NOT_YET = auto()
+    REFUSED = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,47 +84,59 @@ class Schedulers:
 
 
 def parse_ping(output: CommandOutput) -> Reading[bool]:
-    """`riak ping`: whether the node answers. True says nothing of its vnodes, which may all be missing."""
+    """`riak ping`: whether the node answers. True says nothing of its vnodes, which may all be missing.
+
+    False by its text alone, whatever the exit code is. Every other text than these two is `Unknown`, and so
+    is `pong` with another exit code than 0, or beside the line that the node is down.
+    """
 
     def parse() -> bool:
-        if output.exit is None:
-            raise Malformed("the command did not come to its end")
-        if node_down(output) is not None:
+        lines = _own_lines(output)
+        if node_down(output) is not None and PONG not in lines:
             return False
-        if output.exit == 0 and _text(output) == _PONG:
+        if output.exit == 0 and lines == [PONG]:
             return True
-        raise Malformed(f"neither {_PONG} nor the word that the node is down: {shown(_text(output))}")
+        raise Malformed(_odd(output, f"neither {PONG} nor the word that the node is down"))
 
     return reading("riak ping", parse)
 
 
 def parse_stop(output: CommandOutput) -> Reading[Stop]:
-    """`riak stop`. On a node that is down: exit code 1 and no word (3.2), or the word that it is."""
+    """`riak stop`, by its text. `ok` with another exit code than 0 is `Unknown`."""
 
     def parse() -> Stop:
-        if output.exit is None:
-            raise Malformed("the command did not come to its end")
-        if output.exit == 0 and _text(output) == _STOPPED:
-            return Stop.STOPPED
-        if output.exit == 1 and (node_down(output) is not None or not _text(output)):
+        lines = _own_lines(output)
+        if any(_is_refusal(line) for line in lines):
+            return Stop.REFUSED
+        if node_down(output) is not None and _STOPPED not in lines:
             return Stop.WAS_DOWN
-        raise Malformed(f"exit code {output.exit}, {shown(_text(output))}")
+        if not lines:
+            return Stop.SILENT
+        if output.exit == 0 and lines == [_STOPPED]:
+            return Stop.STOPPED
+        raise Malformed(_odd(output, f"not {_STOPPED}"))
 
     return reading("riak stop", parse)
 
 
 def parse_start(output: CommandOutput) -> Reading[Start]:
-    """`riak start` or `riak daemon`. All that it prints when it went well is a warning about `ulimit -n`."""
+    """`riak start` or `riak daemon`, by its text.
+
+    A start that goes well prints nothing, or that `riak start` is deprecated; with another exit code than 0
+    that is `Unknown`.
+    """
 
     def parse() -> Start:
-        if output.exit is None:
-            raise Malformed("the command did not come to its end")
-        lines = [line for line in lines_of(output.stdout) if not blank(line)]
-        if any(_RUNNING_ALREADY.fullmatch(line) for line in (*lines, *lines_of(output.stderr))):
+        lines = _own_lines(output)
+        if any(_RUNNING_ALREADY.fullmatch(line) for line in lines):
             return Start.WAS_RUNNING
-        if output.exit == 0 and all(_WARNING.fullmatch(line) for line in lines):
+        if any(_is_refusal(line) for line in lines):
+            return Start.REFUSED
+        if any(_NOT_YET.fullmatch(line) for line in lines):
+            return Start.NOT_YET
+        if output.exit == 0 and all(_STARTING.fullmatch(line) for line in lines):
             return Start.STARTED
-        raise Malformed(f"exit code {output.exit}, {shown(_text(output))}")
+        raise Malformed(_odd(output, "no start that went well"))
 
     return reading("riak start", parse)
 
@@ -179,8 +217,9 @@ def parse_watched_nodes(output: CommandOutput) -> Reading[tuple[NodeName, ...]]:
 def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[ServiceWait]:
     """`wait-for-service`, which prints a line every few seconds and may never end.
 
-    Our own limit ends it, so that an output which was cut is an answer here: not up so far. Up is only what
-    came to its end, with that word last.
+    Our own limit ends it, so that an output which was cut is an answer here: not up so far, whatever the exit
+    code is (the packaged script exits 0 when sudo ends what it runs). Up is only what came to its end, with
+    that word last.
     """
     up = f"{service} is up"
     waits = f"{service} is not up: "
@@ -191,7 +230,7 @@ def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[Servi
             raise Malformed("it said nothing")
         if output.exit == 0 and lines[-1] == up and all(line.startswith(waits) for line in lines[:-1]):
             return ServiceWait(service=service, up=True, last=lines[-1])
-        if output.exit != 0 and all(line.startswith(waits) for line in lines):
+        if all(line.startswith(waits) for line in lines):
             return ServiceWait(service=service, up=False, last=lines[-1].removeprefix(waits))
         raise Malformed(f"neither up nor waiting: {shown(lines[-1])}")
 
@@ -262,3 +301,24 @@ def _services(output: CommandOutput) -> tuple[str, ...]:
 
 def _text(output: CommandOutput) -> str:
     return " ".join(line.strip() for line in lines_of(output.stdout) if not blank(line))
+
+
+def _own_lines(output: CommandOutput) -> list[str]:
+    """What `riak` itself printed, on both streams, without blank lines.
+
+    Raises:
+        Malformed: the command did not come to its end.
+    """
+    if output.exit is None:
+        raise Malformed("the command did not come to its end")
+    lines = (*lines_of(output.stdout), *lines_of(output.stderr))
+    return [line.strip() for line in lines if not blank(line) and not is_noise(line)]
+
+
+def _is_refusal(line: str) -> bool:
+    return any(pattern.fullmatch(line) for pattern in _REFUSED)
+
+
+def _odd(output: CommandOutput, what: str) -> str:
+    said = " ".join(_own_lines(output))
+    return f"{what}: exit code {output.exit}, {shown(said) if said else 'no output'}"

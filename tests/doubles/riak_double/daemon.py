@@ -27,9 +27,10 @@ from .machine import Machine
 from .report import View, ring_from_json, to_json
 from .ring import Ring, alone, formed
 from .settings import Own, Riaks, processors, read_own, read_riaks
+from .short import UNRECORDED
 from .stats import stats
 from .texts import Said
-from .versions import UNRECORDED, UnrecordedError, dialect, unrecorded
+from .versions import UnrecordedError, dialect, unrecorded
 
 TICK_SECONDS = 0.5
 SHORTEST_SECONDS = 0.1

@@ -22,12 +22,18 @@ from . import peers
 from .faults import FaultError, Faults, read_faults, write_faults
 from .lasting import seconds_of
 from .settings import OPEN_FILES, Own, read_own, read_riaks, unset_name
-from .versions import UNRECORDED, Dialect, UnrecordedError, dialect, unrecorded
+from .short import UNRECORDED
+from .versions import Dialect, UnrecordedError, dialect, unrecorded
 
 WAIT_SECONDS = 3.0
 """Between two readings of `wait-for-service`: eight lines in 30 s, three in 10 s."""
 QUERY_SECONDS = 0.75
 """What each of these readings took."""
+DEPRECATED = (
+    "riak start is deprecated, and scripts should be change to use riak daemon where riak cannot be started"
+    " as a service.  Riak starting .."
+)
+"""Of 3.x; its middle is from the public source (`start_message`), the rest was recorded."""
 KILL_SECONDS = 10.0
 """Real seconds that a process has to end in once it was told to."""
 
@@ -137,7 +143,7 @@ def _unrecorded(words: str) -> int:
 
 
 def _start(command: Command, word: str) -> int:
-    """`riak daemon`; `riak start`, recorded only for a node that runs already, starts one likewise."""
+    """`riak daemon`; `riak start` starts a node likewise, after its own words."""
     fault = command.faults.get(word)
     if fault == "loops-down":
         command.loop()
@@ -147,6 +153,8 @@ def _start(command: Command, word: str) -> int:
     import resource  # noqa: PLC0415  (only here: a command that is asked often should be quick)
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if word == "start" and command.manner.admin_word:
+        say(f"{DEPRECATED}\n")
     if 0 <= limit < OPEN_FILES:
         say(f"!!!!\n!!!! WARNING: ulimit -n is {limit}; {OPEN_FILES} is the recommended minimum.\n!!!!\n")
     _spawn(command.own)

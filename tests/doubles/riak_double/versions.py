@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from .texts import Said
 
 
-UNRECORDED = 99
-"""The double's own exit code: the recordings do not say what Riak would do."""
-
-
 class UnrecordedError(Exception):
     """The recordings say nothing of this command."""
 

@@ -16,6 +16,7 @@ from tests.integration.hostlab.projects import alone, project, write_environment
 from tests.integration.hostlab.reaching import lab_hosts
 from tests.integration.riaklab.hosts import RiakHosts
 from tests.integration.riaklab.images import OWN, build
+from tests.riak_nodes import RiakCommand
 
 PROJECT = "orchestrator-riak"
 NETWORK_VARIABLE = "ORCHESTRATE_RIAK_NETWORK"
@@ -38,6 +39,7 @@ def running(
     plain: tuple[str, ...] = (),
     locations: str = "",
     ring_size: int = RING_SIZE,
+    command: RiakCommand = RiakCommand.RELEASE,
     progress: Progress,
 ) -> Iterator[RiakHosts]:
     """So many hosts, each with a node of the double that was started at boot; ended whatever happens.
@@ -50,6 +52,7 @@ def running(
         plain: hosts without a unit, stopped and started through `riak` alone.
         locations: a letter for each host in turn, as 3.x has locations; empty for none.
         ring_size: partitions.
+        command: whose exit codes `riak` has.
         progress: is told what goes on.
 
     Raises:
@@ -75,6 +78,7 @@ def running(
             "RIAK_SCHEDULERS": str(SCHEDULERS),
             "RIAK_VERSION": version,
             "RIAK_PACE": str(pace),
+            "RIAK_COMMAND": command.value,
             "RIAK_MEMBERS": ",".join(f"riak@{name}" for name in names) if formed else "",
             **{f"RIAK_MANAGER_{n + 1}": "plain" if f"riak{n + 1}" in plain else "unit" for n in range(MOST)},
             **{f"RIAK_LOCATION_{n + 1}": (locations * MOST)[n : n + 1] for n in range(MOST)},

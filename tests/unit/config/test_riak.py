@@ -11,7 +11,7 @@ from orchestrator.config.cluster import ClusterFile, RiakClusterSpec, check_clus
 from orchestrator.config.merging import MergeFlags
 from orchestrator.config.playbook import PlaybookSpec, check_playbook
 from orchestrator.config.policy import Overrides, PredicateNames, build_policy
-from orchestrator.config.riak import address_of, names_of
+from orchestrator.config.riak import RiakWords, address_of, names_of
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.services import Manager, ServiceSettings
 from orchestrator.config.yaml import parse
@@ -70,8 +70,7 @@ def test_a_file_may_say_next_to_nothing() -> None:
     spec = cluster.spec
     assert isinstance(spec, RiakClusterSpec)
     assert (spec.playbook, spec.kind, spec.name) == ("riak-rolling-restart", Kind.RIAK, "ring")
-    assert spec.riak.command_words == ("/usr/sbin/riak",)
-    assert spec.riak.admin_words == ()
+    assert cluster.riak_words("riak@riak1") == RiakWords(command=("/usr/sbin/riak",))
     host = cluster.host("riak@riak1")
     assert (host.address, host.sudo, host.service) == ("riak1", "auto", _commands())
     assert cluster.secret_references() == ()
@@ -81,10 +80,8 @@ def test_the_keys_of_the_contract_are_read() -> None:
     cluster = _cluster(
         'hosts: {nodes: {riak1: 10.0.0.1}}\nriak: {command: /opt/riak/bin/riak, admin: "riak admin"}\n'
     )
-    spec = cluster.spec
-    assert isinstance(spec, RiakClusterSpec)
-    assert spec.riak.command_words == ("/opt/riak/bin/riak",)
-    assert spec.riak.admin_words == ("riak", "admin")
+    words = RiakWords(command=("/opt/riak/bin/riak",), admin=("riak", "admin"))
+    assert cluster.riak_words("riak@riak1") == words
     host = cluster.host("riak@riak1")
     assert (host.address, host.service) == ("10.0.0.1", _commands("/opt/riak/bin/riak"))
 
@@ -150,6 +147,45 @@ def test_entries_of_hosts_that_fit_no_member_are_warned_of() -> None:
         "ring.yml:12: hosts.overrides.riak9: no node of the cluster is called so",
         "ring.yml:9: hosts.nodes.riak4: no node of the cluster is called so",
     )
+
+
+def test_nodes_of_one_machine_have_commands_of_their_own_by_placeholders() -> None:
+    cluster = _cluster("riak: {command: '/opt/{name}/bin/riak', admin: 'in-{host} {node} admin'}\n")
+    assert cluster.riak_words("dev1@127.0.0.1") == RiakWords(
+        command=("/opt/dev1/bin/riak",), admin=("in-127.0.0.1", "dev1@127.0.0.1", "admin")
+    )
+    assert cluster.host("dev1@127.0.0.1").service == _commands("/opt/dev1/bin/riak")
+    assert cluster.host("dev2@127.0.0.1").service == _commands("/opt/dev2/bin/riak")
+    assert cluster.riak_words("dev3") == RiakWords(
+        command=("/opt/dev3/bin/riak",), admin=("in-dev3", "dev3", "admin")
+    )
+
+
+def test_nodes_of_one_machine_have_commands_of_their_own_by_overrides() -> None:
+    cluster = _cluster(
+        """riak: {command: /usr/sbin/riak, admin: riak admin}
+hosts:
+  overrides:
+    dev2@127.0.0.1: {riak: {command: "/opt/two/{name}"}}
+    "dev*": {riak: {command: /opt/glob/riak, admin: /opt/glob/riak admin}}
+"""
+    )
+    assert cluster.riak_words("dev2@127.0.0.1") == RiakWords(
+        command=("/opt/two/dev2",), admin=("/opt/glob/riak", "admin")
+    ), "key by key, and the full name wins"
+    assert cluster.host("dev2@127.0.0.1").service == _commands("/opt/two/dev2")
+    assert cluster.host("dev3@127.0.0.1").service == _commands("/opt/glob/riak")
+    assert cluster.riak_words("riak@a") == RiakWords(command=("/usr/sbin/riak",), admin=("riak", "admin"))
+
+
+def test_a_name_that_means_something_to_a_shell_is_put_into_no_command() -> None:
+    cluster = _cluster("riak: {command: '/opt/{name}/riak'}\n")
+    for ask in (cluster.riak_words, cluster.host):
+        with pytest.raises(ConfigError) as caught:
+            ask("a;reboot@riak1")
+        assert str(caught.value) == (
+            "ring.yml:4: riak: riak.command: the name of node a;reboot@riak1 means something to a shell"
+        )
 
 
 def test_the_service_is_riak_itself_unless_the_file_says() -> None:
@@ -283,7 +319,12 @@ CLUSTER_FILES = [
     (HEAD + "riak: {command: A=1 riak}\n", 4, "riak.command", WORDS),
     (HEAD + "riak: {command: -x}\n", 4, "riak.command", WORDS),
     (HEAD + "riak: {command: riak 'a b'}\n", 4, "riak.command", WORDS),
-    (HEAD + "riak: {command: 'docker exec {node} riak'}\n", 4, "riak.command", WORDS),
+    (HEAD + "riak: {command: 'docker exec {nod} riak'}\n", 4, "riak.command", "`{nod}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
+    (HEAD + "riak: {admin: '/opt/{}/riak admin'}\n", 4, "riak.admin", "`{}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
+    (HEAD + "riak: {command: '/opt/{name/riak'}\n", 4, "riak.command", WORDS),
+    (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {command: '/opt/{nme}/riak'}}\n", 6, "hosts.overrides.riak1.riak.command", "`{nme}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
+    (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {comand: riak}}\n", 6, "hosts.overrides.riak1.riak.comand", "unknown key; did you mean `command`?"),
+    (HEAD.replace("kind: riak", "kind: elasticsearch") + "hosts:\n  overrides:\n    es1: {riak: {command: riak}}\n", 6, "hosts.overrides.es1.riak", "only for `kind: riak`"),
     (HEAD + 'riak: {command: "riak\\nreboot *"}\n', 4, "riak.command", WORDS),
     (HEAD + "riak: {command: \"riak 'x\"}\n", 4, "riak.command", "a quote is opened here and not closed"),
     (HEAD + "riak: {admin: riak admin | tee}\n", 4, "riak.admin", WORDS),

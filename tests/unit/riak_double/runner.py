@@ -33,4 +33,4 @@ def admin_of(nodes: Sequence[RiakNode], version: str = "3.2.1") -> RiakAdmin:
     """Asks these nodes."""
     dialect = dialect_of(version)
     assert dialect is not None
-    return RiakAdmin(runner=OnThisMachine(nodes), commands=commands_for(dialect), dialect=dialect)
+    return RiakAdmin(runner=OnThisMachine(nodes), commands=lambda _: commands_for(dialect), dialect=dialect)

@@ -23,7 +23,7 @@ from orchestrator.stores.riak.parse_node import (
     parse_versions,
 )
 from orchestrator.stores.riak.parse_ring import ring_of
-from tests.riak_nodes import RiakNode, riak_nodes
+from tests.riak_nodes import RIAK_COMMANDS, RiakNode, name_of, riak_nodes
 from tests.unit.riak_double.runner import admin_of
 from tests.unit.riak_double.test_processes import wait_until
 from tests.unit.riak_double.world import World
@@ -36,11 +36,14 @@ LIMITS_SECONDS = (1.2, 6.0, 30.0)
 """Of our own, for what never ends: the next one where a slow machine had not come to it before the last."""
 
 
-@pytest.fixture(scope="module")
-def _five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RiakNode, ...]]:
+@pytest.fixture(scope="module", params=RIAK_COMMANDS, ids=name_of)
+def _five(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RiakNode, ...]]:
     types = "big:5, new:2:ready"
     folder = tmp_path_factory.mktemp("five")
-    with riak_nodes(folder, 5, pace=PACE, ring_size=SIZE, bucket_types=types) as nodes:
+    command = request.param
+    with riak_nodes(folder, 5, pace=PACE, ring_size=SIZE, bucket_types=types, command=command) as nodes:
         yield nodes
 
 
@@ -122,8 +125,8 @@ def test_every_question_of_a_restart_is_answered_and_read(
         name = named(node)
         assert admin.ping(name) is True
         assert http(node).ping() is True
-        assert parse_pid(known(admin.runner.run(name, admin.commands.pid))) == node.pid
-        assert parse_versions(known(admin.runner.run(name, admin.commands.versions))) == "3.2.1"
+        assert parse_pid(known(admin.runner.run(name, admin.commands(name).pid))) == node.pid
+        assert parse_versions(known(admin.runner.run(name, admin.commands(name).versions))) == "3.2.1"
         ready, status = known(admin.ring_ready(name)), known(admin.ring_status(name))
         assert (ready.agreed, frozenset(ready.nodes)) == (True, names)
         assert (status.claimant, status.ring_ready, status.pending) == (named(five[0]), True, ())
@@ -153,14 +156,14 @@ def test_a_node_is_stopped_and_started_as_the_program_does_it(
     before = node.pid
     run = admin.runner.run
     assert admin.set_transfer_limit(asked, name, 8) == LimitSet(limit=8, node=name)
-    assert parse_stop(known(run(name, admin.commands.stop))) is Stop.STOPPED
-    assert parse_stop(known(run(name, admin.commands.stop))) is Stop.WAS_DOWN
+    assert parse_stop(known(run(name, admin.commands(name).stop))) is Stop.STOPPED
+    assert parse_stop(known(run(name, admin.commands(name).stop))) is Stop.SILENT
     assert admin.ping(name) is False
     _is_seen_down(admin, asked, name)
     node.faults(handoff="stalls")
-    assert parse_start(known(run(name, admin.commands.start))) is Start.STARTED
-    assert parse_start(known(run(name, admin.commands.start))) is Start.WAS_RUNNING
-    assert parse_pid(known(run(name, admin.commands.pid))) == node.pid != before
+    assert parse_start(known(run(name, admin.commands(name).start))) is Start.STARTED
+    assert parse_start(known(run(name, admin.commands(name).start))) is Start.WAS_RUNNING
+    assert parse_pid(known(run(name, admin.commands(name).pid))) == node.pid != before
     assert admin.wait_for_service(asked, name, 30.0) == ServiceWait(
         service="riak_kv", up=True, last="riak_kv is up"
     )
@@ -176,7 +179,7 @@ def test_a_node_is_stopped_and_started_as_the_program_does_it(
 
 def _is_seen_down(admin: RiakAdmin, asked: NodeName, name: NodeName) -> None:
     """The trap: `No transfers active` stands there while the node is down."""
-    text = known(admin.runner.run(asked, admin.commands.asking("transfers"))).stdout
+    text = known(admin.runner.run(asked, admin.commands(asked).asking("transfers"))).stdout
     assert "No transfers active" in text
     transfers, ready = known(admin.transfers(asked)), known(admin.ring_ready(asked))
     status = known(admin.cluster_status(asked))
@@ -218,7 +221,7 @@ def test_a_start_that_never_ends_is_ended_and_proves_nothing(
     assert node.riak("stop").returncode == 0
     node.faults(start=fault)
     for seconds in LIMITS_SECONDS:
-        start = Command(argv=admin.commands.start.argv, timeout=seconds)
+        start = Command(argv=admin.commands(named(node)).start.argv, timeout=seconds)
         output = known(admin.runner.run(named(node), start))
         assert output.exit is None
         assert isinstance(parse_start(output), Unknown)
@@ -247,10 +250,11 @@ def test_a_stop_that_hangs_or_is_refused_leaves_the_node_up(
     node = five[4]
     node.faults(stop=fault)
     ends = fault == "refused"
-    stop = admin.commands.stop if ends else replace(admin.commands.stop, timeout=LIMITS_SECONDS[0])
+    stop = admin.commands(named(node)).stop
+    stop = stop if ends else replace(stop, timeout=LIMITS_SECONDS[0])
     found = parse_stop(known(admin.runner.run(named(node), stop)))
-    # Exit code 1 without a word is also what a node says that is down: it takes a ping to tell.
-    assert found is Stop.WAS_DOWN if ends else isinstance(found, Unknown)
+    # No word is also what a node says that is down: it takes a ping to tell.
+    assert found is Stop.SILENT if ends else isinstance(found, Unknown)
     assert admin.ping(named(node)) is True
 
 

@@ -20,8 +20,8 @@ import pytest
 
 from tests.doubles.riak_double.daemon import Node
 from tests.doubles.riak_double.settings import read_own, read_riaks
-from tests.riak_nodes import LAUNCHER, PYTHON, RiakNode, riak_nodes
-from tests.riak_transcripts import STATS
+from tests.riak_nodes import LAUNCHER, PYTHON, RiakCommand, RiakNode, riak_nodes
+from tests.riak_transcripts import STATS, wrapper_recordings
 
 PACE = 0.02
 ROOT = Path(__file__).parents[3]
@@ -150,6 +150,33 @@ def test_a_stop_that_is_refused_and_a_node_that_dies_after_its_start(two: tuple[
     wait_until(lambda: not dev1.alive, "it does not die")
     assert dev1.riak("ping").returncode == 1
     assert "down!" in dev2.riak("admin", "cluster", "status").stdout
+
+
+def test_the_packaged_command_exits_0_for_everything_but_what_only_a_double_says(tmp_path: Path) -> None:
+    """Recorded on a real 3.2.1, where a word of `riak start` was not kept."""
+    with riak_nodes(tmp_path, 2, pace=PACE, command=RiakCommand.PACKAGED) as (node, _):
+        assert node.riak("daemon").returncode == 0
+        assert node.riak("stop").returncode == 0
+        up = {recording.command: recording.output for recording in wrapper_recordings()[2:3]}
+        down = {recording.command: recording.output for recording in wrapper_recordings()[:2]}
+        for command, text in down.items():
+            said = node.riak(command.split()[1])
+            assert (said.returncode, said.stdout) == (0, text.replace("dev2@127.0.0.2", node.name))
+        assert node.riak("admin", "transfers").returncode == 0
+        assert node.riak("config").returncode == 0
+        started = node.riak("start")
+        begin, end = wrapper_recordings()[3].output.strip().split(" … ")
+        words = [line for line in started.stdout.splitlines() if not line.startswith("!!!!")]
+        assert (started.returncode, len(words)) == (0, 1)
+        assert words[0].startswith(begin)
+        assert words[0].endswith(end)
+        assert [(node.riak("ping").returncode, node.riak("ping").stdout)] == [(0, up["riak ping"])]
+        node.faults(stop="refused")
+        refused = node.riak("stop")
+        assert (refused.returncode, refused.stdout, node.alive) == (0, "", True)
+        assert node.riak("start").stdout == "Node is already running!\n"
+        assert node.riak("admin", "nobody-recorded-this").returncode == 99
+        assert node.double("nonsense").returncode == 2
 
 
 def test_a_late_ping_output_cut_short_and_terms_wrapped_elsewhere(two: tuple[RiakNode, ...]) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.stores.riak.admin import Command
+from orchestrator.stores.riak.admin import Command, Programs
 from orchestrator.stores.riak.cluster import RiakCluster
 from orchestrator.stores.riak.contact import Reach
 from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, reply
+from tests.riak_nodes import RiakCommand
 from tests.unit.riak_double.world import World
 
 DEV1, DEV2, DEV3 = NAMES = tuple(NodeName(f"dev{number}@127.0.0.1") for number in (1, 2, 3))
@@ -36,6 +37,7 @@ class Scripted:
         asked: every command, with the node that was asked, in order.
         instead: what is answered to a command on a node, in place of the double; by its last words.
         starts: the start of each node's process.
+        command: whose exit codes the nodes' `riak` has.
         spoil: what becomes of an output on its way, by node and last words.
         refused: first words of commands that sudo refuses.
     """
@@ -44,21 +46,26 @@ class Scripted:
     asked: list[tuple[NodeName, str]] = field(default_factory=list)
     instead: dict[tuple[NodeName, str], CommandOutput | Unknown] = field(default_factory=dict)
     starts: dict[NodeName, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 1000))
+    command: RiakCommand = RiakCommand.RELEASE
     spoil: Callable[[NodeName, str, CommandOutput], CommandOutput | Unknown] | None = None
     refused: tuple[str, ...] = ()
 
     def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
-        output = self._run(node, command)
+        line = " ".join(command.argv[1:])
+        self.asked.append((node, line))
+        output = self.instead[node, line] if (node, line) in self.instead else self._run(node, command)
         if self.spoil is None or isinstance(output, Unknown):
             return output
-        return self.spoil(node, " ".join(command.argv[1:]), output)
+        return self.spoil(node, line, output)
 
-    def _run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
+    def _run(self, node: NodeName, command: Command) -> CommandOutput:
+        output = self._said(node, command)
+        packaged = self.command is RiakCommand.PACKAGED and command.argv[0] != "cat"
+        return replace(output, exit=0) if packaged and output.exit is not None else output
+
+    def _said(self, node: NodeName, command: Command) -> CommandOutput:
         program, *words = command.argv
         line = " ".join(words)
-        self.asked.append((node, line))
-        if (node, line) in self.instead:
-            return self.instead[node, line]
         if words[0] in self.refused:
             return CommandOutput(exit=1, stdout="", stderr="sudo: a password is required\n")
         if node not in self.world.machines:
@@ -101,11 +108,11 @@ class Staged:
 
 
 @contextmanager
-def staged() -> Iterator[Staged]:
+def staged(command: RiakCommand = RiakCommand.RELEASE) -> Iterator[Staged]:
     """Three nodes that are up; one endpoint each."""
     world = World(names=NAMES)
     world.run(60)
-    runner = Scripted(world=world)
+    runner = Scripted(world=world, command=command)
     with ExitStack() as stack:
         ports = {name: stack.enter_context(ScriptedServer()) for name in NAMES}
         for name, port in ports.items():
@@ -115,7 +122,8 @@ def staged() -> Iterator[Staged]:
             endpoints=[port.url for port in ports.values()],
             runner=runner,
             address=lambda _node: "127.0.0.1",
-            riak=("/usr/sbin/riak",),
+            machine=lambda node: node,
+            programs=lambda _node: Programs(riak=("/usr/sbin/riak",)),
         )
         clock = [0.0]
         cluster = RiakCluster("ring", reach, now=lambda: clock[0])

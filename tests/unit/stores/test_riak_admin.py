@@ -52,7 +52,7 @@ def of(state: str) -> Answers:
 
 
 def admin(runner: Answers, dialect: Dialect = DIALECT) -> RiakAdmin:
-    return RiakAdmin(runner=runner, commands=commands_for(dialect), dialect=dialect)
+    return RiakAdmin(runner=runner, commands=lambda _: commands_for(dialect), dialect=dialect)
 
 
 def test_a_settled_cluster_is_read() -> None:
@@ -141,7 +141,7 @@ def test_the_shipped_sudoers_allow_every_command_and_no_other_of_the_program() -
         commands.wait_for_service("riak_kv", DEV1, 5.0),
     ]
     asked = Answers({})
-    reader = RiakAdmin(runner=asked, commands=commands, dialect=DIALECT)
+    reader = RiakAdmin(runner=asked, commands=lambda _: commands, dialect=DIALECT)
     reads = (
         reader.ring_ready,
         reader.ring_status,

@@ -160,10 +160,12 @@ def test_a_service_is_up_by_its_last_word_alone() -> None:
     assert waited(f"{waits}riak_kv is not up: []\n", None) == ServiceWait(
         service="riak_kv", up=False, last="[]"
     )
+    assert waited(waits) == ServiceWait(service="riak_kv", up=False, last="[riak_pipe]"), (
+        "the packaged script exits 0 when what it runs is ended"
+    )
     for odd in (
         f"hello\n{waits}riak_kv is up\n",
         f"riak_kv is up\n{waits}",
-        waits,
         "riak_pipe is up\n",
         "\n",
     ):

@@ -24,15 +24,16 @@ from orchestrator.model.riak import Availability, RiakView
 from orchestrator.model.watch import NodesJoined
 from orchestrator.stores.riak.output import CommandOutput
 from tests.fakes.scripted_http import reply
+from tests.riak_nodes import RIAK_COMMANDS, name_of
 from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged
 
 EVERYTHING = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.SETTINGS})
 WATCHED = ("rpc", "riak_core_node_watcher", "nodes", "[riak_kv]")
 
 
-@pytest.fixture
-def stage() -> Iterator[Staged]:
-    with staged() as each:
+@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
+def stage(request: pytest.FixtureRequest) -> Iterator[Staged]:
+    with staged(request.param) as each:
         yield each
 
 

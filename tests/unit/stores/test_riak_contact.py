@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import NodeStats
+from orchestrator.stores.riak.admin import Programs
 from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable
 from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.scripted_http import reply
+from tests.riak_nodes import RIAK_COMMANDS, name_of
 from tests.unit.stores.riak_cluster import DEV1, DEV2, DEV3, NAMES, Staged, staged
 
 NOT_KNOWN = CommandOutput(exit=1, stdout="Usage: riak { start | stop | version }\n")
 
 
-@pytest.fixture
-def stage() -> Iterator[Staged]:
-    with staged() as each:
+@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
+def stage(request: pytest.FixtureRequest) -> Iterator[Staged]:
+    with staged(request.param) as each:
         yield each
 
 
 def _contacts(stage: Staged, *nodes: NodeName, at: str = "127.0.0.1") -> Contacts:
     """Of these nodes the file names the endpoints; all machines are said to be there."""
     endpoints = [f"{stage.ports[node].url}/" for node in nodes]
-    reach = Reach(endpoints=endpoints, runner=stage.runner, address=lambda _: at, riak=("/usr/sbin/riak",))
+    programs = Programs(riak=("/usr/sbin/riak",))
+    reach = Reach(
+        endpoints=endpoints,
+        runner=stage.runner,
+        address=lambda _: at,
+        machine=lambda _: at,
+        programs=lambda _: programs,
+    )
     return Contacts(reach)
 
 
@@ -99,12 +109,13 @@ def test_a_version_that_cannot_be_read_is_no_cluster(stage: Staged, version: str
     assert why == f"{DEV1} is a Riak {version}, which this program cannot read"
 
 
-def test_the_version_is_asked_by_the_word_of_each_release(stage: Staged) -> None:
-    stage.runner.instead[DEV1, "versions"] = NOT_KNOWN
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_version_is_asked_by_the_word_of_each_release(stage: Staged, code: int) -> None:
+    stage.runner.instead[DEV1, "versions"] = replace(NOT_KNOWN, exit=code)
     stage.runner.instead[DEV1, "version"] = CommandOutput(exit=0, stdout="2.9.10\n")
     contact = _told(_contacts(stage, DEV1))
     assert contact.version == "2.9.10"
-    assert contact.admin.commands.admin == ("/usr/sbin/riak-admin",)
+    assert contact.admin.commands(DEV1).admin == ("/usr/sbin/riak-admin",)
     assert not contact.admin.dialect.returns_term
 
 
@@ -150,3 +161,33 @@ def test_those_that_go_down_are_asked_last() -> None:
     assert usable(NAMES, ()) == NAMES
     assert usable((DEV3, DEV2, DEV1), {DEV1}) == (DEV2, DEV3, DEV1)
     assert usable(NAMES, {DEV1, DEV2}) == (DEV3, DEV1, DEV2)
+
+
+@pytest.mark.parametrize(
+    ("programs", "line", "key"),
+    [
+        (Programs(riak=("/usr/sbin/riak",)), "/usr/sbin/riak", "command"),
+        (Programs(riak=("/usr/sbin/riak",), admin=("riak", "admin")), "riak admin", "admin"),
+    ],
+)
+def test_where_one_command_reaches_another_node_of_the_machine_the_key_that_helps_is_named(
+    stage: Staged, programs: Programs, line: str, key: str
+) -> None:
+    """No address can correct that: `hosts.nodes` and `hosts.overrides` alone were named before."""
+    reach = Reach(
+        endpoints=[stage.ports[DEV1].url],
+        runner=stage.runner,
+        address=lambda _: "127.0.0.1",
+        machine=lambda _: "this machine",
+        programs=lambda _: programs,
+    )
+    contacts = Contacts(reach)
+    admin = _told(contacts).admin
+    rule = f"+{'-' * 16}+{'-' * 14}+\n"
+    table = f"{rule}|      node      |transfer_limit|\n{rule}| dev1@127.0.0.1 |      2       |\n{rule}\nok\n"
+    stage.runner.instead[DEV2, "admin show transfer_limit"] = CommandOutput(exit=0, stdout=table)
+    assert contacts.stranger(admin, DEV2) == Unknown(
+        reason=f"on the machine of {DEV2} (127.0.0.1) {DEV1} answers to `{line}`, and both nodes are there:"
+        f" give each its own command. Put {{node}}, {{name}} or {{host}} into `riak.{key}` of the cluster"
+        f' file, or add `hosts.overrides: {{"{DEV2}": {{riak: {{{key}: COMMAND}}}}}}`'
+    )

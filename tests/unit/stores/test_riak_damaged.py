@@ -100,7 +100,7 @@ good_in_turn = pytest.mark.parametrize("record", GOOD, ids=str)
 
 
 def test_there_are_both_kinds() -> None:
-    assert (len(BAD), len(GOOD)) == (94, 13)
+    assert (len(BAD), len(GOOD)) == (107, 18)
     assert {each.command for each in BAD if each.exit == 0} > {"riak admin ringready", "riak admin transfers"}
     assert set(WORDS) >= _GOOD_WORDS[True] | _GOOD_WORDS[False]
 

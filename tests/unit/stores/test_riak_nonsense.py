@@ -28,6 +28,7 @@ from orchestrator.stores.riak.parse_transfers import parse_transfers
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.riak_meanings import DIALECT
 from tests.fakes.scripted_http import reply
+from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
 from tests.unit.stores.riak_cluster import DEV1, DEV2, DEV3, NAMES, Staged, staged
 
 EVERYTHING = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.SETTINGS})
@@ -79,18 +80,24 @@ LOST_FROM_A_NUMBER = {("pid", "half")}
 """A number that lost its end is another number: nobody can tell."""
 
 
+@pytest.fixture(scope="module", params=RIAK_COMMANDS, ids=name_of)
+def riak(request: pytest.FixtureRequest) -> RiakCommand:
+    command: RiakCommand = request.param
+    return command
+
+
 @pytest.fixture(scope="module")
-def whole() -> Iterator[Staged]:
+def whole(riak: RiakCommand) -> Iterator[Staged]:
     """All nodes up, and a peer was asked after DEV3."""
-    with staged() as each:
+    with staged(riak) as each:
         each.cluster.avoid({DEV3})
         yield each
 
 
 @pytest.fixture(scope="module")
-def broken() -> Iterator[Staged]:
+def broken(riak: RiakCommand) -> Iterator[Staged]:
     """DEV2 is down and DEV3 has just come up."""
-    with staged() as each:
+    with staged(riak) as each:
         each.cluster.observe(EVERYTHING)
         each.cluster.avoid({DEV3})
         each.world.stop(DEV2)
@@ -129,8 +136,9 @@ def assert_no_lie(found: ClusterReadings, meant: ClusterReadings) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("state", ["whole", "broken"])
 def test_what_is_spoilt_on_its_way_is_no_other_news(
-    state: str, command: str, request: pytest.FixtureRequest
+    state: str, command: str, riak: RiakCommand, request: pytest.FixtureRequest
 ) -> None:
+    del riak
     stage: Staged = request.getfixturevalue(state)
     stage.runner.refused = ("rpc",) if "wait-for" in command else ()
     look = {COMMANDS[command]}

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (the page has tables)
 """Every output that was recorded on a real Riak, read; a page of the docs tells what each one means."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from orchestrator.model.riak import Availability, NodeStats, Transfers
 from orchestrator.stores.riak.parse_stats import parse_stats
 from tests.fakes.riak_meanings import meaning, parser_of, table, told, value_of
 from tests.fakes.riak_transcripts import FILES, Recorded, recorded
-from tests.riak_transcripts import STATS
+from tests.riak_transcripts import STATS, wrapper_recordings
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "riak-outputs.md"
 REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
@@ -20,11 +21,11 @@ HEAD = """# What Riak's commands say
 
 <!-- Written by `tests/unit/stores/test_riak_recorded.py` with ORCHESTRATE_REWRITE_GOLDEN=1. -->
 
-Every command that was recorded on a real Riak 3.2.1 of three nodes, and what the program takes its output to
-mean. The texts are in `tests/data/riak/`; the line is where the command stands in its file. Equal neighbours
-share a line, with their number. Node names are cut at the `@`.
+Every command that was recorded on a real Riak 3.2.1 of three nodes (`more`: of five), and what the program
+takes its output to mean. The texts are in `tests/data/riak/`; the line is where the command stands in its
+file. Equal neighbours share a line, with their number. Node names are cut at the `@`.
 
-A reading is a value or UNKNOWN with a reason, and UNKNOWN is never healthy. Exit codes prove nothing on 3.2;
+A reading is a value or UNKNOWN with a reason, and UNKNOWN is never healthy. Exit codes prove nothing on 3.2.
 `cut` is a command that its recorder ended, as the program's own limits do. What to look for:
 
 - `transfers` prints `No transfers active` in the state `dev2down` too; that is not CLEAN.
@@ -35,6 +36,33 @@ A reading is a value or UNKNOWN with a reason, and UNKNOWN is never healthy. Exi
   known ones in the state `settled`, when `transfers` is CLEAN. It is for people only.
 - `transfer-limit` returns `ok` though a node did not get the limit.
 - `services` prints `[]` on 3.2, whatever runs.
+
+## The packaged command
+
+The files `commands`, `timeline` and `more` are of the release's own `bin/riak`. The packages of 3.2.0 and
+3.2.1 put a script at `/usr/sbin/riak`. Called as root, it exits 0 for everything (`packaged`). So the text
+decides whether a node runs, and what came of a stop and a start. Every text of the table means the same with
+both commands.
+
+| command | text | means |
+| --- | --- | --- |
+| `riak ping` | `pong` | the service runs |
+| `riak ping` | `Node … is not responding to pings`, `Node did not respond to ping!` | the service is stopped |
+| `riak ping` | any other text; `pong` with another exit code than 0 | UNKNOWN: the run holds |
+| `riak stop` | `ok` | done; `riak ping` tells when the node is down |
+| `riak stop` | nothing, or that the node is not responding | in doubt: nothing was stopped, `riak ping` tells |
+| `riak start` | nothing, the `ulimit` warning, `riak start is deprecated … Riak starting ..` | done; no sign of life |
+| `riak start` | `Node is already running!` | done |
+| `riak start` | `Riak failed to start within … seconds,` | in doubt: the node may still come up |
+| `riak stop`, `riak start` | `Usage: riak …`, `Error reading …`, `su: …`, `… needs to have …` | refused |
+| `riak stop`, `riak start` | any other text | in doubt, with the text |
+| `wait-for-service` | `riak_kv is not up: …` as the last line | not up so far, whatever the exit code is |
+
+`starting` and `stopping` are no texts of Riak: they are a service that is stopped, or runs, while its start
+or its stop is at work. A command line of the cluster file that is not `riak ping`, `stop`, `start` or
+`daemon` itself keeps its exit code, unless one of these lines in its output says otherwise.
+
+## Every recorded command
 
 """
 
@@ -52,7 +80,8 @@ def test_the_page_says_what_every_recorded_command_means() -> None:
 def test_every_command_of_the_files_is_walked() -> None:
     bodies = [file.read_bytes() for file in FILES]
     heads = [line for body in bodies for line in body.split(b"\n") if line.startswith(b"===")]
-    assert len(recorded()) == len(heads) == 537
+    packaged = len(wrapper_recordings())
+    assert (len(recorded()), len(heads), packaged) == (598, 594, 4)
 
 
 def of(state: str, command: str) -> list[Recorded]:
@@ -68,6 +97,7 @@ def test_a_recorded_command_is_unknown_only_where_riak_itself_does_not_tell(reco
         "is not responding to pings" in record.text
         or record.command.startswith("riak admin services")
         or "Invalid " in record.text
+        or record.text.startswith("Cannot plan until cluster state has converged.")
     )
     answers_in_any_case = record.command.startswith(("riak ping", "riak stop", "riak admin wait-for"))
     assert isinstance(value_of(record), Unknown) is (untold and not answers_in_any_case)
@@ -78,7 +108,7 @@ def test_clean_is_what_stands_after_every_drain_and_nowhere_else() -> None:
     clean = [each for each in recorded() if each.text == "No transfers active\n\nActive Transfers:\n\n\nok\n"]
     read = [each for each in recorded() if isinstance(value := value_of(each), Transfers) and value.clean]
     assert read == clean
-    assert len(clean) == 6
+    assert len(clean) == 7
 
 
 def test_no_transfers_active_beside_a_node_that_is_down_is_not_clean() -> None:

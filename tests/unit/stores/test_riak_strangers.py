@@ -15,6 +15,7 @@ from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.scripted_http import reply
+from tests.riak_nodes import RIAK_COMMANDS, name_of
 from tests.unit.riak_double.world import World
 from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged
 
@@ -22,9 +23,9 @@ EVERYTHING = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.SETTINGS}
 OTHERS = tuple(NodeName(f"test{number}@127.0.0.1") for number in (1, 2, 3))
 
 
-@pytest.fixture
-def stage() -> Iterator[Staged]:
-    with staged() as each:
+@pytest.fixture(params=RIAK_COMMANDS, ids=name_of)
+def stage(request: pytest.FixtureRequest) -> Iterator[Staged]:
+    with staged(request.param) as each:
         yield each
 
 

@@ -1,0 +1,98 @@
+"""What the command lines of a node's service print where Riak answers them. Pure.
+
+The packaged `/usr/sbin/riak` of 3.2.0 and 3.2.1, called as root, exits 0 for everything (recorded). So the
+text decides. A line of the cluster file that is not `riak ping`, `stop` or `start` itself, such as a script
+of the operator, keeps its exit code, unless a line of Riak in its output says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
+from orchestrator.model.observation import ServiceState
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.stores.riak.parse_node import PONG, Start, Stop, parse_ping, parse_start, parse_stop
+
+_SHELL: Final = re.compile(r"[^\w@%+:,./ =-]")
+"""What makes a line more than one command."""
+_VERBS: Final = frozenset({"ping", "stop", "start", "daemon"})
+_WITH_VALUE: Final = frozenset({"-u", "-g"})
+"""Options of sudo that take the next word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiakWording:
+    """How output of `riak` is read; `Wording` of the hosts.
+
+    Attributes:
+        program: the words of `riak.command` for the node.
+    """
+
+    program: tuple[str, ...]
+    running: str = PONG
+    stopped: str = "not responding to pings|did not respond to ping!|^Node is not running!"
+
+    def decides(self, line: str) -> bool:
+        """Whether a line is a command of Riak itself, which prints one of these texts whenever it ends."""
+        if _SHELL.search(line):
+            return False
+        *program, verb = _without_sudo(line.split()) or [""]
+        is_riak = len(program) == 1 and program[0].rpartition("/")[2] == "riak"
+        return verb in _VERBS and (is_riak or tuple(program) == self.program)
+
+    def state(self, line: str, exit_code: int, text: str) -> Reading[ServiceState] | None:
+        """What a status line says of the service; None where the exit code decides."""
+        output = CommandOutput(exit=exit_code, stdout=text)
+        answers = parse_ping(output)
+        if isinstance(answers, Unknown):
+            lies = exit_code != 0 and PONG in text.split()
+            return answers if self.decides(line) or lies else None
+        return ServiceState.RUNNING if answers else ServiceState.STOPPED
+
+    def stop(self, line: str, exit_code: int, text: str) -> ActionResult | None:
+        """What a stop that ended says that it did; None where the exit code decides."""
+        said = text.strip()
+        found = parse_stop(CommandOutput(exit=exit_code, stdout=text))
+        if found is Stop.REFUSED:
+            return Refused(reason=said)
+        if not self.decides(line):
+            return None
+        match found:
+            case Stop.STOPPED:
+                return Done(output=said)
+            case Stop.WAS_DOWN:
+                return InDoubt(reason=f"{said}: `riak stop` stopped nothing")
+            case Stop.SILENT:
+                return InDoubt(reason="`riak stop` printed nothing, as it does of a node that is down")
+            case Unknown(reason=reason):
+                return InDoubt(reason=reason)
+
+    def start(self, line: str, exit_code: int, text: str) -> ActionResult | None:
+        """What a start that ended says that it did; None where the exit code decides."""
+        said = text.strip()
+        match parse_start(CommandOutput(exit=exit_code, stdout=text)):
+            case Start.REFUSED:
+                return Refused(reason=said)
+            case Start.NOT_YET:
+                return InDoubt(reason=said)
+            case Start.WAS_RUNNING:
+                return Done(output=said)
+            case Start.STARTED:
+                return Done(output=said) if self.decides(line) else None
+            case Unknown(reason=reason):
+                # A good text with a bad exit code proves as little as an unknown text with exit code 0.
+                good = bool(said) and parse_start(CommandOutput(exit=0, stdout=text)) is Start.STARTED
+                return InDoubt(reason=reason) if self.decides(line) and (good or exit_code == 0) else None
+
+
+def _without_sudo(words: list[str]) -> list[str]:
+    if words[:1] != ["sudo"]:
+        return words
+    rest = words[1:]
+    while rest and rest[0].startswith("-"):
+        rest = rest[2 if rest[0] in _WITH_VALUE else 1 :]
+    return rest
