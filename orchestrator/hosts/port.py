@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from orchestrator.errors import ConfigError
-from orchestrator.hosts import exclusion, script, services, sudo
+from orchestrator.hosts import exclusion, outcomes, script, services, sudo
 from orchestrator.hosts.accounts import Accounts
 from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_right
@@ -313,7 +313,7 @@ class Hosts:
     def _failure(self, node: NodeName, verb: Verb, ended: CommandResult) -> str | None:
         """How a stop or a start that ended failed; None when it did not, or is not known to have failed."""
         settings = self._accounts.as_known(self._settings[node])
-        result = _result_of(settings, verb, services.command(settings, verb), ended)
+        result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, _said(ended))
         if isinstance(result, Done):
             return None
         return failure_of(ended) or f"says: {result.reason}"
@@ -382,32 +382,15 @@ class Hosts:
                 said = f": {output.strip()[-500:]}" if output.strip() else ""
                 return InDoubt(reason=self._redact(f"{reason}{said}"))
             case CommandResult():
-                return self._clean(_result_of(settings, verb, line, outcome))
+                return self._clean(outcomes.came_of(settings, verb, line, outcome.exit, _said(outcome)))
             case _:
                 assert_never(outcome)
 
     def _clean(self, result: ActionResult) -> ActionResult:
         """The result without secrets."""
-        match result:
-            case Done(output=output):
-                return Done(output=self._redact(output))
-            case Refused() | InDoubt():
-                return replace(result, reason=self._redact(result.reason))
-            case _:
-                assert_never(result)
-
-
-def _result_of(settings: HostSettings, verb: Verb | None, line: str, ended: CommandResult) -> ActionResult:
-    said = _said(ended)
-    holder = exclusion.held_by(said) if ended.exit != 0 else None
-    if holder is not None and holder.what == Verb.STOP.value:
-        # The node is going down all the same: `Refused` would say that it stays up.
-        return InDoubt(reason=f"at work on it already: {holder}")
-    if ended.exit != 0 and exclusion.was_not_run(said):
-        return Refused(reason=said)
-    if ended.exit == 0 and exclusion.needed_nothing(said):
-        return Done(output=said)
-    return services.result_of(settings, verb, line, ended.exit, said)
+        if isinstance(result, Done):
+            return Done(output=self._redact(result.output))
+        return replace(result, reason=self._redact(result.reason))
 
 
 def _said(result: CommandResult) -> str:

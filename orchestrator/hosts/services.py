@@ -21,7 +21,6 @@ from typing import Final
 from orchestrator.hosts import sudo
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo, Wording
-from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Unknown
 
@@ -46,7 +45,7 @@ _PROPERTIES: Final = (
     "Job",
 )
 _INSPECT: Final = "{{.State.Status}}|{{.State.ExitCode}}|{{.State.StartedAt}}|{{.State.Error}}"
-_SIMPLE_COMMAND: Final = re.compile(r"^[\w@%+:,./' =-]+$")
+SIMPLE_COMMAND: Final = re.compile(r"^[\w@%+:,./' =-]+$")
 """A line that sudo can take as it is; one with operators of the shell needs a shell behind sudo."""
 _LSB_RUNNING, _LSB_DEAD_PID, _LSB_DEAD_LOCK, _LSB_STOPPED = 0, 1, 2, 3
 """Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions"."""
@@ -63,14 +62,10 @@ _REFERENCES: Final = {
 _ENDED_WELL: Final = frozenset({0, 130, 143})
 """A container ended by SIGINT or SIGTERM was asked to: the JVM exits with 128 and the signal's number."""
 _DETAIL_CHARACTERS: Final = 300
-_NOT_DONE: Final = re.compile(
+NOT_DONE: Final = re.compile(
     r"no such container|permission denied.*docker|cannot connect to the docker daemon|unrecognized service",
     re.IGNORECASE,
 )
-_IN_DOUBT: Final = re.compile(
-    r"timed out|connection reset|did not receive a reply|transport endpoint|no reply", re.IGNORECASE
-)
-"""The call to systemd itself failed half-way: whether the job was taken is not known."""
 
 
 class Verb(Enum):
@@ -148,7 +143,7 @@ def plain_command(settings: HostSettings, verb: Verb) -> str:
 
 
 def _for_sudo(settings: HostSettings, line: str) -> str:
-    if settings.sudo is Sudo.OFF or _SIMPLE_COMMAND.match(line):
+    if settings.sudo is Sudo.OFF or SIMPLE_COMMAND.match(line):
         return line
     return f"/bin/sh -c {shlex.quote(line)}"
 
@@ -263,60 +258,6 @@ def read_state(settings: HostSettings, answer: Section) -> ServiceReading | Unkn
             return _read_command(settings, answer)
 
 
-def result_of(
-    settings: HostSettings, verb: Verb | None, line: str, exit_code: int, output: str
-) -> ActionResult:
-    """What came of a command that ran to its end; the text goes before the exit code where it tells.
-
-    Args:
-        settings: of the node.
-        verb: what was asked; None for a reboot.
-        line: its command line, as it was sent.
-        exit_code: its exit code.
-        output: what it printed.
-    """
-    refusal = refused_by_sudo(line, output) if exit_code != 0 else None
-    if refusal is not None:
-        return Refused(reason=f"sudo refused: {refusal}; {sudo.advice(refusal)}")
-    said = None if verb is None else _by_text(settings, verb, exit_code, output)
-    if said is not None:
-        return said
-    if exit_code == 0:
-        return Done(output=output)
-    reason = f"exit {exit_code}: {output or 'no output'}"
-    over = verb is Verb.START or did_nothing(settings, line, output)
-    return Refused(reason=reason) if over else InDoubt(reason=reason)
-
-
-def _by_text(settings: HostSettings, verb: Verb, exit_code: int, output: str) -> ActionResult | None:
-    service = settings.service
-    if service.wording is None or service.manager not in (Manager.SYSV, Manager.COMMAND):
-        return None
-    line = plain_command(settings, verb) if service.manager is Manager.COMMAND else ""
-    if never_ran(line, output):
-        return Refused(reason=f"exit {exit_code}: {output}")
-    read = service.wording.stop if verb is Verb.STOP else service.wording.start
-    return read(line, exit_code, output)
-
-
-def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
-    """Whether a verb that failed certainly did nothing, so that it counts as refused.
-
-    Args:
-        settings: of the node.
-        line: the command line of the verb, as it was sent.
-        output: what it printed.
-    """
-    if refused_by_sudo(line, output) is not None or never_ran(line, output):
-        return True
-    match settings.service.manager:
-        case Manager.SYSTEMD:
-            return not _IN_DOUBT.search(output)
-        case Manager.SYSV | Manager.DOCKER | Manager.COMMAND:
-            # Of a line of several commands, one may say so after another has done its part.
-            return bool(_SIMPLE_COMMAND.match(line) and _NOT_DONE.search(output))
-
-
 def refused_by_sudo(line: str, output: str) -> str | None:
     """In what words sudo did not let a line begin; None when they are of a sudo in the middle of it."""
     return sudo.refusal(output) if line.startswith("sudo ") else None
@@ -328,7 +269,7 @@ def never_ran(line: str, output: str) -> bool:
     The exit codes 126 and 127 alone prove nothing: a line of several commands, and a script, end with them
     too when it is the last one that is not there.
     """
-    if not _SIMPLE_COMMAND.match(line) or not line.strip():
+    if not SIMPLE_COMMAND.match(line) or not line.strip():
         return False
     program = re.escape(line.split(maxsplit=1)[0])
     said = rf"(?:^|[\s:]){program}: (?:command )?(?:not found|permission denied|no such file)"
@@ -402,7 +343,7 @@ def _read_lsb(settings: HostSettings, answer: Section) -> ServiceReading | Unkno
     match answer.exit:
         case code if code == _LSB_RUNNING:
             return ServiceReading(state=ServiceState.RUNNING, detail=words or "running")
-        case code if code in (_LSB_DEAD_PID, _LSB_DEAD_LOCK) and not _NOT_DONE.search(answer.text):
+        case code if code in (_LSB_DEAD_PID, _LSB_DEAD_LOCK) and not NOT_DONE.search(answer.text):
             # Not running, and it did not say good-bye: its pid file or lock file is left.
             return ServiceReading(state=ServiceState.FAILED, detail=words or f"dead (status exits {code})")
         case code if code == _LSB_STOPPED:

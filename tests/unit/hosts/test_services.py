@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.hosts import services, sudo
+from orchestrator.hosts import outcomes, services, sudo
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import ServiceReading, Verb
 from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
@@ -249,7 +249,7 @@ def test_states_of_the_other_managers(manager: Manager, answer: Section, state: 
 )
 def test_certainly_nothing_done(settings: HostSettings, output: str, *, nothing: bool) -> None:
     line = services.command(settings, Verb.STOP)
-    assert services.did_nothing(settings, line, output) is nothing
+    assert outcomes.did_nothing(settings, line, output) is nothing
 
 
 MATCHED = (

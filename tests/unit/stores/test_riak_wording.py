@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.hosts import services
+from orchestrator.hosts import outcomes, services
 from orchestrator.hosts.script import Section
 from orchestrator.hosts.services import ServiceReading, Verb
 from orchestrator.hosts.settings import HostSettings, Manager, ServiceSettings, Sudo
@@ -58,7 +58,7 @@ def state_of(settings: HostSettings, code: int, text: str) -> ServiceState | Non
 
 
 def result(settings: HostSettings, verb: Verb, code: int, text: str) -> ActionResult:
-    return services.result_of(settings, verb, services.command(settings, verb), code, text)
+    return outcomes.result_of(settings, verb, services.command(settings, verb), code, text)
 
 
 @pytest.mark.parametrize("code", CODES)
