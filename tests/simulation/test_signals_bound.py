@@ -19,9 +19,7 @@ from orchestrator.model.turn import Doubt, Verb
 from orchestrator.runs.simulated import Simulation
 from orchestrator.runtime.lookout import Order
 from orchestrator.runtime.loop import Loop, Ports
-from orchestrator.simulation import mishaps
-from orchestrator.simulation.mishaps import Mishap
-from tests.simulation.play import Watcher, cluster, lives, policy, run
+from tests.simulation.play import Watcher, cluster, lives, policy
 
 
 class Asking:
@@ -103,14 +101,3 @@ def test_a_run_whose_stop_may_still_be_done_is_read_to_its_end(open_: dict[str, 
     look, hosts = needed(with_node(ending, NodeName("es2"), **open_))
     assert Look.CLUSTER in look
     assert hosts == {"es2"}
-
-
-def test_a_held_run_that_is_asked_to_stop_ends_at_once_though_nothing_answers() -> None:
-    world = cluster(3)
-    plan = [
-        Mishap(what=mishaps.Unreadable(seconds=1e6)),
-        Mishap(what=mishaps.Asked(request=Request.STOP), after=10.0),
-    ]
-    _, state = run(world, plan=plan)
-    assert state.outcome is Outcome.INTERRUPTED
-    assert world.agenda.now - state.process.started < 30.0
