@@ -115,5 +115,5 @@ def test_a_ring_is_rehearsed_as_it_is_and_left_alone(tmp_path: Path) -> None:
         assert third.riak("stop").returncode == 0
         code, lines = rehearsing.run("rehearse", "--cluster", rehearsing.file(), "--seed", "0")
         assert code == HELD
-        assert {"all_members_up", "no_transfers"} <= {predicate for predicate, _ in held_by(lines)}
+        assert "all_members_up" in {predicate for predicate, _ in held_by(lines)}
         assert not third.alive

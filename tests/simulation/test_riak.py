@@ -250,7 +250,7 @@ def test_a_node_that_is_down_at_the_start_holds_the_run(without: tuple[str, ...]
     if without:
         assert "preference_lists_keep_quorum" in state.message, "all that is left to see of its absence"
     else:
-        assert "by ring_ready: " in state.message, "what to repair, not what follows from it"
+        assert "by all_members_up: riak4" in state.message, "what to repair, not what follows from it"
     assert f"{FOUR}" in state.message
     assert simulation.hosts.sent == []
     assert not any(isinstance(action, WriteSettings) for action in simulation.cluster.sent)
