@@ -7,9 +7,10 @@ from typing import Final
 
 from orchestrator.engine.phases import NODE_STEPS, RUN_STEPS
 from orchestrator.model.event import PhaseEntered
-from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.phase import NodePhase, Phase, Request
 from orchestrator.runs.simulated import Simulation
-from tests.simulation.play import cluster, play, policy
+from orchestrator.simulation.mishaps import Asked, How, Mishap, Trip
+from tests.simulation.play import cluster, play, policy, run
 from tests.simulation.test_lost_stops import late_while_it_prepares
 from tests.simulation.wide import life_of
 
@@ -61,7 +62,9 @@ def test_every_legal_step_is_taken_by_some_run() -> None:
     play(anyway, anyway.begin(policy(begin_anyway=True)))
     late = late_while_it_prepares()
     play(late, late.resume())
-    journals = [[record.event for record in each.journal.records] for each in (anyway, late)]
+    asked = Mishap(what=Asked(request=Request.INTERRUPT), verb="stop", after=1.0)
+    undone, _ = run(cluster(3), plan=[asked], trips=[Trip(verb="stop", how=How.LOST)])
+    journals = [[record.event for record in each.journal.records] for each in (anyway, late, undone)]
     for seed in _SEEDS:
         life = life_of(seed)
         life.live()
