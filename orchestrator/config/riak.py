@@ -18,6 +18,9 @@ from orchestrator.config.spec import Name, Spec, Unset
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"
 """Where the packages put it. With its folder: an SSH session has often no `/usr/sbin` in its path."""
 
+LEASE_DIRECTORY: Final = "/var/tmp"  # noqa: S108  (stores/riak/lease_files.py says who else writes there)
+"""Survives a reboot (FHS 3.0, 5.15), and every account can create files there."""
+
 UNIT: Final = "riak"
 """What the packages call unit and init script."""
 
@@ -53,6 +56,12 @@ def _plain_words(line: str) -> str:
     return line
 
 
+def _folder(path: str) -> str:
+    if not path.startswith("/") or not path.isprintable():
+        raise ValueError("must be an absolute path")
+    return path
+
+
 Words = Annotated[Name, AfterValidator(_plain_words)]
 
 
@@ -69,6 +78,13 @@ class RiakSpec(Spec):
         description="The words before an administrative command. If nothing is said: `command` with `admin`;"
         " before 3.0, where that does not exist, `riak-admin` beside `command`.",
         examples=["riak admin"],
+    )
+
+    lease_directory: Annotated[Name, AfterValidator(_folder)] = Field(
+        default=LEASE_DIRECTORY,
+        description="The folder on every host in which a run leaves the record of its lease. It survives a"
+        " reboot, and every account that restarts this cluster can create files in it. The same in every copy"
+        " of this file: runs with different folders do not see each other.",
     )
 
     @property

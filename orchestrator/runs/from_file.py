@@ -56,7 +56,8 @@ from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.stores.riak.cluster import RiakCluster
 from orchestrator.stores.riak.contact import Reach
-from orchestrator.stores.riak.lease import NoLease
+from orchestrator.stores.riak.lease import RiakLease
+from orchestrator.stores.riak.lease_files import Folder
 
 _log = logging.getLogger("orchestrator.runs")
 _KEPT_OF_A_GATE: Final = 4096
@@ -149,7 +150,15 @@ class FilePorts:
     def lease(self) -> LeasePort:
         """The lease in the cluster."""
         spec = self.file.spec
-        return ElasticsearchLease(self._client(spec)) if isinstance(spec, ClusterSpec) else NoLease()
+        if isinstance(spec, ClusterSpec):
+            return ElasticsearchLease(self._client(spec))
+        folder = Folder(path=spec.riak.lease_directory, cluster=spec.name)
+        return RiakLease(self._runner(spec), self._ring, folder)
+
+    def _ring(self) -> Reading[Collection[NodeName]]:
+        """Every member of a Riak cluster."""
+        cluster = self.cluster
+        return cluster.members() if isinstance(cluster, RiakCluster) else ()
 
     def _client(self, spec: ClusterSpec) -> ElasticsearchClient:
         """One client for cluster and lease."""
@@ -254,18 +263,19 @@ class FilePorts:
             key = str(self.file.local_path(tls.client_key)) if tls.client_key else None
             context.load_cert_chain(str(self.file.local_path(tls.client_cert)), key)
 
-        def address(node: NodeName) -> str:
-            return address_of(node, spec.hosts.nodes)
-
         return Reach(
             endpoints=spec.endpoints,
-            runner=HostRunner(lambda node: self.hosts({node: address(node)})),
-            address=address,
+            runner=self._runner(spec),
+            address=lambda node: address_of(node, spec.hosts.nodes),
             riak=spec.riak.command_words,
             admin=spec.riak.admin_words,
             tls=context,
             fingerprint=tls.fingerprint,
         )
+
+    def _runner(self, spec: RiakClusterSpec) -> HostRunner:
+        """What runs commands on the machines of a Riak cluster."""
+        return HostRunner(lambda node: self.hosts({node: address_of(node, spec.hosts.nodes)}))
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """Where the nodes of a cluster are; those of a Riak ring that are down among them."""
