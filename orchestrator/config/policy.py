@@ -32,7 +32,6 @@ from orchestrator.model.policy import (
     Hook,
     Hooks,
     Kind,
-    LeasePlace,
     Policy,
     RecoveryLimits,
     Selection,
@@ -195,7 +194,7 @@ def _for_riak(policy: Policy, spec: RiakPlaybookSpec, cluster: ClusterFile, over
         require_segments(cluster)
     return replace(
         policy,
-        lease=LeasePlace.STATE,
+        lease=spec.lease,
         recovery_limits=RecoveryLimits(
             node_initial_primaries_recoveries=None,
             node_concurrent_recoveries=None,

@@ -19,6 +19,9 @@ from orchestrator.config.spec import Name, Spec, Unset
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"
 """Where the packages put it. With its folder: an SSH session has often no `/usr/sbin` in its path."""
 
+LEASE_DIRECTORY: Final = "/var/tmp"  # noqa: S108  (stores/riak/lease_files.py says who else writes there)
+"""Survives a reboot (FHS 3.0, 5.15), and every account can create files there."""
+
 UNIT: Final = "riak"
 """What the packages call unit and init script."""
 
@@ -74,6 +77,12 @@ def _filled(line: str, node: str) -> str:
     return _PLACEHOLDER.sub(lambda found: values.get(found[0], found[0]), line)
 
 
+def _folder(path: str) -> str:
+    if not path.startswith("/") or not path.isprintable():
+        raise ValueError("must be an absolute path")
+    return path
+
+
 Words = Annotated[Name, AfterValidator(_plain_words)]
 
 _COMMAND: Final = (
@@ -92,6 +101,12 @@ class RiakSpec(Spec):
 
     command: Words = Field(default=DEFAULT_COMMAND, description=_COMMAND, examples=["/opt/{name}/bin/riak"])
     admin: Unset[Words] = Field(default=None, description=_ADMIN, examples=["riak admin"])
+    lease_directory: Annotated[Name, AfterValidator(_folder)] = Field(
+        default=LEASE_DIRECTORY,
+        description="The folder on every host in which a run leaves the record of its lease. It survives a"
+        " reboot, and every account that restarts this cluster can create files in it. The same in every copy"
+        " of this file: runs with different folders do not see each other.",
+    )
 
 
 class RiakOverrideSpec(Spec):

@@ -10,7 +10,7 @@ from pydantic import Field, StrictInt, WithJsonSchema
 from orchestrator.config.gates import GatesSpec
 from orchestrator.config.playbook_parts import LATER_STRATEGIES, HooksSpec, LimitsSpec, SettleSpec
 from orchestrator.config.spec import Later, Name, NodeBudget, RiakKind, Spec, Unset, later_choices
-from orchestrator.model.policy import Strategy
+from orchestrator.model.policy import LeasePlace, Strategy
 
 LOCATION: Final = "location"
 """What names the zone of a member: Riak 3 has locations, and nothing else of the kind."""
@@ -40,7 +40,6 @@ class RiakPlaybookSpec(Spec):
         "overlap_recovery": "not for `kind: riak`: the next wave waits until every transfer is through",
         "master_step_down": _MASTER,
         "accept": _MASTER + " and no red index; `--disable-predicate` is what lets a run pass a rule",
-        "lease": "not for `kind: riak`: it can hold none; the lease stands in the state database",
         "allocation_while_down": _ALLOCATION,
         "zero_replica_indices": _COPIES,
         "recovery_limits": "not for `kind: riak`: `transfer_limit` is what is raised there",
@@ -63,6 +62,11 @@ class RiakPlaybookSpec(Spec):
         default=None,
         description="Nodes that may be away at once, a number or a percentage of all nodes (rounded down, at"
         " least 1): 1 with `node`, the whole location with `zone`, unless set.",
+    )
+    lease: LeasePlace = Field(
+        default=LeasePlace.CLUSTER,
+        description="Where the lease is: in a file on the hosts too, seen from every machine, or in the state"
+        " database alone; then nothing is written to the hosts.",
     )
     transfer_limit: Annotated[StrictInt, Field(ge=1, le=MOST_TRANSFERS)] | None = Field(
         default=TRANSFER_LIMIT,

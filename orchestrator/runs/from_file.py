@@ -58,7 +58,8 @@ from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from orchestrator.stores.riak.admin import Programs
 from orchestrator.stores.riak.cluster import RiakCluster
 from orchestrator.stores.riak.contact import Reach
-from orchestrator.stores.riak.lease import NoLease
+from orchestrator.stores.riak.lease import RiakLease
+from orchestrator.stores.riak.lease_files import Folder
 
 _log = logging.getLogger("orchestrator.runs")
 _KEPT_OF_A_GATE: Final = 4096
@@ -151,7 +152,15 @@ class FilePorts:
     def lease(self) -> LeasePort:
         """The lease in the cluster."""
         spec = self.file.spec
-        return ElasticsearchLease(self._client(spec)) if isinstance(spec, ClusterSpec) else NoLease()
+        if isinstance(spec, ClusterSpec):
+            return ElasticsearchLease(self._client(spec))
+        folder = Folder(path=spec.riak.lease_directory, cluster=spec.name)
+        return RiakLease(self._runner(spec), self._ring, folder)
+
+    def _ring(self) -> Reading[Collection[NodeName]]:
+        """Every member of a Riak cluster."""
+        cluster = self.cluster
+        return cluster.members() if isinstance(cluster, RiakCluster) else ()
 
     def _client(self, spec: ClusterSpec) -> ElasticsearchClient:
         """One client for cluster and lease."""
@@ -256,14 +265,11 @@ class FilePorts:
             key = str(self.file.local_path(tls.client_key)) if tls.client_key else None
             context.load_cert_chain(str(self.file.local_path(tls.client_cert)), key)
 
-        def address(node: NodeName) -> str:
-            return address_of(node, spec.hosts.nodes)
-
         return Reach(
             endpoints=spec.endpoints,
-            runner=HostRunner(lambda node: self.hosts({node: address(node)})),
-            address=address,
-            machine=lambda node: self._machine(node, address(node)),
+            runner=self._runner(spec),
+            address=lambda node: address_of(node, spec.hosts.nodes),
+            machine=lambda node: self._machine(node, address_of(node, spec.hosts.nodes)),
             programs=self._programs,
             tls=context,
             fingerprint=tls.fingerprint,
@@ -277,6 +283,10 @@ class FilePorts:
         words = self.file.riak_words(node)
         assert words is not None  # noqa: S101  (asked of a Riak cluster alone)
         return Programs(riak=words.command, admin=words.admin)
+
+    def _runner(self, spec: RiakClusterSpec) -> HostRunner:
+        """What runs commands on the machines of a Riak cluster."""
+        return HostRunner(lambda node: self.hosts({node: address_of(node, spec.hosts.nodes)}))
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
         """Where the nodes of a cluster are; those of a Riak ring that are down among them."""

@@ -239,8 +239,7 @@ def nothing_to_restore(where: str) -> str:
     """The message where the state has no run to restore."""
     return (
         f"nothing to restore: {where} has no run that left something. What a run on another machine left is "
-        "restored with `orchestrate restore --cluster NAME`; on a Riak cluster, with that run's own state "
-        "file (--state)"
+        "restored with `orchestrate restore --cluster NAME`"
     )
 
 
@@ -348,26 +347,30 @@ def restore_from_record(
         return restore_left(store, replace(claimed, left=serving.less(claimed.left)), started)
     release(claimed.attempt.lease, connection.process)
     if started.policy.kind is Kind.RIAK:
-        return riak_without_record(connection, store.where)
+        return riak_without_record(connection, store.where, started.policy.lease)
     message = f"nothing is owed to {started.cluster}: no run has left a record there"
     return NothingDriven(code=ExitCode.DONE, message=message, cluster=started.cluster)
 
 
-def riak_without_record(connection: Connection, where: str) -> NothingDriven:
-    """What can be seen of a Riak cluster of which the state has no run: Riak keeps no record of a run.
+def riak_without_record(connection: Connection, where: str, place: LeasePlace) -> NothingDriven:
+    """What can be seen of a Riak cluster on which no run has left a record.
+
+    Transfer limits are in the memory of nodes, and no file says what they were: a person is shown them.
 
     Args:
         connection: the cluster.
         where: the state, in words.
+        place: where the record would be.
 
     Returns:
         FAILED when members are down, NOT_RESTORED when that or the limits cannot be read, else DONE.
     """
     ports = connection.ports
-    message = (
-        f"{where} knows of no run that left anything on {ports.name}. A Riak cluster keeps no record of "
-        "its own: what a run with another state file left is put back with that file (--state)"
-    )
+    message = {
+        LeasePlace.CLUSTER: f"no run has left a record on the hosts of {ports.name}",
+        LeasePlace.STATE: f"{where} has no run that left anything on {ports.name}. With `lease: state` in "
+        "the playbook nothing is written to the hosts: restore a run with its own state file (--state)",
+    }[place]
     read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
     left: tuple[str, ...] = ()
     code = ExitCode.DONE

@@ -4,11 +4,14 @@ A run is killed while a master-eligible node is down, and then another one fails
 can be neither read nor taken, and only the starts that the run owes bring a master back. So the machine that
 has the journal sends these starts before it takes that lease. It sends nothing else: a start is idempotent,
 harms no other run, and is what a process sends that cannot know whether it was deposed (`runtime/guard.py`).
+
+A Riak cluster has no master. Its lease cannot be read while fewer than a majority of its machines answer, or
+while no node answers that names the members: the nodes that the run stopped may be those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.engine.fold import evolve
@@ -19,6 +22,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, Record, RestoreBegun, RunResumed
 from orchestrator.model.observation import LeaseView
 from orchestrator.model.phase import Request
+from orchestrator.model.policy import Kind
 from orchestrator.model.reading import Instant, Seconds, Unknown
 from orchestrator.ports import LeasePort
 from orchestrator.runs.connection import Connection
@@ -31,7 +35,19 @@ from orchestrator.runtime.taking import LeaseUnreachable, WatchInterrupted
 _STARTS: Final = 3
 """So often each start is sent: a host may be out of reach at first, and a node may fail once."""
 _NEWS_SECONDS: Final[Seconds] = 15.0
-"""Between two messages of one wait."""
+"""Between two messages of a wait."""
+_NEEDED: Final[Mapping[Kind, str]] = {
+    Kind.ELASTICSEARCH: "a master",
+    Kind.RIAK: "a majority of the machines",
+}
+_MISSING: Final[Mapping[Kind, str]] = {
+    Kind.ELASTICSEARCH: "no master was elected",
+    Kind.RIAK: "the lease could not be read",
+}
+_ADVICE: Final[Mapping[Kind, str]] = {
+    Kind.ELASTICSEARCH: "Start the master-eligible nodes that are down, these first, and read their logs",
+    Kind.RIAK: "Start the nodes and the machines that are down, these first, and read their logs",
+}
 
 
 def nodes_to_start(state: RunState, event: RunResumed | RestoreBegun, *, at: Instant) -> tuple[NodeName, ...]:
@@ -93,8 +109,8 @@ def bring_master_back(
         return False
     names = ", ".join(nodes)
     process.warn(
-        f"no lease can be taken without a master ({unread.reason}): starting {names}, which run {state.run} "
-        "stopped and did not start again"
+        f"no lease can be taken without {_NEEDED[begun.policy.kind]} ({unread.reason}): starting {names}, "
+        f"which run {state.run} stopped and did not start again"
     )
     with process.background.keep(lease):
         _start_until_elected(connection, lease, state, nodes)
@@ -125,29 +141,29 @@ def _start_until_elected(
         ]
         for line in failed:
             process.warn(line)
-        unread = _unread(connection, until=since + seconds * number / _STARTS)
+        unread = _unread(connection, _NEEDED[begun.policy.kind], until=since + seconds * number / _STARTS)
         if unread is None:
             return
         why = "; ".join((unread, *failed))
     raise LeaseUnreachable(
-        f"no master was elected within {seconds:.0f} s after the start of {names} ({why}). Start the "
-        "master-eligible nodes that are down, these first, and look into their logs; then run "
-        f"`orchestrate resume {state.run}` again. Nothing else was changed"
+        f"{_MISSING[begun.policy.kind]} within {seconds:.0f} s after the start of {names} ({why}). "
+        f"{_ADVICE[begun.policy.kind]}; then run `orchestrate resume {state.run}` again. Nothing else was "
+        "changed"
     )
 
 
-def _unread(connection: Connection, *, until: Instant) -> str | None:
+def _unread(connection: Connection, needed: str, *, until: Instant) -> str | None:
     """Wait until the lease in the cluster can be read; why it cannot be, None once it can."""
     process, next_message = connection.process, connection.process.now
     with process.requests.during(lambda: None) as asked:
         while isinstance(unread := connection.ports.lease.read(), Unknown):
             if asked()[0] is not Request.NONE:
-                raise WatchInterrupted("interrupted while waiting for a master; only starts were sent")
+                raise WatchInterrupted(f"interrupted while waiting for {needed}; only starts were sent")
             now = process.now
             if now >= until:
                 return unread.reason
             if now >= next_message:
                 next_message = now + _NEWS_SECONDS
-                process.tell(f"waiting for a master: {unread.reason}")
+                process.tell(f"waiting for {needed}: {unread.reason}")
             process.clock.wait(min(process.terms.poll, until - now))
     return None

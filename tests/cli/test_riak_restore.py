@@ -1,4 +1,4 @@
-"""`restore` of a Riak cluster without the state of the run that left it: nobody else keeps a record."""
+"""`restore` of a Riak cluster on which no run has left a record: what can be seen of it is shown."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from orchestrator.cli.context import context_of
 from orchestrator.cli.options import Output
 from orchestrator.errors import ExitCode
 from orchestrator.model.observation import Look
+from orchestrator.model.policy import LeasePlace
 from orchestrator.runs.unfinished import riak_without_record
 from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
@@ -27,14 +28,19 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Staged]:
         yield each
 
 
-def restored(stage: Staged, console: Console, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def restored(
+    stage: Staged,
+    console: Console,
+    capsys: pytest.CaptureFixture[str],
+    place: LeasePlace = LeasePlace.CLUSTER,
+) -> tuple[int, str]:
     """Exit code and message."""
     path = console.folder / "ring.yml"
     path.write_text("kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n")
     context = context_of(Output.JSON)
     ports = context.ports(context.cluster(str(path)))
     ports.cluster = stage.cluster
-    code = context.ended(riak_without_record(context.connect_over(ports, None), WHERE))
+    code = context.ended(riak_without_record(context.connect_over(ports, None), WHERE, place))
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["exit_code"] == code
     return code, last["message"]
@@ -47,9 +53,17 @@ def test_it_does_not_say_that_nothing_is_owed_and_tells_the_limits(
     code, said = restored(stage, console, capsys)
     assert code == ExitCode.DONE
     assert "nothing is owed" not in said
-    assert said.startswith(f"{WHERE} knows of no run")
-    assert "--state" in said
+    assert said.startswith("no run has left a record on the hosts of ring. Transfer limits are now:")
     assert said.endswith(f"now: {NAMES[0]} 2, {NAMES[1]} 8, {NAMES[2]} 2")
+
+
+def test_without_a_lease_on_the_hosts_the_other_state_is_named(
+    stage: Staged, console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = restored(stage, console, capsys, LeasePlace.STATE)
+    assert code == ExitCode.DONE
+    assert said.startswith(f"{WHERE} has no run that left anything on ring")
+    assert "with its own state file (--state)" in said
 
 
 def test_a_node_that_is_down_is_named_and_is_a_failure(

@@ -1,4 +1,4 @@
-"""What every `LeasePort` must do: the fake that other tests use, the state database, a real cluster."""
+"""What every `LeasePort` must do: a fake, the state database, hosts of Riak, a real cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
+from orchestrator.model.turn import HooksOf
 from orchestrator.ports import LeasePort
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.database import Access
@@ -21,6 +22,7 @@ from orchestrator.stores.elasticsearch.access import Access as ClusterAccess
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
 from tests.fakes.lease import FakeLeasePort
+from tests.fakes.lease_hosts import lease_hosts
 
 FIRST = LeaseRecord(
     epoch=1,
@@ -36,12 +38,29 @@ FIRST = LeaseRecord(
     excluded=("es9",),
     in_hand=(NodeInHand(node=NodeName("es1"), incarnation=Incarnation(ephemeral_id="e")),),
 )
-OTHER = replace(FIRST, run="r2", owner="ben@bastion2", process="boot/1/9/9")
+RIAK = replace(
+    FIRST,
+    debts=(
+        SettingChange(level=Level.TRANSIENT, key="transfer_limit.riak@a", found="2", wanted="8"),
+        SettingChange(level=Level.TRANSIENT, key="transfer_limit.riak@b", found="9", wanted="9"),
+    ),
+    replicas=(),
+    excluded=(),
+    in_hand=(NodeInHand(node=NodeName("riak@a"), incarnation=Incarnation(), address="10.0.0.1"),),
+    out_of_service=(NodeName("riak@a"),),
+    hooks_of=HooksOf(run="r0", playbook="o'clock"),
+    restarted=(NodeName("riak@b"),),
+)
 
 
 @pytest.fixture(
     scope="module",  # so that all tests of one place run together
-    params=["fake", "state database", pytest.param("a real cluster", marks=pytest.mark.real)],
+    params=[
+        "fake",
+        "state database",
+        "hosts of Riak",
+        pytest.param("a real cluster", marks=pytest.mark.real),
+    ],
 )
 def place(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -55,6 +74,8 @@ def port(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
         store = open_store(f"sqlite:///{tmp_path}/state.db", {}, access=Access.WRITE)
         yield store.lease("cluster-uuid")
         store.close()
+    elif place == "hosts of Riak":
+        yield lease_hosts(tmp_path, 3).lease()
     else:
         lab = request.getfixturevalue("process_cluster")("opensearch-2.19.0")
         client = ElasticsearchClient(ClusterAccess(endpoints=lab.endpoints), clock=SystemClock())
@@ -62,52 +83,68 @@ def port(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
         client.close()
 
 
+@pytest.fixture
+def first(place: str) -> LeaseRecord:
+    """A record such as this kind of cluster has."""
+    return RIAK if place == "hosts of Riak" else FIRST
+
+
+@pytest.fixture
+def other(first: LeaseRecord) -> LeaseRecord:
+    """Somebody else's."""
+    return replace(first, run="r2", owner="ben@bastion2", process="boot/1/9/9")
+
+
 def test_nothing_stands_at_first(port: LeasePort) -> None:
     assert port.read() is None
 
 
-def test_what_was_created_is_read_whole(port: LeasePort) -> None:
-    assert port.create(FIRST) == Done()
-    assert port.read() == FIRST
+def test_what_was_created_is_read_whole(port: LeasePort, first: LeaseRecord) -> None:
+    assert port.create(first) == Done()
+    assert port.read() == first
 
 
-def test_an_epoch_is_created_once(port: LeasePort) -> None:
-    assert port.create(FIRST) == Done()
-    assert isinstance(port.create(OTHER), Refused)
-    assert port.read() == FIRST
+def test_an_epoch_is_created_once(port: LeasePort, first: LeaseRecord, other: LeaseRecord) -> None:
+    assert port.create(first) == Done()
+    assert isinstance(port.create(other), Refused)
+    assert port.read() == first
 
 
-def test_the_highest_epoch_counts(port: LeasePort) -> None:
-    port.create(FIRST)
-    assert port.create(replace(OTHER, epoch=2)) == Done()
-    assert port.read() == replace(OTHER, epoch=2)
+def test_the_highest_epoch_counts(port: LeasePort, first: LeaseRecord, other: LeaseRecord) -> None:
+    port.create(first)
+    assert port.create(replace(other, epoch=2)) == Done()
+    assert port.read() == replace(other, epoch=2)
 
 
-def test_our_own_record_is_replaced(port: LeasePort) -> None:
-    port.create(FIRST)
-    changed = replace(FIRST, heartbeat=7, debts=())
+def test_our_own_record_is_replaced(port: LeasePort, first: LeaseRecord) -> None:
+    port.create(first)
+    changed = replace(first, heartbeat=7, debts=())
     assert port.write(changed) == Done()
     assert port.read() == changed
 
 
-def test_a_record_that_was_taken_over_is_not_replaced(port: LeasePort) -> None:
-    port.create(FIRST)
-    port.create(replace(OTHER, epoch=2))
-    assert isinstance(port.write(replace(FIRST, heartbeat=1)), Refused)
-    assert port.read() == replace(OTHER, epoch=2)
+def test_a_record_that_was_taken_over_is_not_replaced(
+    port: LeasePort, first: LeaseRecord, other: LeaseRecord
+) -> None:
+    port.create(first)
+    port.create(replace(other, epoch=2))
+    assert isinstance(port.write(replace(first, heartbeat=1)), Refused)
+    assert port.read() == replace(other, epoch=2)
 
 
-def test_a_record_that_is_gone_is_not_made_again(port: LeasePort) -> None:
-    assert isinstance(port.write(FIRST), Refused)
+def test_a_record_that_is_gone_is_not_made_again(port: LeasePort, first: LeaseRecord) -> None:
+    assert isinstance(port.write(first), Refused)
     assert port.read() is None
 
 
-def test_removing_takes_lower_epochs_along_and_leaves_higher_ones(port: LeasePort) -> None:
-    port.create(FIRST)
-    port.create(replace(FIRST, epoch=2))
-    port.create(replace(OTHER, epoch=3))
+def test_removing_takes_lower_epochs_along_and_leaves_higher_ones(
+    port: LeasePort, first: LeaseRecord, other: LeaseRecord
+) -> None:
+    port.create(first)
+    port.create(replace(first, epoch=2))
+    port.create(replace(other, epoch=3))
     assert port.remove(2) == Done()
-    assert port.read() == replace(OTHER, epoch=3)
+    assert port.read() == replace(other, epoch=3)
     assert port.remove(3) == Done()
     assert port.read() is None
 

@@ -96,8 +96,14 @@ class RiakProcesses:
                     for node, server in zip(self.nodes, self.servers, strict=True)
                 },
             },
-            "riak": {"command": str(self.command)},
+            # All nodes are on this machine: its own folder keeps two labs apart.
+            "riak": {"command": str(self.command), "lease_directory": str(self.leases)},
         }
+
+    @property
+    def leases(self) -> Path:
+        """Where the record of the lease is."""
+        return self.folder / "leases"
 
     def limits(self) -> Mapping[str, int]:
         """The transfer limit of each node, as the claimant prints it."""
@@ -164,7 +170,7 @@ def riak_processes(
     command: RiakCommand = RiakCommand.RELEASE,
 ) -> Iterator[RiakProcesses]:
     """So many nodes that are one cluster and run, each behind an sshd; all is ended with the block."""
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "leases").mkdir(parents=True, exist_ok=True)
     key = make_key(folder / "id_ed25519")
     script = folder / "riak"
     script.write_text(f'#!/bin/sh\nexec "${VARIABLE}/bin/riak" "$@"\n')

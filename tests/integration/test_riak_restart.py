@@ -128,7 +128,7 @@ def test_five_nodes_are_restarted_once_with_fewer_schedulers_and_limits_as_found
     assert at_rest(lab)
     left, told = operator.orchestrate("restore")
     assert (left, told[-1]["left"]) == (DONE, [])
-    assert "knows of no run that left anything" in told[-1]["message"]
+    assert "no run has left a record on the hosts" in told[-1]["message"]
 
 
 def test_a_node_that_is_down_at_the_start_holds_though_no_transfers_are_active(

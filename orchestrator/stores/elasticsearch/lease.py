@@ -13,11 +13,8 @@ stop is gated on a fresh lease.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
-
-from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 from orchestrator.model.lease import LeaseRecord
@@ -28,6 +25,7 @@ from orchestrator.stores.elasticsearch.dialect import Dialect
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.fields import Malformed, items, mapping, reading, text, within
 from orchestrator.stores.elasticsearch.request import Request
+from orchestrator.stores.lease_record import decode, encode
 
 PREFIX: Final = "orchestrate-lease-"
 META_KEY: Final = "orchestrate"
@@ -36,22 +34,6 @@ PRIORITY: Final = 1_966_080_417
 UPDATE_SECONDS: Final = 10.0
 """Shorter than the heartbeat's interval (15 s): a late answer is a missed beat."""
 _NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
-_CODEC: Final = TypeAdapter(LeaseRecord)
-
-
-def encode(record: LeaseRecord) -> Any:
-    """The record as JSON."""
-    return _CODEC.dump_python(record, mode="json")
-
-
-def decode(value: Any) -> Reading[LeaseRecord]:
-    """The record from JSON; `Unknown`, with what is wrong, if it is none, or one of a later version."""
-    try:
-        return _CODEC.validate_json(json.dumps(value), extra="forbid")
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the record"
-        return Unknown(reason=f"{where}: {first['msg']}")
 
 
 def lease_body(record: LeaseRecord) -> dict[str, Any]:

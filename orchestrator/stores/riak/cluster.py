@@ -103,6 +103,11 @@ class RiakCluster:
         """What is wrong with each endpoint; None where it answers."""
         return self._contacts.endpoints()
 
+    def members(self) -> Reading[tuple[NodeName, ...]]:
+        """Every member, also those that are down."""
+        contact = self._contacts.find()
+        return contact if isinstance(contact, Unknown) else contact.members
+
     def data_paths(self) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
         """Riak tells nobody where it keeps its data."""
         return Unknown(reason="Riak does not tell where its nodes keep their data")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -218,7 +219,6 @@ def test_an_empty_playbook_changes_nothing_but_the_transfer_limit() -> None:
         kind=Kind.RIAK,
         cluster="ring",
         playbook="b",
-        lease=LeasePlace.STATE,
         recovery_limits=LEFT_ALONE,
         flush=False,
         rebalance_while_running=None,
@@ -232,6 +232,7 @@ def test_every_key_of_a_playbook_reaches_the_policy() -> None:
         """kind: riak
 strategy: zone
 max_unavailable: 40%
+lease: state
 transfer_limit: 4
 settle: {consecutive: 5}
 deadlines: {stop: 1m, start: 2m, rejoin: 3m, recover: 4h, hold: 6m, gate: 7m, reboot: 8m}
@@ -256,6 +257,13 @@ hooks:
         hooks=Hooks(before_stop=(Hook(run="depool {node}"),)),
         zone_attribute="location",
     )
+
+
+@pytest.mark.parametrize("path", ["var/tmp", "", "/var/\ntmp"])
+def test_the_folder_of_the_lease_is_absolute(path: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _cluster(f"riak: {{lease_directory: {json.dumps(path)}}}\n")
+    assert "riak.lease_directory" in str(caught.value)
 
 
 def test_the_transfer_limit_can_be_left_alone() -> None:

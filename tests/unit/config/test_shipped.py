@@ -21,7 +21,7 @@ from orchestrator.config.reference import SchemaOf, json_schema, page
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.config.spec import Spec
 from orchestrator.config.yaml import KeyPath, parse, read
-from orchestrator.model.policy import Kind, LeasePlace, Policy, RecoveryLimits
+from orchestrator.model.policy import Kind, Policy, RecoveryLimits
 
 ROOT = Path(__file__).parents[3]
 HOME = Path("/home/op")
@@ -56,7 +56,6 @@ def test_the_example_and_the_playbook_of_riak_make_a_policy_that_changes_one_set
         kind=Kind.RIAK,
         cluster="ring",
         playbook="riak-rolling-restart",
-        lease=LeasePlace.STATE,
         recovery_limits=RecoveryLimits(
             node_initial_primaries_recoveries=None,
             node_concurrent_recoveries=None,

@@ -12,7 +12,8 @@ from orchestrator.model.event import ReplicasAdded
 from orchestrator.model.lease import LeaseRecord, NodeInHand
 from orchestrator.model.observation import Level
 from orchestrator.model.reading import Unknown
-from orchestrator.stores.elasticsearch.lease import decode, encode, lease_body
+from orchestrator.stores.elasticsearch.lease import lease_body
+from orchestrator.stores.lease_record import decode, encode
 
 RECORD = LeaseRecord(
     epoch=3,
