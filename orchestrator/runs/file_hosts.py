@@ -15,7 +15,7 @@ from orchestrator.hosts.script import TIMEOUT_EXIT
 from orchestrator.hosts.settings import Connect, HostSettings, Manager, Secret, ServiceSettings, Sudo
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
-from orchestrator.stores.riak.admin import Command
+from orchestrator.stores.riak.admin import Command, Programs
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.wording import RiakWording
 
@@ -80,6 +80,19 @@ def _known_hosts(file: ClusterFile, host: written.HostSettings) -> tuple[str, ..
     hosts = file.spec.hosts
     said = "known_hosts" in hosts.model_fields_set or host.known_hosts != file.local_path(hosts.known_hosts)
     return (str(host.known_hosts),) if said else ()
+
+
+def machine_of(file: ClusterFile, node: NodeName, address: str) -> str:
+    """A name for a node's machine: nodes with the same one share it."""
+    host = file.host(node)
+    return "this machine" if host.connect is written.Connect.LOCAL else host.address or address
+
+
+def programs_of(file: ClusterFile, node: NodeName) -> Programs:
+    """Riak's commands on a node's machine; the file is one of a Riak cluster."""
+    words = file.riak_words(node)
+    assert words is not None  # noqa: S101  (asked of a Riak cluster alone)
+    return Programs(riak=words.command, admin=words.admin)
 
 
 class HostRunner:

@@ -14,7 +14,6 @@ from typing import Final
 
 from orchestrator.config.cluster import ClusterFile, ClusterSpec, RiakClusterSpec, load_cluster
 from orchestrator.config.gates import secrets_in
-from orchestrator.config.hosts import Connect
 from orchestrator.config.lookup import Places, Wanted, find, standard_places
 from orchestrator.config.playbook import Playbook, load_playbook
 from orchestrator.config.policy import Overrides, build_policy, profile_wanted, require_kind, require_playbook
@@ -44,7 +43,7 @@ from orchestrator.runs.connection import (
     Process,
     Threads,
 )
-from orchestrator.runs.file_hosts import HostRunner, host_settings
+from orchestrator.runs.file_hosts import HostRunner, host_settings, machine_of, programs_of
 from orchestrator.runs.selection import predicate_names
 from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.gates.command import Ran
@@ -55,7 +54,6 @@ from orchestrator.stores.elasticsearch.access import Access
 from orchestrator.stores.elasticsearch.client import ElasticsearchClient
 from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.lease import ElasticsearchLease
-from orchestrator.stores.riak.admin import Programs
 from orchestrator.stores.riak.cluster import RiakCluster
 from orchestrator.stores.riak.contact import Reach
 from orchestrator.stores.riak.lease import RiakLease
@@ -269,20 +267,11 @@ class FilePorts:
             endpoints=spec.endpoints,
             runner=self._runner(spec),
             address=lambda node: address_of(node, spec.hosts.nodes),
-            machine=lambda node: self._machine(node, address_of(node, spec.hosts.nodes)),
-            programs=self._programs,
+            machine=lambda node: machine_of(self.file, node, address_of(node, spec.hosts.nodes)),
+            programs=lambda node: programs_of(self.file, node),
             tls=context,
             fingerprint=tls.fingerprint,
         )
-
-    def _machine(self, node: NodeName, address: str) -> str:
-        host = self.file.host(node)
-        return "this machine" if host.connect is Connect.LOCAL else host.address or address
-
-    def _programs(self, node: NodeName) -> Programs:
-        words = self.file.riak_words(node)
-        assert words is not None  # noqa: S101  (asked of a Riak cluster alone)
-        return Programs(riak=words.command, admin=words.admin)
 
     def _runner(self, spec: RiakClusterSpec) -> HostRunner:
         """What runs commands on the machines of a Riak cluster."""
