@@ -40,7 +40,7 @@ DEPOOLED_SECONDS: Final[Seconds] = 30.0
 def refusals(situation: Situation, rules: Iterable[Predicate], wave: Wave) -> tuple[Hold, ...]:
     """What these predicates say against a wave by this reading, one hold a predicate.
 
-    What follows from another hold is told with that one (`Hold.also`).
+    A hold that follows from another one is listed in that one (`Hold.also`).
     """
     question = _question(situation, wave)
     rules = tuple(rules)

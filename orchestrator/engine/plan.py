@@ -43,7 +43,7 @@ Describe = Callable[[Action], str]
 _HOSTS_READY: Final = "selected_hosts_ready"
 """What holds it is passed over in the world too: no stop could be planned on a host that does not answer."""
 _LIVES_TOLD: Final = "lives_are_told"
-"""So is this one: a node whose process is not told could not be seen to come back."""
+"""So is this one: a node whose process is not known could not be seen to come back."""
 _STAND_DOWN: Final = "stand_down"
 """In place of a predicate, where a run would stand down for another reason."""
 

@@ -41,7 +41,7 @@ class KindOfCluster:
         not_back: what a node that is up in another life lacks to count as back, for people; None = nothing.
         unsettled: what recovers in another way than by copies, for people; None = nothing.
         usual: the time of a node where no run has measured it.
-        folded: holds of these predicates, those that follow from another one told with it.
+        folded: the holds, with those that follow from another one listed in that one (`Hold.also`).
     """
 
     predicates: tuple[Predicate, ...]
