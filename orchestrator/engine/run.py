@@ -578,10 +578,7 @@ def withheld(situation: Situation) -> Decision:
         # A flush that fails costs recovery time and nothing else: it is in the journal.
         return act(flush)
     refused = admit.refusals(situation, situation.kind.predicates, wave)
-    settings = situation.seen.settings
-    # Riak withholds nothing; settings that cannot be read are refused by `observation_is_fresh`.
-    unread = isinstance(settings, Unknown) and policy.kind is not Kind.RIAK
-    if unread or (not isinstance(settings, Unknown) and situation.kind.withhold(settings, policy)):
+    if not situation.kind.is_withheld(situation.seen.settings, policy):
         evidence = "the update is not in the settings that were read back"
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]

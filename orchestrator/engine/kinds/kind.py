@@ -21,6 +21,7 @@ from orchestrator.model.event import BaselineRecorded, Hold, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy, SettingsView
 from orchestrator.model.plan import Usual
 from orchestrator.model.policy import Kind, Policy, Wave
+from orchestrator.model.reading import Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class KindOfCluster:
         predicates: asked before every stop, in order.
         baseline: how the cluster is before anything is changed.
         withhold: the settings that keep the cluster from rebuilding what a stopped node holds.
+        is_withheld: whether what was read back keeps it from that; what could not be read never does.
         raise_limits: the settings that make recovery faster for the run.
         taken: what a wave takes down, by the last reading before its stop.
         missing: what the waves took down and is not back yet.
@@ -47,6 +49,7 @@ class KindOfCluster:
     predicates: tuple[Predicate, ...]
     baseline: Callable[[ClusterView, dict[NodeName, str]], BaselineRecorded]
     withhold: Callable[[SettingsView, Policy], tuple[SettingChange, ...]]
+    is_withheld: Callable[[SettingsView | Unknown, Policy], bool]
     raise_limits: Callable[[RunState, SettingsView, Policy], tuple[SettingChange, ...]]
     taken: Callable[[ClusterView, Wave], tuple[IndexTaken, ...]]
     missing: Callable[[RunState, ClusterView], tuple[ShardCopy, ...]]
@@ -63,6 +66,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     predicates=catalogue.PREDICATES,
     baseline=recovery.baseline_of,
     withhold=settings.withhold_changes,
+    is_withheld=settings.is_withheld,
     raise_limits=lambda _state, found, policy: settings.limit_changes(found, policy),
     taken=recovery.taken_by,
     missing=recovery.missing_of_waves,
@@ -80,6 +84,7 @@ RIAK: Final = KindOfCluster(
     predicates=riak_catalogue.PREDICATES,
     baseline=riak_recovery.baseline_of,
     withhold=lambda _found, _policy: (),
+    is_withheld=lambda _found, _policy: True,
     raise_limits=riak_settings.limit_changes,
     taken=lambda _view, _wave: (),
     missing=lambda _state, _view: (),

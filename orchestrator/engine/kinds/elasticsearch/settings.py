@@ -15,6 +15,7 @@ from orchestrator.model.action import SettingChange
 from orchestrator.model.cluster import Zone
 from orchestrator.model.observation import Level, SettingsView, SettingValue
 from orchestrator.model.policy import Awareness, Policy
+from orchestrator.model.reading import Unknown
 
 ALLOCATION: Final = "cluster.routing.allocation.enable"
 REBALANCE: Final = "cluster.routing.rebalance.enable"
@@ -92,6 +93,11 @@ def _change(settings: SettingsView, key: str, wanted: str) -> tuple[SettingChang
 def withhold_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
     """The changes that withhold allocation of replicas while a node is down."""
     return _change(settings, ALLOCATION, policy.allocation_while_down)
+
+
+def is_withheld(settings: SettingsView | Unknown, policy: Policy) -> bool:
+    """Whether the settings that were read back withhold it; what could not be read never does."""
+    return not isinstance(settings, Unknown) and not withhold_changes(settings, policy)
 
 
 def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
