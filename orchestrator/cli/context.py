@@ -23,8 +23,7 @@ from orchestrator.runtime.clock import SystemClock
 from orchestrator.runtime.codec import encode_event
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import host_name, operator_name
-from orchestrator.runtime.loop import Asked
-from orchestrator.runtime.signals import Heard, LastWords, Signals, last_words
+from orchestrator.runtime.signals import Asked, Heard, LastWords, Signals, last_words
 from orchestrator.runtime.store import StateStore, open_store
 from orchestrator.view.jsonlines import JsonReporter, json_line
 from orchestrator.view.lines import LineReporter

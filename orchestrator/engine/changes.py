@@ -282,14 +282,15 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         **started.addresses,
         **{node.node: node.address for node in record.in_hand if node.address},
     }
-    # A node in hand is to be started, whatever the new run was to do: the record knows of no boot.
-    policy = replace(started.policy, reboot=False)
+    # Whatever the new run was to do: a node in hand is started, with no boot, and nothing is merged.
+    policy = replace(started.policy, reboot=False, merge=None)
     events: list[Event] = [
         replace(
             started,
             nodes=tuple(dict.fromkeys((*in_hand, *record.out_of_service))),
             addresses=addresses,
             policy=policy,
+            indices=(),
             repairs=record.debtor,
             out_of_service=record.out_of_service,
             hooks_of=record.hooks_of,

@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
+from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import exclusion, outcomes, script, services, sudo
 from orchestrator.hosts.accounts import Accounts
@@ -33,7 +34,6 @@ from orchestrator.hosts.asked import AskedJobs, defect, failure_of
 from orchestrator.hosts.check import missing_right
 from orchestrator.hosts.connection import CommandResult, Connection, Job, Lost, Outcome, Trouble, Unreachable
 from orchestrator.hosts.connections import Connections
-from orchestrator.hosts.parallel import in_parallel
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.services import Verb
 from orchestrator.hosts.settings import Connect, HostSettings, Sudo

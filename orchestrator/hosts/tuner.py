@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias, TypeVar, assert_never
 
+from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError
 from orchestrator.hosts import sudo
 from orchestrator.hosts.asked import defect
@@ -19,7 +20,6 @@ from orchestrator.hosts.change_shell import TURN_SECONDS
 from orchestrator.hosts.connection import CommandResult, Connection, Lost, Unreachable
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import ANSWER_BYTES, facts_script
-from orchestrator.hosts.parallel import in_parallel
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.hosts.tunables.registry import TUNABLES

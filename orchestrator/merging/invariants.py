@@ -120,8 +120,8 @@ def _what_is_merged_was_counted(step: Step) -> Iterator[str]:
 
 def _nodes_wait_for_merges(step: Step) -> Iterator[str]:
     state, action, event = step.before, step.sent, step.record.event
-    if state.begun.policy.merge is None or state.begun.repairs is not None:
-        return  # a run that puts back what another one left takes up what that one had in hand
+    if state.begun.policy.merge is None:
+        return
     left = [one.target.index for one in (*state.merging.in_hand, *state.merging.pending)]
     goes = isinstance(action, StopNode | RebootHost) or isinstance(event, WaveStarted)
     if goes and (left or not state.merging.settled):

@@ -33,7 +33,7 @@ from orchestrator.runs.takeover import InService
 from orchestrator.runs.tuned_hosts import hosts_to_tune
 from orchestrator.runs.unfinished import NothingDriven, past_run_of, restore_meant, resume_run
 from orchestrator.runtime.database import Access
-from orchestrator.runtime.loop import Asked
+from orchestrator.runtime.signals import Asked
 from orchestrator.view.listen import NOTHING_SEEN
 from orchestrator.view.summary import Summary, summary
 

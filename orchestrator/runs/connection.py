@@ -39,7 +39,7 @@ from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.listener import ThreadedListener
 from orchestrator.runtime.lookout import Order
-from orchestrator.runtime.loop import Asked
+from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import StateStore
 from orchestrator.runtime.taking import Terms
 from orchestrator.view.listen import Seen

@@ -8,8 +8,8 @@ from functools import partial
 from threading import Event, Lock
 from typing import Final
 
+from orchestrator.daemons import in_parallel
 from orchestrator.errors import JournalError
-from orchestrator.hosts.parallel import in_parallel
 from orchestrator.hosts.undoing import Back, Ours, Standing, again, rank, reads_for, standing
 from orchestrator.model.action import ActionResult, Done, Refused, TuneHost
 from orchestrator.model.cluster import NodeName

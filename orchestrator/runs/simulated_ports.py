@@ -33,7 +33,7 @@ from orchestrator.runtime import tables
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.journal import SqlJournal
 from orchestrator.runtime.lease import Lease
-from orchestrator.runtime.loop import Asked
+from orchestrator.runtime.signals import Asked
 from orchestrator.runtime.store import RunEntry, StateStore
 from orchestrator.runtime.taking import Terms
 from orchestrator.simulation.fate import Fate

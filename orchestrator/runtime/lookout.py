@@ -7,12 +7,13 @@ in both orders.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from orchestrator.daemons import Daemons
 from orchestrator.engine.situation import needed
 from orchestrator.engine.state import IN_HAND, STANDSTILL_SECONDS, RunState
 from orchestrator.engine.tuning import to_tune
@@ -29,6 +30,10 @@ _Gates: TypeAlias = Mapping[str, Reading[GateView]]
 
 _DISAGREE_SECONDS: Final[Seconds] = 120.0
 """How long a lower version is taken for an endpoint that lags."""
+_HEED_SECONDS: Final[Seconds] = 0.25
+"""So often a reading that takes its time looks whether it is still wanted."""
+_GRACE_SECONDS: Final[Seconds] = 5.0
+"""So long a reading under way is waited for once it is wanted no more."""
 
 
 class Order(Enum):
@@ -63,18 +68,32 @@ class Lookout:
         self._before: Instant | None = None
         self._out_of_reach: dict[NodeName, Instant] = {}
 
-    def observe(self, state: RunState, hosts: frozenset[NodeName] | None = None) -> Observation:
+    def observe(
+        self,
+        state: RunState,
+        hosts: frozenset[NodeName] | None = None,
+        *,
+        unwanted: Callable[[], bool] = lambda: False,
+    ) -> Observation | None:
         """One reading of the world. `at` is the moment before it: nothing in it is older.
 
         Args:
             state: of the run.
             hosts: the nodes whose hosts the last decision asked for, if it did.
+            unwanted: whether something has come up that is decided without this reading.
+
+        Returns:
+            The reading; None when it became unwanted and did not end by itself soon after. What it has asked
+            is left to its own limits.
         """
         at, before = self._clock.now(), self._before
         self._before = at
         look, nodes = needed(state, hosts)
         self._cluster.avoid(frozenset(node.name for node in state.nodes_in(*IN_HAND)))
-        read, of_hosts, gates = self._read(look - {Look.BULK}, nodes)
+        found = self._read(look - {Look.BULK}, nodes, unwanted)
+        if found is None:
+            return None
+        read, of_hosts, gates = found
         read = self._not_older(read, at)
         return replace(
             read.seen(at),
@@ -122,8 +141,8 @@ class Lookout:
         return self._hosts.tuning(nodes, profile) if profile and nodes else {}
 
     def _read(
-        self, look: Collection[Look], nodes: Collection[NodeName]
-    ) -> tuple[ClusterReadings, _Hosts, _Gates]:
+        self, look: Collection[Look], nodes: Collection[NodeName], unwanted: Callable[[], bool]
+    ) -> tuple[ClusterReadings, _Hosts, _Gates] | None:
         if not look:
             return ClusterReadings(), {}, {}  # to find out whom to ask may take as long as a reading
         rights = Look.HOST_RIGHTS in look
@@ -141,6 +160,14 @@ class Lookout:
                 read = hosts()
                 return self._cluster.observe(look), read, gates()
             case Order.AT_ONCE:
-                with ThreadPoolExecutor(max_workers=2, thread_name_prefix="beside") as beside:
-                    of_hosts, of_gates = beside.submit(hosts), beside.submit(gates)
-                    return self._cluster.observe(look), of_hosts.result(), of_gates.result()
+                beside = Daemons(3, "reading")
+                of_cluster = beside.submit(self._cluster.observe, look)
+                of_hosts, of_gates = beside.submit(hosts), beside.submit(gates)
+                parts: tuple[Future[Any], ...] = (of_cluster, of_hosts, of_gates)
+                until: Instant | None = None
+                while wait(parts, _HEED_SECONDS).not_done:
+                    if until is None and unwanted():
+                        until = self._clock.now() + _GRACE_SECONDS
+                    if until is not None and self._clock.now() >= until:
+                        return None
+                return of_cluster.result(), of_hosts.result(), of_gates.result()

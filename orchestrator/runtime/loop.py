@@ -14,7 +14,7 @@ What it does guarantee:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,7 +38,7 @@ from orchestrator.model.event import (
     run_phase,
 )
 from orchestrator.model.observation import LeaseView, Observation, Successor
-from orchestrator.model.phase import Outcome, Phase, Request
+from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.ports import (
     Clock,
@@ -54,9 +54,7 @@ from orchestrator.runtime.database import CommitInDoubt
 from orchestrator.runtime.executor import Executor, VerbDefect
 from orchestrator.runtime.guard import barred, blind_restores, blind_starts, busy_hosts, unsent
 from orchestrator.runtime.lookout import Lookout, Order
-
-Asked = Callable[[], tuple[Request, str]]
-"""The strongest request so far, and by whom: signals and the requests that other terminals left."""
+from orchestrator.runtime.signals import Asked
 
 _DEFECTS_BORNE: Final = 3
 """Defects after which the run still tries to stand down in order. One more ends it."""
@@ -90,7 +88,7 @@ class Loop:
     Args:
         state: of the run, as begun or replayed.
         ports: its world.
-        asked: what people want of it.
+        asked: what people want of it: signals and the requests that other terminals left.
         workers: hosts worked on at once.
         reads: in which order the world is read.
     """
@@ -131,9 +129,10 @@ class Loop:
         while not self._ended() and len(defects) <= _DEFECTS_BORNE:
             try:
                 self._heed()
-                observation = self._lookout.observe(self.state, self._hosts)
+                observation = self._lookout.observe(self.state, self._hosts, unwanted=self._asked_more)
                 self._heed()  # a reading may take long: no stop is sent after a signal that came during it
-                self.turn(observation)
+                if observation is not None:
+                    self.turn(observation)
             except Exception as defect:  # noqa: BLE001  (raised below, once nodes and settings are seen to)
                 defects.append(defect)
                 if not self._ended():
@@ -242,10 +241,13 @@ class Loop:
         elif decision.watch is not None:
             self._ports.listener.listen(decision.watch)
 
+    def _asked_more(self) -> bool:
+        return self._asked()[0] > self.state.process.request
+
     def _heed(self) -> None:
         """Write down what was asked, a lease that is lost, and a successor, once each."""
-        request, by = self._asked()
-        if request > self.state.process.request:
+        if self._asked_more():
+            request, by = self._asked()
             self._write([Requested(request=request, by=by)])
         self._heed_lease(self._ports.lease.view())
 

@@ -23,6 +23,8 @@ CLAIMANT = "dev1@127.0.0.1"
 LOOK_SECONDS = 0.01
 """Between two looks at the processes; a node of the double is down for longer than fifty of them."""
 READY_SECONDS = 60.0
+SILENT = "silent"
+"""A file of the lab's folder: as long as it is there, no command answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,17 @@ class RiakProcesses:
         return self.nodes[0].riak("admin", "transfers").stdout.startswith("No transfers active\n")
 
     @contextmanager
+    def silent(self) -> Iterator[Path]:
+        """No command of Riak answers in the block; each is noted in a file, made by the first."""
+        mark, asked = self.folder / SILENT, self.folder / "asked"
+        asked.unlink(missing_ok=True)
+        mark.touch()
+        try:
+            yield asked
+        finally:
+            mark.unlink()
+
+    @contextmanager
     def watched(self) -> Iterator[Watch]:
         """Look at the processes all the time."""
         watch, over = Watch(), threading.Event()
@@ -173,7 +186,12 @@ def riak_processes(
     (folder / "leases").mkdir(parents=True, exist_ok=True)
     key = make_key(folder / "id_ed25519")
     script = folder / "riak"
-    script.write_text(f'#!/bin/sh\nexec "${VARIABLE}/bin/riak" "$@"\n')
+    script.write_text(
+        "#!/bin/sh\n"
+        f'[ -e "{folder}/{SILENT}" ] && echo "$@" >> "{folder}/asked"\n'
+        f'while [ -e "{folder}/{SILENT}" ]; do sleep 0.1; done\n'
+        f'exec "${VARIABLE}/bin/riak" "$@"\n'
+    )
     script.chmod(0o755)
     with riak_nodes(
         folder / "nodes", count, pace=pace, ring_size=ring_size, locations=locations, command=command

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
+from orchestrator.daemons import in_parallel
 from orchestrator.errors import ConfigError
 from orchestrator.hosts.connection import CommandResult, Lost, Unreachable
 from orchestrator.hosts.connections import Connections
@@ -13,7 +14,6 @@ from orchestrator.hosts.diagnosis.asking import reading_command
 from orchestrator.hosts.diagnosis.reading import HostReading, read_answers, signs_of
 from orchestrator.hosts.facts import read_facts
 from orchestrator.hosts.facts_script import facts_script
-from orchestrator.hosts.parallel import in_parallel
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings
 from orchestrator.model.cluster import NodeName

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Final
 
+from orchestrator.daemons import Daemons
 from orchestrator.engine.kinds.riak.settings import holder
 from orchestrator.model.action import (
     ActionResult,
@@ -65,7 +66,7 @@ class RiakCluster:
         contact = self._contacts.find()
         if isinstance(contact, Unknown):
             return _nothing(look, contact)
-        with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="riak") as pool:
+        with Daemons(_WORKERS, "riak") as pool:
             if awaits_handoff(look) and (counted := self._counted(contact, look, pool)) is not None:
                 return counted
             status = self._status(contact)
@@ -79,9 +80,7 @@ class RiakCluster:
             self._memory.keep_limits(view.nodes, settings)
         return _readings(look, view, settings, len(up(status[1])))
 
-    def _counted(
-        self, contact: Contact, look: Collection[Look], pool: ThreadPoolExecutor
-    ) -> ClusterReadings | None:
+    def _counted(self, contact: Contact, look: Collection[Look], pool: Executor) -> ClusterReadings | None:
         """A reading by `/stats` alone, which proves that handoff goes on; None where it does not."""
         status = self._memory.status_with_all_up()
         if status is None:
@@ -223,7 +222,7 @@ class RiakCluster:
         if isinstance(status, Unknown):
             return Refused(reason=status.reason)
         # Each for itself: one node that does not take its limit must not keep the others raised, nor waiting.
-        with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="riak-limit") as pool:
+        with Daemons(_WORKERS, "riak-limit") as pool:
             under_way = {
                 node: pool.submit(_set, contact.admin, status[0], node, limit)
                 for node, limit in sorted(wanted.items())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from orchestrator.daemons import Daemons
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import NodeStats
@@ -142,7 +142,7 @@ class Contacts:
 
     def _asked(self) -> dict[str, Reading[NodeStats]]:
         urls = self._reach.endpoints
-        with ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="riak-endpoint") as pool:
+        with Daemons(max(1, len(urls)), "riak-endpoint") as pool:
             answers = pool.map(lambda url: self._http(url).stats(), urls)
             found = dict(zip(urls, answers, strict=True))
         self._urls |= {

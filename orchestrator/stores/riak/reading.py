@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from orchestrator.daemons import Daemons
 from orchestrator.engine.kinds.riak.predicates import ASKED_AT_LEAST
 from orchestrator.engine.kinds.riak.settings import limit_key
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
@@ -150,7 +151,7 @@ class Reader:
         reached: tuple[Contacts, Contact],
         told: tuple[NodeName, ClusterStatus],
         avoided: frozenset[NodeName],
-        pool: ThreadPoolExecutor,
+        pool: Executor,
         memory: Memory,
     ) -> None:
         self._contacts, self._contact = reached
@@ -298,7 +299,7 @@ class Reader:
 
     def _signs(self) -> dict[NodeName, SignsOfLife]:
         """`/ping` and `/stats` of every node that is up."""
-        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="riak-http") as pool:
+        with Daemons(8, "riak-http") as pool:
             pings = {node: pool.submit(self._contacts.http(node).ping) for node in self._up}
             stats = {node: pool.submit(self._contacts.stats, node) for node in self._up}
             return {

@@ -6,19 +6,24 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.changes import from_record
 from orchestrator.merging import rules
 from orchestrator.merging.rules import MERGE_RULES, OWN_RULES
 from orchestrator.merging.settling import left_behind
 from orchestrator.model.action import Flush, ForceMerge, RefreshIndex, SetIndexSettings
 from orchestrator.model.cluster import CopyState, NodeName, ShardCopy
-from orchestrator.model.event import Requested
+from orchestrator.model.event import Requested, RunStarted
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned
 from orchestrator.model.merging import BulkView, LoaderSettings, Writes
 from orchestrator.model.observation import ClusterView, LeaseView
 from orchestrator.model.phase import Outcome, Phase, Request
 from orchestrator.model.policy import DisabledPredicate
 from orchestrator.model.reading import Unknown
+from orchestrator.runs.simulated import Simulation
 from orchestrator.view.merges import half_done, left_to_do
+from tests.simulation.play import cluster, policy
+from tests.unit.engine.merge_steps import POSTS, WANTED
 from tests.unit.engine.merging_play import MEGABYTE, Play, index, play
 
 
@@ -896,3 +901,12 @@ def test_the_first_wave_comes_after_the_merges() -> None:
     _through(run, "posts")
     run.until(Phase.GATED)
     assert run.state.merging.settled
+
+
+def test_a_run_that_restores_what_another_one_left_merges_nothing() -> None:
+    """It would end as done without that: what it takes over from the record is no merge."""
+    begun = Simulation(cluster(3)).begin(replace(policy(), merge=WANTED)).begun
+    record = LeaseRecord(epoch=1, run="dead", owner="ann@a", process="p", started="2026-11-01T00:00:00Z")
+    started, *_ = from_record(record, replace(begun, indices=(POSTS,)))
+    assert isinstance(started, RunStarted)
+    assert (started.repairs, started.policy.merge, started.indices) == ("dead", None, ())
