@@ -61,6 +61,42 @@ def test_a_reading_of_hosts_that_raises_is_not_lost() -> None:
         look(lambda _look: ClusterReadings(), broken, order=Order.AT_ONCE)
 
 
+class Hurrying:
+    """A clock on which five seconds pass between any two looks."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+
+    def now(self) -> float:
+        """The time, and on."""
+        self._now += 5.0
+        return self._now
+
+
+@pytest.mark.parametrize("hangs", ["cluster", "hosts"])
+def test_a_reading_that_is_unwanted_is_left_while_it_still_waits(hangs: str) -> None:
+    go, came = threading.Event(), threading.Event()
+
+    def reading(what: str, found: Any) -> Callable[..., Any]:
+        def read(*_: object, **__: object) -> Any:
+            came.set()
+            return found if what != hangs or go.wait(LIMIT_SECONDS) else None
+
+        return read
+
+    simulation = Simulation(cluster(3))
+    state = simulation.begin(Policy(kind=Kind.ELASTICSEARCH, cluster=simulation.world.name))
+    ports: Any = (Port(reading("cluster", ClusterReadings())), Port(reading("hosts", {})))
+    clock: Any = Hurrying()
+    lookout = Lookout(*ports, simulation.attempt.lease, clock)
+    try:
+        assert lookout.observe(state, unwanted=came.is_set) is None
+        assert not go.is_set()
+    finally:
+        go.set()
+    assert lookout.observe(state, unwanted=lambda: True) is not None, "it was there at once"
+
+
 @pytest.mark.parametrize(
     ("order", "first", "second"),
     [(Order.CLUSTER_FIRST, "cluster", "hosts"), (Order.HOSTS_FIRST, "hosts", "cluster")],
