@@ -120,7 +120,8 @@ class PlaybookSpec(Spec):
     """A playbook for Elasticsearch and OpenSearch."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
-        "transfer_limit": "only for `kind: riak`; here `recovery_limits` are what is raised"
+        "hasten_handoff": "only for `kind: riak`; here `recovery_limits` make recovery faster",
+        "transfer_limit": "only for `kind: riak`; here `recovery_limits` are what is raised",
     }
 
     kind: ElasticsearchKind = Field(description="Kind of cluster that it is for.")

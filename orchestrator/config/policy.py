@@ -204,6 +204,7 @@ def _for_riak(policy: Policy, spec: RiakPlaybookSpec, cluster: ClusterFile, over
         flush=False,
         rebalance_while_running=None,
         transfer_limit=spec.transfer_limit,
+        hasten_handoff=spec.hasten_handoff,
         zone_attribute=LOCATION,
     )
 

@@ -146,7 +146,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             | ev.VotingRestored()
         ):
             return replace(state, unrestored=_of_changes(state.unrestored, event, at))
-        case ev.Hold() | ev.HoldsCleared() | GateClosed() | GateOpened() | ev.GoodReading():
+        case Hold() | ev.HoldsCleared() | GateClosed() | GateOpened() | ev.GoodReading() | ev.FallbacksHome():
             return replace(state, in_phase=_of_phase(state.in_phase, event, at))
         case WritesRead() | MergeWarned() | MergeDue() | MergeBegun() | IndexMerged():
             return replace(state, merging=evolve_merging(state.merging, event, at))
@@ -576,7 +576,9 @@ def _failed(state: RunState, event: ActionFailed) -> RunState:
 
 
 def _of_phase(
-    here: PhaseState, event: Hold | ev.HoldsCleared | GateClosed | GateOpened | ev.GoodReading, at: Instant
+    here: PhaseState,
+    event: Hold | ev.HoldsCleared | GateClosed | GateOpened | ev.GoodReading | ev.FallbacksHome,
+    at: Instant,
 ) -> PhaseState:
     """Predicates and gates have limits of their own: each counts from the first one that held."""
     match event:
@@ -597,6 +599,8 @@ def _of_phase(
             return replace(here, holds=left, gates_closed_since=closed_since)
         case ev.GoodReading(count=count):
             return replace(here, good_readings=count)
+        case ev.FallbacksHome():
+            return replace(here, home=True)
 
 
 def _with(holds: tuple[Hold, ...], hold: Hold) -> tuple[Hold, ...]:

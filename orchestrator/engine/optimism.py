@@ -16,6 +16,7 @@ from orchestrator.model.action import (
     ClearVotingExclusions,
     ExcludeFromVoting,
     Flush,
+    ForceHandoff,
     ForceMerge,
     ProbeSettings,
     RebootHost,
@@ -85,7 +86,9 @@ class OptimisticWorld:
                 return self._with(view, voting_exclusions=())
             case ForceMerge() | SetIndexSettings():
                 return self._bulk(action)
-            case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex() | RunHook() | TuneHost():
+            case ProbeSettings() | Flush() | RetryFailed() | ForceHandoff() | RefreshIndex():
+                return self
+            case RunHook() | TuneHost():
                 return self
             case _:
                 assert_never(action)

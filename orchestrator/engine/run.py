@@ -18,6 +18,7 @@ from orchestrator.engine.node import Move, Sight, Turn, is_next, is_ours, rejoin
 from orchestrator.engine.phases import READS
 from orchestrator.engine.situation import (
     LOOK_AGAIN,
+    POLL_SECONDS,
     QUICK_SECONDS,
     RETRY_SECONDS,
     Decision,
@@ -717,7 +718,7 @@ def reassigned(situation: Situation) -> Decision:
     if raising is not None:
         return raising
     view = situation.view
-    unsettled = situation.kind.unsettled(view) if view is not None else None
+    unsettled = situation.kind.unsettled(state, view) if view is not None else None
     missing = situation.kind.missing(state, view) if view is not None and situation.settled else None
     # No wait brings back a node that failed or was skipped; whether the run may go on, GATED decides.
     awaited = (node for node in touched if node.phase not in (NodePhase.FAILED, NodePhase.SKIPPED))
@@ -780,7 +781,7 @@ def _recovering(
         names = ", ".join(absent)
         return wait(now, f"{names} to be back", seconds=1.0, services=absent, events=broken)
     if unsettled:
-        return wait(now, unsettled, events=broken)
+        return _unsettled(situation, view, unsettled, broken)
     retrying = recover.retry_given_up(situation, missing)
     if retrying is not None:
         return replace(retrying, events=(*broken, *retrying.events))
@@ -791,6 +792,18 @@ def _recovering(
         first = given_up[0]
         what += f"; {first.shard} failed {first.failed_attempts} times (ask _cluster/allocation/explain)"
     return wait(now, what, cluster=CopiesActive(count=active + len(missing)), events=broken)
+
+
+def _unsettled(situation: Situation, view: ClusterView, why: str, broken: tuple[Event, ...]) -> Decision:
+    """What recovers by itself is waited for, and made faster where the playbook wants it."""
+    state, now = situation.state, situation.now
+    half = situation.kind.half_way(state, view, now)
+    events = (*broken, half) if half is not None else broken
+    faster = situation.kind.hastened(state, view)
+    pause = RETRY_SECONDS if faster is not None and state.failure_of(faster) else POLL_SECONDS
+    if faster is not None and now - state.process.acted_at >= pause:
+        return act(faster, events=events)
+    return wait(now, why, events=events)
 
 
 def settled(situation: Situation) -> Decision:

@@ -231,6 +231,7 @@ class PhaseState:
         confirmed: verbs that were confirmed.
         failing: verbs that failed, the latest last.
         good_readings: in a row.
+        home: whether what others held for the wave was seen to be handed back; of Riak.
         holds: predicates that are not met, and gates that are closed.
         holding_since: when the run began to hold, None while nothing but gates holds.
         gates_closed_since: since when at least one gate has been closed, None while all are open.
@@ -241,6 +242,7 @@ class PhaseState:
     confirmed: tuple[Action, ...] = ()
     failing: tuple[Failing, ...] = ()
     good_readings: int = 0
+    home: bool = False
     holds: tuple[Hold, ...] = ()
     holding_since: Instant | None = None
     gates_closed_since: Instant | None = None

@@ -72,6 +72,11 @@ class RetryFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForceHandoff:
+    """Of Riak: have every node hand off now what waits for its owner, without the wait for inactivity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetReplicas:
     """Give an index so many replicas."""
 
@@ -190,7 +195,7 @@ class TuneHost:
     wanted: str = ""
 
 
-ClusterAction: TypeAlias = (
+IndexAction: TypeAlias = (
     ProbeSettings
     | WriteSettings
     | Flush
@@ -202,6 +207,8 @@ ClusterAction: TypeAlias = (
     | ExcludeFromVoting
     | ClearVotingExclusions
 )
+"""What a cluster that has indices is asked."""
+ClusterAction: TypeAlias = IndexAction | ForceHandoff
 HostAction: TypeAlias = StopNode | StartNode | RebootHost | RunHook | TuneHost
 Action: TypeAlias = ClusterAction | HostAction
 
@@ -210,6 +217,7 @@ _NAMES: Final[Mapping[type[Action], str]] = {
     ProbeSettings: "probe_settings",
     Flush: "flush",
     RetryFailed: "retry_failed",
+    ForceHandoff: "force_handoff",
     SetReplicas: "set_replicas",
     ForceMerge: "force_merge",
     RefreshIndex: "refresh",

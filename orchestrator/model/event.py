@@ -327,6 +327,15 @@ class NotWaitedFor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FallbacksHome:
+    """Riak: what others held for the wave is handed back, so long after it began; what it holds is left."""
+
+    number: int
+    seconds: Seconds
+    event: Literal["fallbacks_home"] = "fallbacks_home"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RedExcused:
     """Shards without a started copy that may have one in a moment (`count` 0: none is any more).
 
@@ -510,6 +519,7 @@ Event: TypeAlias = (
     | MergeEvent
     | TakenDown
     | NotWaitedFor
+    | FallbacksHome
     | RedExcused
     | MembersMissed
     | StoodStill

@@ -321,6 +321,7 @@ class Look(Enum):
     GATE is everything; LAST is what the last reading before a stop needs, in as few calls as will do;
     DOWN is what matters while a node is down; RECOVERY is what tells how recovery goes;
     HOSTS_FULL asks each selected host for its rights too. BULK reads the indices that a run merges.
+    PACE reads what paces handoff on Riak, for a run that hastens it.
     """
 
     __hash__ = object.__hash__  # many sets and tables of them: that of Enum is a call in Python
@@ -335,9 +336,10 @@ class Look(Enum):
     HOST_RIGHTS = auto()
     BULK = auto()
     GATES = auto()
+    PACE = auto()
 
 
-EVERYTHING = frozenset(Look) - {Look.BULK}
+EVERYTHING = frozenset(Look) - {Look.BULK, Look.PACE}
 """What a run looks at before a stop. The indices that it merges are read by themselves."""
 
 

@@ -159,6 +159,7 @@ class Policy:
         tune: what hosts are set to while their nodes are down; None leaves them alone.
         transfer_limit: of Riak: transfers that a node may have at once during the run; raised, never lowered;
             None leaves it alone.
+        hasten_handoff: of Riak: do not wait for its timers after a restart; see `engine/kinds/riak/hasten`.
         merge: the indices that are merged before nodes are restarted; None for a restart alone.
         gates: what is asked before every wave; their names are all different.
         timeout: seconds after which the whole run stands down; None without one.
@@ -186,6 +187,7 @@ class Policy:
     flush: bool = True
     rebalance_while_running: str | None = "none"
     transfer_limit: int | None = None
+    hasten_handoff: bool = False
     settle_consecutive: int = 3
     deadlines: Deadlines = field(default_factory=Deadlines)
     hooks: Hooks = field(default_factory=Hooks)

@@ -346,7 +346,8 @@ class RiakView:
 
     Read with `Look.CLUSTER`: cluster. With `Look.HEALTH`: ring_ready and signs. With `Look.ACTIVITY`, as
     before every stop: also members, ring_status, transfers, ring and n_vals. With `Look.RECOVERIES` and
-    without `Look.ACTIVITY`, as while handoff is waited for: transfers alone, or `beyond` alone.
+    without `Look.ACTIVITY`, as while handoff is waited for: transfers alone, or `beyond` alone. With
+    `Look.PACE` beside it: unstarted.
 
     Attributes:
         beyond: vnodes of partitions of others, by node, where the `/stats` of all members count some. They
@@ -355,6 +356,8 @@ class RiakView:
         transfers: by the node that was asked; two nodes that agree are better than one.
         n_vals: every `n_val` in use: the default's and those of bucket types and buckets.
         untold: why the process of a member that is up cannot be told, by member.
+        unstarted: of each member that is up: how many vnodes it has never started since it runs. While there
+            are any, handoff that is clean may be so for a moment.
     """
 
     members: Reading[tuple[RiakMember, ...]] = NOT_READ
@@ -367,3 +370,4 @@ class RiakView:
     n_vals: Reading[frozenset[int]] = NOT_READ
     untold: Mapping[NodeName, str] = field(default_factory=dict)
     beyond: Mapping[NodeName, int] = field(default_factory=dict)
+    unstarted: Mapping[NodeName, Reading[int]] = field(default_factory=dict)

@@ -37,6 +37,7 @@ _VERBS: Final[Mapping[str, type[Action]]] = {
     **{purpose.value: verbs.WriteSettings for purpose in verbs.Purpose},
     "flush": verbs.Flush,
     "retry_failed": verbs.RetryFailed,
+    "force_handoff": verbs.ForceHandoff,
     "set_replicas": verbs.SetReplicas,
     "force_merge": verbs.ForceMerge,
     "refresh": verbs.RefreshIndex,

@@ -13,6 +13,7 @@ from orchestrator.model.action import (
     Done,
     ExcludeFromVoting,
     Flush,
+    ForceHandoff,
     ForceMerge,
     InDoubt,
     ProbeSettings,
@@ -102,6 +103,7 @@ class Executor:
                 | WriteSettings()
                 | Flush()
                 | RetryFailed()
+                | ForceHandoff()
                 | SetReplicas()
                 | ForceMerge()
                 | RefreshIndex()

@@ -15,6 +15,7 @@ from orchestrator.model.action import (
     Done,
     ExcludeFromVoting,
     Flush,
+    ForceHandoff,
     ForceMerge,
     InDoubt,
     ProbeSettings,
@@ -184,6 +185,8 @@ class SimulatedCluster:
         if isinstance(action, _WRITES):
             return self.world.refuse_settings
         if isinstance(self.world, RiakWorld):
+            if isinstance(action, ForceHandoff):
+                return None
             return f"Riak knows no {action_name(action)}"
         if isinstance(action, ForceMerge | RefreshIndex | SetIndexSettings):
             return self._refusal_of(action)
@@ -230,6 +233,9 @@ class SimulatedCluster:
                 world.exclusions.clear()
                 membership.reconfigure(world)
                 world.changed("voting exclusions are cleared")
+            case ForceHandoff():
+                if isinstance(world, RiakWorld):
+                    world.force_handoff()
             case ProbeSettings() | Flush():
                 world.apply_late_writes()
             case _:

@@ -14,7 +14,8 @@ from orchestrator.model.policy import Policy, Strategy
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import HASH_SPACE, Membership, RiakView, Transfers
 from orchestrator.simulation.required import require
-from orchestrator.simulation.riak import RiakWorld, SimMove
+from orchestrator.simulation.riak import RiakWorld
+from orchestrator.simulation.riak_parts import SimMove
 
 
 def mirrored_riak(view: ClusterView, seen: Observation, policy: Policy, seed: int) -> RiakWorld:
@@ -30,6 +31,7 @@ def mirrored_riak(view: ClusterView, seen: Observation, policy: Policy, seed: in
     ring, n_vals = require(riak.ring, "the ring"), require(riak.n_vals, "the n_val of bucket types")
     world = RiakWorld(ring, n_vals=n_vals, seed=seed, name=view.name)
     world.agenda.now = seen.at
+    world.rolling = policy.hasten_handoff
     up = {node.name: node for node in view.nodes}
     for member in require(riak.members, "the members"):
         if member.node not in world.vnodes:

@@ -14,76 +14,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
-from orchestrator.engine.kinds.riak.settings import holder
+from orchestrator.engine.kinds.riak.settings import holder, is_timer, timer_key
 from orchestrator.model.cluster import NodeName, Role
 from orchestrator.model.observation import ClusterView, Level, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.riak import Ring
 from orchestrator.simulation.parts import SimNode
+from orchestrator.simulation.riak_parts import NEVER, USUAL_TIMER, SimFallback, SimMove, SimVnodes
 from orchestrator.simulation.world import World
 
-_NEVER: Final = float("inf")
+_STEP: Final = 16
+"""`vnode_rolling_start`: vnodes of others that a node starts in one step, to see what they hold."""
 _MISSED_SECONDS: Final = 1.0
 """Until a write has started a fallback for a partition whose owner is away."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class SimVnodes:
-    """What a node's process has beside being there.
-
-    Attributes:
-        owned: its partitions, in the order in which they start.
-        running: so many of them run.
-        most: so many of them ever run after a start.
-        configured: the transfer limit of its files, `limit` the one in its memory.
-        own_fallbacks: fallback vnodes that it finds on its disk at each start.
-        unseen: from its next start on its peers do not see its service; `seen`, whether they do in this life.
-        others: limits that it was given by others than the program, also at starts not of its making.
-    """
-
-    owned: tuple[int, ...]
-    running: int
-    most: int
-    configured: int = 2
-    limit: int = 2
-    own_fallbacks: int = 3
-    unseen: bool = False
-    seen: bool = True
-    others: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class SimMove:
-    """A partition that is to change its owner, since so long; active while it moves."""
-
-    partition: int
-    to: NodeName
-    since: Instant
-    active: bool = False
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class SimFallback:
-    """A fallback vnode that has to be handed off.
-
-    Attributes:
-        holder: the node on which it runs.
-        owner: the node to which the partition belongs.
-        since: when it came to be.
-        due: from when on it has been idle for long enough; never while one side is away.
-        active: it is being handed off.
-    """
-
-    partition: int
-    holder: NodeName
-    owner: NodeName
-    since: Instant
-    due: Instant = _NEVER
-    active: bool = False
 
 
 class RiakWorld(World):
@@ -95,6 +41,7 @@ class RiakWorld(World):
 
     Attributes:
         written: keys keep coming, so that what a node misses waits for it.
+        rolling: fallbacks on a node's disk are found as its manager starts their vnodes, not all at once.
         inactivity: `vnode_inactivity_timeout`, the longest that a fallback waits before it is handed off.
         climb_seconds: from a node's joining to the last of its vnodes.
         handing_seconds: that one hand-off takes.
@@ -124,6 +71,7 @@ class RiakWorld(World):
         self.ring, self.n_vals = ring, n_vals
         self.uuid, self.files = f"riak:{name}", {}
         self.written = True
+        self.rolling = False
         self.inactivity: Seconds = 60.0
         self.climb_seconds: Seconds = 10.0
         self.handing_seconds: Seconds = 4.0
@@ -188,8 +136,18 @@ class RiakWorld(World):
         return self.agenda.now < self.stalled_until
 
     def settings(self) -> tuple[dict[str, SettingValue], dict[str, SettingValue]]:
-        """The limits of the nodes that are up, at the transient level."""
-        return {}, {f"transfer_limit.{name}": str(limit) for name, limit in sorted(self.limits.items())}
+        """The limits of the nodes that are up, at the transient level, and timers that are not the usual."""
+        limits: dict[str, SettingValue] = {
+            f"transfer_limit.{name}": str(limit) for name, limit in sorted(self.limits.items())
+        }
+        timers = {name: self.vnodes[name].timer for name in self.up}
+        odd = {timer_key(name): str(timer) for name, timer in timers.items() if timer != USUAL_TIMER}
+        return {}, {**limits, **odd}
+
+    def paced(self) -> dict[str, SettingValue]:
+        """What a run that hastens handoff reads: limits and all timers."""
+        timers = {timer_key(name): str(self.vnodes[name].timer) for name in self.up}
+        return {**self.settings()[1], **timers}
 
     # What happens to it -----------------------------------------------------------------------------
 
@@ -198,7 +156,10 @@ class RiakWorld(World):
         name = holder(key)
         if name is None or not isinstance(value, str):
             raise ValueError(f"the simulated Riak cluster knows no setting {key} = {value}")
-        if name in self.up:
+        if name in self.up and is_timer(key):
+            self.vnodes[name].timer = int(value)
+            self.changed(f"{key} ({level.value}) = {value}")
+        elif name in self.up:
             self.vnodes[name].limit = int(value)
             self.changed(f"{key} ({level.value}) = {value}")
             self._hand_off()
@@ -238,7 +199,7 @@ class RiakWorld(World):
         node.process, node.member_life, node.ended = False, None, self.agenda.now
         self.vnodes[node.name].running = 0
         for each in self._fallbacks_of(node.name):
-            each.active, each.due = False, _NEVER
+            each.active, each.due = False, NEVER
         self.changed(f"{node.name} left")
         self.judge_down()
         self._judge_quorum(node)
@@ -251,6 +212,7 @@ class RiakWorld(World):
         node.process, node.began = True, self.agenda.now
         vnodes = self.vnodes[node.name]
         vnodes.limit, vnodes.running = vnodes.configured, 0
+        vnodes.timer, vnodes.unstarted, vnodes.unfound = USUAL_TIMER, 0, frozenset()
         vnodes.seen = not vnodes.unseen
         if not (node.stopped_by_us and self.attended):
             vnodes.others.append(vnodes.configured)
@@ -266,11 +228,45 @@ class RiakWorld(World):
         vnodes = self.vnodes[node.name]
         known = {each.partition for each in self._fallbacks_of(node.name)}
         others = [number for number, owner in enumerate(self.ring.owners) if owner != node.name]
-        for number in [number for number in others if number not in known][: vnodes.own_fallbacks]:
-            self.fall_back(number, node.name)
+        free = [number for number in others if number not in known]
+        if self.rolling:
+            # At the end: what is found last is what a look at the transfers misses.
+            vnodes.unstarted = len(others)
+            vnodes.unfound = frozenset(free[-vnodes.own_fallbacks :])
+            self._step_in(node, life, others, vnodes.unfound)
+        else:
+            for number in free[: vnodes.own_fallbacks]:
+                self.fall_back(number, node.name)
         each = self.climb_seconds / max(1, len(vnodes.owned))
         for count in range(1, vnodes.most + 1):
             self.agenda.after(each * count, lambda: self._vnode_runs(node, life))
+
+    def _step_in(self, node: SimNode, life: int, left: list[int], held: frozenset[int]) -> None:
+        """In so long the manager starts the next vnodes of others; some are fallbacks with data."""
+
+        def step() -> None:
+            if node.life != life or not node.joined:
+                return
+            started, rest = left[:_STEP], left[_STEP:]
+            self.vnodes[node.name].unstarted = len(rest)
+            self.vnodes[node.name].unfound = held & set(rest)
+            self.version += 1
+            for number in held & set(started):
+                self.fall_back(number, node.name)
+                self.idle(self.fallbacks[-1])
+            if rest:
+                self._step_in(node, life, rest, held)
+
+        self.agenda.after(self.vnodes[node.name].timer / 1000, step)
+
+    def force_handoff(self) -> None:
+        """Every node hands off at once what waits; what nobody has found yet does not."""
+        for each in self.fallbacks:
+            if self.serves(each.holder) and self.serves(each.owner):
+                each.due = min(each.due, self.agenda.now)
+        if any(move.since < self.last_read for move in self.moves):
+            self.violated("handoff is forced while partitions are to change their owner")
+        self._hand_off()
 
     def _vnode_runs(self, node: SimNode, life: int) -> None:
         if node.life != life or not node.joined:
@@ -358,6 +354,9 @@ class RiakWorld(World):
             what = f"{len(moving)} partitions change their owner and {len(joining)} nodes join"
             self.violated(f"{node.name} is stopped while {what}")
         halting = [name for name in self.up if not self.serves(name) and not self.news(name)]
+        for name in self.up:
+            if self.vnodes[name].unfound and not self.news(name):
+                self.violated(f"{node.name} is stopped while {name} has data of others that it has not found")
         for name in halting:
             self.violated(f"{node.name} is stopped while {name} does not run all its vnodes")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from orchestrator.engine.kinds.riak.settings import is_limit
 from orchestrator.model.cluster import Health, Incarnation, Node, NodeName
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
@@ -44,12 +45,17 @@ def readings(world: RiakWorld, look: Collection[Look], *, settled: bool = True) 
         return ClusterReadings(cluster=gone, settings=gone, health=gone, activity=gone)
     return ClusterReadings(
         cluster=cluster(world, look) if Look.CLUSTER in look else NOT_READ,
-        settings=SettingsView(transient=world.settings()[1]) if Look.SETTINGS in look else NOT_READ,
+        settings=_settings(world, look) if Look.SETTINGS in look else NOT_READ,
         health=_health(world, settled=settled) if Look.HEALTH in look else NOT_READ,
         recoveries=() if Look.RECOVERIES in look else NOT_READ,
         activity=Activity() if Look.ACTIVITY in look else NOT_READ,
         disks={} if Look.DISKS in look else NOT_READ,
     )
+
+
+def _settings(world: RiakWorld, look: Collection[Look]) -> SettingsView:
+    limits = {key: value for key, value in world.settings()[1].items() if is_limit(key)}
+    return SettingsView(transient=world.paced() if Look.PACE in look else limits)
 
 
 def _health(world: RiakWorld, *, settled: bool) -> HealthView:
@@ -117,6 +123,9 @@ def _riak(world: RiakWorld, look: Collection[Look]) -> RiakView:
         transfers=transfers,
         ring=world.ring if activity else NOT_READ,
         n_vals=world.n_vals if activity else NOT_READ,
+        unstarted={name: world.vnodes[name].unstarted for name in world.up}
+        if Look.PACE in look and Look.RECOVERIES in look
+        else {},
     )
 
 
@@ -163,6 +172,7 @@ def _cluster_status(world: RiakWorld) -> ClusterStatus:
             availability=Availability.UP if name in up else Availability.DOWN,
             claimant=name == world.master,
             ring_share=_share(world, name),
+            pending_share=_pending(world, name),
             location=world.nodes[name].zone,
         )
         for name in world.vnodes

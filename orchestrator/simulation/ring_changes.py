@@ -14,8 +14,9 @@ from orchestrator.engine.kinds.riak.quorum import breaches
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.riak import Ring
 from orchestrator.simulation import riak_mishaps
-from orchestrator.simulation.riak import RiakWorld, SimMove
+from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.riak_mishaps import OfRiak
+from orchestrator.simulation.riak_parts import SimMove
 
 _HEARD_SECONDS: Final = 3.0
 """Until all nodes have heard of a change of the ring."""

@@ -13,6 +13,7 @@ from orchestrator.model.action import (
     ClearVotingExclusions,
     ExcludeFromVoting,
     Flush,
+    ForceHandoff,
     ForceMerge,
     ProbeSettings,
     RebootHost,
@@ -34,6 +35,7 @@ from orchestrator.model.event import (
     BaselineRecorded,
     Deposed,
     Event,
+    FallbacksHome,
     GoodReading,
     Hold,
     HoldsCleared,
@@ -98,7 +100,15 @@ _Step: TypeAlias = (
 _Act: TypeAlias = ActionSent | ActionConfirmed | ActionFailed
 _Meeting: TypeAlias = Hold | HoldsCleared | Rescued | SecondFailure | TuningEvent
 _Sight: TypeAlias = (
-    TakenDown | NotWaitedFor | RedExcused | MembersMissed | StoodStill | WorkDone | HookUnproven | OwedAgain
+    TakenDown
+    | NotWaitedFor
+    | FallbacksHome
+    | RedExcused
+    | MembersMissed
+    | StoodStill
+    | WorkDone
+    | HookUnproven
+    | OwedAgain
 )
 
 OUTCOMES: dict[Outcome, str] = {
@@ -156,6 +166,7 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
         case (
             TakenDown()
             | NotWaitedFor()
+            | FallbacksHome()
             | RedExcused()
             | MembersMissed()
             | StoodStill()
@@ -184,6 +195,11 @@ def _sight(event: _Sight) -> str:
             names = listed([f"[{one.index}][{one.number}]" for one in shards], 5)
             copies = sum(one.count for one in shards)
             return f"not waited for: {counted(copies, 'copy', 'copies')} of {names}: {why}"
+        case FallbacksHome(number=number, seconds=seconds):
+            return (
+                f"wave {number}: {duration(seconds)} after it began the other nodes have handed back what was"
+                " its own; what it holds for others is left"
+            )
         case RedExcused(count=0):
             return "none of these shards is red any more"
         case RedExcused(count=count, subjects=subjects):
@@ -235,6 +251,7 @@ _PLAIN_VERBS: dict[type[Action], str] = {
     ProbeSettings: "check that settings can be written",
     Flush: "flush all indices",
     RetryFailed: "retry copies whose allocation failed",
+    ForceHandoff: "hand off now what waits for its owner, on every node",
     ClearVotingExclusions: "clear voting exclusions",
 }
 """Verbs on the cluster that say nothing more."""
@@ -243,7 +260,7 @@ _PLAIN_VERBS: dict[type[Action], str] = {
 def action_sentence(action: Action) -> str:
     """A verb on its target, in the imperative; the exact call is the plan's business."""
     match action:
-        case ProbeSettings() | Flush() | RetryFailed() | ClearVotingExclusions():
+        case ProbeSettings() | Flush() | RetryFailed() | ForceHandoff() | ClearVotingExclusions():
             return f"cluster: {_PLAIN_VERBS[type(action)]}"
         case WriteSettings(changes=changes):
             if len(changes) > _NAMED_CHANGES:

@@ -17,7 +17,8 @@ from orchestrator.model.policy import DisabledPredicate, Wave
 from orchestrator.model.reading import Unknown
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
-from orchestrator.simulation.riak import RiakWorld, SimMove
+from orchestrator.simulation.riak import RiakWorld
+from orchestrator.simulation.riak_parts import SimMove
 from orchestrator.view.plan import plan_object, plan_text
 from tests.simulation.play import plan_of
 from tests.simulation.ringed import FIVE, ONE, THREE, TWO, riak_policy, ringed

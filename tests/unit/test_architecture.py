@@ -55,7 +55,7 @@ LONGER: Mapping[str, int] = {
     "orchestrator/engine/node.py": 600,  # the table of moves, and what each move does
     "orchestrator/engine/invariants.py": 600,  # what must hold, one function after the other
     "orchestrator/engine/waves.py": 500,  # strategies and machines
-    "orchestrator/model/event.py": 550,  # the events of the journal
+    "orchestrator/model/event.py": 560,  # the events of the journal
     "orchestrator/view/words.py": 500,  # a sentence for each of them
 }
 """Modules that are longer than the wall, and how long they may be."""

@@ -10,18 +10,19 @@ from orchestrator.engine.estimate import PUBLISHED
 from orchestrator.engine.kinds.elasticsearch import catalogue, recovery, settings
 from orchestrator.engine.kinds.predicates import Predicate, Question
 from orchestrator.engine.kinds.riak import catalogue as riak_catalogue
+from orchestrator.engine.kinds.riak import hasten
 from orchestrator.engine.kinds.riak import optimism as riak_optimism
 from orchestrator.engine.kinds.riak import recovery as riak_recovery
 from orchestrator.engine.kinds.riak import settings as riak_settings
 from orchestrator.engine.kinds.riak.timing import usual_restart
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import SettingChange
+from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
-from orchestrator.model.event import BaselineRecorded, Hold, IndexTaken
+from orchestrator.model.event import BaselineRecorded, Event, Hold, IndexTaken
 from orchestrator.model.observation import ClusterView, MissingCopy, SettingsView
 from orchestrator.model.plan import Usual
 from orchestrator.model.policy import Kind, Policy, Wave
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Instant, Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class KindOfCluster:
             process; None for what the cluster keeps.
         not_back: what a node that is up in another life lacks to count as back, for people; None = nothing.
         unsettled: what recovers in another way than by copies, for people; None = nothing.
+        hastened: the verb that makes that faster, sent every two seconds; None = none.
+        half_way: that a part of it is done, once a phase; None = not so, or said.
         usual: the time of a node where no run has measured it.
         folded: the holds, with those that follow from another one listed in that one (`Hold.also`).
     """
@@ -57,8 +60,10 @@ class KindOfCluster:
     red: Callable[[RunState, ClusterView], tuple[tuple[ShardId, ...], tuple[ShardId, ...]]]
     holder: Callable[[str], NodeName | None]
     not_back: Callable[[ClusterView, NodeName], str | None]
-    unsettled: Callable[[ClusterView], str | None]
-    usual: Callable[[ClusterView | None], Usual]
+    unsettled: Callable[[RunState, ClusterView], str | None]
+    hastened: Callable[[RunState, ClusterView], Action | None]
+    half_way: Callable[[RunState, ClusterView, Instant], Event | None]
+    usual: Callable[[ClusterView | None, Policy], Usual]
     folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
 
 
@@ -74,8 +79,10 @@ ELASTICSEARCH: Final = KindOfCluster(
     red=recovery.red_by_waves,
     holder=lambda _key: None,
     not_back=lambda _view, _node: None,
-    unsettled=lambda _view: None,
-    usual=lambda _view: PUBLISHED,
+    unsettled=lambda _state, _view: None,
+    hastened=lambda _state, _view: None,
+    half_way=lambda _state, _view, _now: None,
+    usual=lambda _view, _policy: PUBLISHED,
     folded=lambda found, _rules, _question: found,
 )
 """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
@@ -85,7 +92,10 @@ RIAK: Final = KindOfCluster(
     baseline=riak_recovery.baseline_of,
     withhold=lambda _found, _policy: (),
     is_withheld=lambda _found, _policy: True,
-    raise_limits=riak_settings.limit_changes,
+    raise_limits=lambda state, found, policy: (
+        *riak_settings.limit_changes(state, found, policy),
+        *hasten.timer_changes(state, found, policy),
+    ),
     taken=lambda _view, _wave: (),
     missing=lambda _state, _view: (),
     unplaced=lambda _state, _view: (),
@@ -93,6 +103,8 @@ RIAK: Final = KindOfCluster(
     holder=riak_settings.holder,
     not_back=riak_recovery.not_back,
     unsettled=riak_recovery.unsettled,
+    hastened=hasten.forced,
+    half_way=hasten.home,
     usual=usual_restart,
     folded=riak_optimism.folded,
 )

@@ -11,11 +11,11 @@ from typing import Any, Final, TypeAlias, assert_never
 from orchestrator.model.action import (
     ActionResult,
     ClearVotingExclusions,
-    ClusterAction,
     Done,
     ExcludeFromVoting,
     Flush,
     ForceMerge,
+    IndexAction,
     InDoubt,
     ProbeSettings,
     RefreshIndex,
@@ -49,7 +49,7 @@ OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
 """Verbs about one index, which must still be the one that was read."""
 
 
-def request_for(action: ClusterAction, dialect: Dialect) -> Request:
+def request_for(action: IndexAction, dialect: Dialect) -> Request:
     """The request that does it."""
     waits = {dialect.master_timeout: calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
     silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
@@ -135,7 +135,7 @@ def settings_body(changes: Sequence[SettingChange]) -> dict[str, dict[str, Any]]
     return body
 
 
-def perform(client: ElasticsearchClient, action: ClusterAction) -> ActionResult:
+def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
     """Do it, once."""
     dialect = client.dialect()
     if isinstance(dialect, Fault):
@@ -198,7 +198,7 @@ def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) 
     return Done(output=f"index {action.index} {why}: left alone")
 
 
-def outcome_of(action: ClusterAction, outcome: Answer | Fault) -> ActionResult:
+def outcome_of(action: IndexAction, outcome: Answer | Fault) -> ActionResult:
     """What an answer means for who asked for the action."""
     if isinstance(outcome, Fault):
         if isinstance(action, OfIndex) and outcome.error_type == "index_not_found_exception":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
-from orchestrator.model.action import ActionResult, ClusterAction
+from orchestrator.model.action import ActionResult, ClusterAction, ForceHandoff, Refused
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Look
@@ -23,6 +24,8 @@ from orchestrator.stores.elasticsearch.parse_disks import parse_data_paths
 from orchestrator.stores.elasticsearch.resolve import parse_resolution
 from orchestrator.stores.elasticsearch.transport import Traffic
 from orchestrator.stores.elasticsearch.watch import watch_for
+
+_NOT_OURS: Final = "only Riak hands anything off"
 
 
 class ElasticsearchCluster:
@@ -52,6 +55,8 @@ class ElasticsearchCluster:
 
     def perform(self, action: ClusterAction) -> ActionResult:
         """Do it once, with retries only where nothing can have been done."""
+        if isinstance(action, ForceHandoff):
+            return Refused(reason=_NOT_OURS)
         return perform(self._client, action)
 
     def describe(self, action: ClusterAction) -> str:
@@ -59,6 +64,8 @@ class ElasticsearchCluster:
 
         When the cluster cannot be asked what it is, the call is shown as the newest takes it.
         """
+        if isinstance(action, ForceHandoff):
+            return f"({_NOT_OURS})"
         dialect = self._client.dialect()
         return str(request_for(action, Dialect(family="") if isinstance(dialect, Fault) else dialect))
 

@@ -27,7 +27,7 @@ from orchestrator.model.riak import (
     TransferLimits,
     Transfers,
 )
-from orchestrator.stores.riak import parse_bucket_types, parse_limits, parse_members, parse_node
+from orchestrator.stores.riak import parse_bucket_types, parse_limits, parse_members, parse_node, parse_pace
 from orchestrator.stores.riak.dialect import Dialect
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_ring import parse_partitions, parse_ring_status, parse_ringready
@@ -43,6 +43,8 @@ STOP_SECONDS: Final[Seconds] = 300.0
 START_SECONDS: Final[Seconds] = 120.0
 """For `riak start`, which waits for a first sign of life; 4 s recorded."""
 KV: Final = "riak_kv"
+_TIMER: Final = "vnode_management_timer"
+_MANAGER: Final = "riak_core_vnode_manager"
 _OWN: Final = "transfer_limit"
 """Any key would do: `show` tells of the node that is asked alone, and names it."""
 
@@ -133,6 +135,28 @@ class Commands:
         script runs, so they stay as they are; were one there, the answer would be an error.
         """
         return Command(argv=(*self.riak, "rpc", "riak_core_node_watcher", "nodes", f"[{service}]"))
+
+    # The words of `rpc` are terms without a blank; to a shell their brackets are as above.
+
+    @property
+    def timer(self) -> Command:
+        """The time between two steps of the node's vnode manager."""
+        return Command(argv=(*self.riak, "rpc", "application", "get_env", f"[riak_core,{_TIMER}]"))
+
+    def set_timer(self, milliseconds: int) -> Command:
+        """Set it, in the memory of the node alone."""
+        words = f"[riak_core,{_TIMER},{milliseconds}]"
+        return Command(argv=(*self.riak, "rpc", "application", "set_env", words))
+
+    @property
+    def force_handoff(self) -> Command:
+        """Have every node that the asked one is connected with hand off at once what waits."""
+        return Command(argv=(*self.riak, "rpc", "rpc", "multicall", f"[{_MANAGER},force_handoffs,[]]"))
+
+    @property
+    def manager_state(self) -> Command:
+        """The state of the node's vnode manager, the whole ring in it."""
+        return Command(argv=(*self.riak, "rpc", "sys", "get_state", f"[{_MANAGER}]"))
 
     def set_transfer_limit(self, node: NodeName, limit: int) -> Command:
         """Of one node; for all of them at once there would be no word of which one had which before."""
@@ -231,6 +255,25 @@ class RiakAdmin:
         """Set one node's limit, asked of any node."""
         command = self.commands(asked).set_transfer_limit(node, limit)
         return self._ask(asked, command, parse_limits.parse_limit_set)
+
+    def timer(self, node: NodeName) -> Reading[int]:
+        """Milliseconds between two steps of its vnode manager."""
+        return self._ask(node, self.commands(node).timer, lambda output, _: parse_pace.parse_timer(output))
+
+    def set_timer(self, node: NodeName, milliseconds: int) -> Reading[bool]:
+        """Set it on that node."""
+        command = self.commands(node).set_timer(milliseconds)
+        return self._ask(node, command, lambda output, _: parse_pace.parse_done(output))
+
+    def force_handoff(self, asked: NodeName) -> Reading[int]:
+        """Have all nodes hand off at once what waits; how many took it."""
+        command = self.commands(asked).force_handoff
+        return self._ask(asked, command, lambda output, _: parse_pace.parse_forced(output))
+
+    def unstarted(self, node: NodeName) -> Reading[int]:
+        """How many vnodes it has never started since it runs."""
+        command = self.commands(node).manager_state
+        return self._ask(node, command, lambda output, _: parse_pace.parse_unstarted(output))
 
     def who_answers(self, node: NodeName) -> Reading[NodeName]:
         """The name of the node that answers on this one's machine; no other command says its own name."""

@@ -9,11 +9,12 @@ from concurrent.futures import Executor
 from typing import Final
 
 from orchestrator.daemons import Daemons
-from orchestrator.engine.kinds.riak.settings import holder
+from orchestrator.engine.kinds.riak.settings import holder, is_timer
 from orchestrator.model.action import (
     ActionResult,
     ClusterAction,
     Done,
+    ForceHandoff,
     InDoubt,
     ProbeSettings,
     Refused,
@@ -67,15 +68,21 @@ class RiakCluster:
         if isinstance(contact, Unknown):
             return _nothing(look, contact)
         with Daemons(_WORKERS, "riak") as pool:
-            if awaits_handoff(look) and (counted := self._counted(contact, look, pool)) is not None:
+            paced = Look.PACE in look and contact.admin.dialect.can_be_hastened
+            if awaits_handoff(look) and not paced and (counted := self._counted(contact, look, pool)):
                 return counted
             status = self._status(contact)
             if isinstance(status, Unknown):
                 return _nothing(look, status)
             self._memory.keep_status(status[1])
             reader = Reader((self._contacts, contact), status, self._avoided, pool, self._memory)
-            view = reader.view(self._name, look) if _CLUSTER & set(look) else None
-            settings = reader.limits() if Look.SETTINGS in look else NOT_READ
+            view = reader.view(self._name, look, paced=paced) if _CLUSTER & set(look) else None
+            settings: Reading[SettingsView] = NOT_READ
+            if Look.SETTINGS in look:
+                known = (
+                    self._memory.limits_of(view.nodes) if view and paced and awaits_handoff(look) else None
+                )
+                settings = known or reader.settings(paced=paced)
         if view is not None and not isinstance(settings, Unknown):
             self._memory.keep_limits(view.nodes, settings)
         return _readings(look, view, settings, len(up(status[1])))
@@ -93,7 +100,7 @@ class RiakCluster:
         settings: Reading[SettingsView] = NOT_READ
         if Look.SETTINGS in look:
             known = self._memory.limits_of(view.nodes)
-            settings = reader.limits() if known is None else known
+            settings = reader.settings(paced=False) if known is None else known
             if known is None and not isinstance(settings, Unknown):
                 self._memory.keep_limits(view.nodes, settings)
         return _readings(look, view, settings, len(view.nodes))
@@ -122,7 +129,7 @@ class RiakCluster:
         return Unknown(reason="a Riak cluster has no indices")
 
     def perform(self, action: ClusterAction) -> ActionResult:
-        """Set transfer limits; everything else is no verb of Riak."""
+        """Set transfer limits and timers, and hasten handoff; everything else is no verb of Riak."""
         contact = self._contacts.find()
         if isinstance(contact, Unknown):
             return Refused(reason=contact.reason)
@@ -132,6 +139,8 @@ class RiakCluster:
                 return self._probe(contact)
             case WriteSettings(changes=changes):
                 return self._write(contact, changes)
+            case ForceHandoff():
+                return self._force(contact)
             case _:
                 return Refused(reason=f"Riak knows no {type(action).__name__}")
 
@@ -146,6 +155,8 @@ class RiakCluster:
             case WriteSettings(changes=changes):
                 lines = [self._line(self._commands(contact), change) for change in changes]
                 return "; ".join(lines)
+            case ForceHandoff():
+                return " ".join(self._commands(contact).force_handoff.argv)
             case _:
                 return f"(no verb of Riak: {type(action).__name__})"
 
@@ -155,10 +166,12 @@ class RiakCluster:
 
     @staticmethod
     def _line(commands: Commands, change: SettingChange) -> str:
-        node, limit = holder(change.key), _number(change.wanted)
-        if node is None or limit is None:
-            return f"({change.key} is no transfer limit)"
-        return " ".join(commands.set_transfer_limit(node, limit).argv)
+        node, number = holder(change.key), _number(change.wanted)
+        if node is None or number is None:
+            return f"({change.key} is no setting of a node)"
+        if is_timer(change.key):
+            return f"{' '.join(commands.set_timer(number).argv)} (on {node})"
+        return " ".join(commands.set_transfer_limit(node, number).argv)
 
     def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
         """Return True when a node that is waited for answers `/ping`; Riak offers nothing to listen to."""
@@ -212,37 +225,56 @@ class RiakCluster:
         return _set(contact.admin, asked, asked, limits.limits[asked])
 
     def _write(self, contact: Contact, changes: Collection[SettingChange]) -> ActionResult:
-        wanted: dict[NodeName, int] = {}
+        wanted: dict[str, tuple[NodeName, int]] = {}
         for change in changes:
-            node, limit = holder(change.key), _number(change.wanted)
-            if node is None or limit is None:
-                return Refused(reason=f"{change.key} = {change.wanted} is no transfer limit")
-            wanted[node] = limit
+            node, number = holder(change.key), _number(change.wanted)
+            if node is None or number is None:
+                return Refused(reason=f"{change.key} = {change.wanted} is no setting of a node")
+            wanted[change.key] = node, number
         status = self._status(contact)
         if isinstance(status, Unknown):
             return Refused(reason=status.reason)
         # Each for itself: one node that does not take its limit must not keep the others raised, nor waiting.
         with Daemons(_WORKERS, "riak-limit") as pool:
             under_way = {
-                node: pool.submit(_set, contact.admin, status[0], node, limit)
-                for node, limit in sorted(wanted.items())
+                key: pool.submit(_set_timer, contact.admin, node, number)
+                if is_timer(key)
+                else pool.submit(_set, contact.admin, status[0], node, number)
+                for key, (node, number) in sorted(wanted.items())
             }
-            return _of_all({node: done.result() for node, done in under_way.items()})
+            return _of_all({key: done.result() for key, done in under_way.items()})
+
+    def _force(self, contact: Contact) -> ActionResult:
+        """Asked of one member, for all that it is connected with; a part of them may have taken it."""
+        if not contact.admin.dialect.can_be_hastened:
+            return Refused(reason=f"handoff of Riak {contact.version} is not hastened: only that of 3.2 is")
+        found = contact.admin.force_handoff(usable(contact.members, self._avoided)[0])
+        return InDoubt(reason=found.reason) if isinstance(found, Unknown) else Done()
 
 
-def _of_all(done: Mapping[NodeName, ActionResult]) -> ActionResult:
-    """What became of a write to several nodes: in doubt as soon as any of it was done, or may have been."""
-    failed = {node: result.reason for node, result in done.items() if not isinstance(result, Done)}
+def _of_all(done: Mapping[str, ActionResult]) -> ActionResult:
+    """What became of a write of several settings: in doubt as soon as any was done, or may have been."""
+    failed = {key: result.reason for key, result in done.items() if not isinstance(result, Done)}
     if not failed:
         return Done()
     said = "; ".join(
-        reason if node in reason else f"transfer limit of {node}: {reason}" for node, reason in failed.items()
+        reason if str(holder(key)) in reason else f"{_in_words(key)}: {reason}"
+        for key, reason in failed.items()
     )
     if len(failed) == len(done):
         refused = all(isinstance(result, Refused) for result in done.values())
         return Refused(reason=said) if refused else InDoubt(reason=said)
-    others = ", ".join(node for node in done if node not in failed)
+    others = ", ".join(dict.fromkeys(str(holder(key)) for key in done if key not in failed))
     return InDoubt(reason=f"{said}; set on {others}")
+
+
+def _in_words(key: str) -> str:
+    return f"{'vnode_management_timer' if is_timer(key) else 'transfer limit'} of {holder(key)}"
+
+
+def _set_timer(admin: RiakAdmin, node: NodeName, milliseconds: int) -> ActionResult:
+    done = admin.set_timer(node, milliseconds)
+    return InDoubt(reason=done.reason) if isinstance(done, Unknown) else Done()
 
 
 def _set(admin: RiakAdmin, asked: NodeName, node: NodeName, limit: int) -> ActionResult:

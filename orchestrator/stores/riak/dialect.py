@@ -11,6 +11,8 @@ _OLDEST: Final = (1, 4)
 _FIRST_WITHOUT_RIAK_ADMIN: Final = (3, 0)
 _FIRST_WITH_CLIQUE: Final = (2, 0)
 _FIRST_WITH_RETURN_TERM: Final = (3, 2)
+_STATE_IS_KNOWN: Final = ((3, 2),)
+"""Whose vnode manager's own record has been read in the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ class Dialect:
         admin: the words before a command's own, unless the cluster file says otherwise.
         has_cluster_status: `cluster status`, `cluster partitions`, `handoff summary` and `show` exist.
         has_eval: `riak rpc` and `riak eval` exist.
+        can_be_hastened: what its vnode manager has not started can be read out of its state.
     """
 
     returns_term: bool
@@ -30,6 +33,7 @@ class Dialect:
     admin: tuple[str, ...]
     has_cluster_status: bool
     has_eval: bool
+    can_be_hastened: bool = False
 
 
 def dialect_of(version: str) -> Dialect | None:
@@ -46,4 +50,5 @@ def dialect_of(version: str) -> Dialect | None:
         admin=("riak-admin",) if number < _FIRST_WITHOUT_RIAK_ADMIN else ("riak", "admin"),
         has_cluster_status=number >= _FIRST_WITH_CLIQUE,
         has_eval=number >= _FIRST_WITHOUT_RIAK_ADMIN,
+        can_be_hastened=number in _STATE_IS_KNOWN,
     )

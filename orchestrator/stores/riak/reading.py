@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from orchestrator.daemons import Daemons
 from orchestrator.engine.kinds.riak.predicates import ASKED_AT_LEAST
-from orchestrator.engine.kinds.riak.settings import limit_key
+from orchestrator.engine.kinds.riak.settings import limit_key, timer_key
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.model.observation import ClusterView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
@@ -72,6 +72,7 @@ class Memory:
         self.now = now
         self._lock = threading.Lock()
         self._waited: dict[NodeName, Instant] = {}
+        self._started: set[str] = set()
         self._whole: tuple[Instant, ClusterStatus] | None = None
         self._limits: tuple[Instant, Mapping[NodeName, str | None], SettingsView] | None = None
 
@@ -101,6 +102,16 @@ class Memory:
     def limits_written(self) -> None:
         """What is known of the limits is known no more."""
         self._limits = None
+
+    def keep_started(self, identity: str) -> None:
+        """This life of a node has started every vnode."""
+        with self._lock:
+            self._started.add(identity)
+
+    def all_started(self, identity: str) -> bool:
+        """Whether it has, as far as was read."""
+        with self._lock:
+            return identity in self._started
 
     def may_wait_for(self, node: NodeName) -> bool:
         """Whether a `wait-for-service` may be sent for a node: none of the last minute was in vain."""
@@ -181,25 +192,49 @@ class Reader:
             return None
         return self._view(name, RiakView(beyond=beyond), told)
 
-    def view(self, name: str, look: Collection[Look]) -> ClusterView:
-        """The members that are up, with their lives, and what was asked for of the ring."""
+    def view(self, name: str, look: Collection[Look], *, paced: bool = False) -> ClusterView:
+        """The members that are up, with their lives, and what was asked for of the ring.
+
+        Args:
+            name: of the cluster.
+            look: what was asked for.
+            paced: also the vnodes that nodes have not started, while handoff is waited for.
+        """
         told = {node: life.result() for node, life in self._lives().items()}
         self._take_turns(told)
         riak = RiakView(cluster=self._cluster)
+        asked = told if paced and awaits_handoff(look) else {}
+        unstarted = {node: self._pool.submit(self._unstarted, node, life) for node, life in asked.items()}
         if Look.ACTIVITY in look:
             riak = self._before_a_stop(riak)
         elif awaits_handoff(look):
             riak = replace(riak, transfers=self._transfers())
         elif Look.HEALTH in look:
             riak = self._coming_back(riak)
+        riak = replace(riak, unstarted={node: each.result() for node, each in unstarted.items()})
         return self._view(name, riak, told)
 
-    def limits(self) -> Reading[SettingsView]:
-        """The transfer limits of all nodes, as settings."""
+    def _unstarted(self, node: NodeName, life: Reading[Incarnation]) -> Reading[int]:
+        """Asked until it is none: no life of a node has any again after that."""
+        identity = None if isinstance(life, Unknown) else life.ephemeral_id
+        if identity is not None and self._memory.all_started(identity):
+            return 0
+        found = self._admin.unstarted(node)
+        if identity is not None and found == 0:
+            self._memory.keep_started(identity)
+        return found
+
+    def settings(self, *, paced: bool) -> Reading[SettingsView]:
+        """The transfer limits of all nodes, as settings; where handoff is hastened, their timers too."""
+        timers = {node: self._pool.submit(self._admin.timer, node) for node in self._up if paced}
         found = self._ask(self._admin.transfer_limits).result()
         if isinstance(found, Unknown):
             return found
-        return SettingsView(transient={limit_key(node): str(limit) for node, limit in found.limits.items()})
+        settings = {limit_key(node): str(limit) for node, limit in found.limits.items()}
+        for node, each in timers.items():
+            if not isinstance(told := each.result(), Unknown):
+                settings[timer_key(node)] = str(told)
+        return SettingsView(transient=settings)
 
     def _view(self, name: str, riak: RiakView, told: Mapping[NodeName, Reading[Incarnation]]) -> ClusterView:
         untold = {node: life.reason for node, life in told.items() if isinstance(life, Unknown)}

@@ -29,7 +29,8 @@ class Effect:
     """What a command changes, to be done by the node's process.
 
     Attributes:
-        verb: `limit`, `outbound`, `inbound`, `join`, `commit` or `mark_down`.
+        verb: `limit`, `timer`, `force` (hand off now), `outbound`, `inbound`, `join`, `commit` or
+            `mark_down`.
         node: whose.
         value: a limit, or 1 and 0 for on and off.
     """
@@ -66,6 +67,8 @@ def answer(words: Sequence[str], view: View, *, quoted: bool = False, services: 
             return Answer(Said(f"{view.pid}\n", None))
         case ["status"] | ["restart"]:
             return Answer(Said("", None))
+        case ["rpc", "application" | "rpc" | "sys", *_]:
+            return _paced(words[1:], view)
         case ["rpc" | "eval", *rest]:
             return Answer(Said(f"{_term(words[0], rest, view)}\n", None))
         case ["admin", "services"]:
@@ -177,6 +180,23 @@ def _handoff(words: Sequence[str], view: View) -> Answer:
             return Answer(Said("Handoff setting successfully updated\n"), (effect,))
         case _:
             raise UnrecordedError(f"admin handoff {' '.join(words)}")
+
+
+def _paced(words: Sequence[str], view: View) -> Answer:
+    """What paces handoff, as the source has it; see `published`."""
+    timer = r"\[riak_core,vnode_management_timer(?:,(\d+))?\]"
+    match words:
+        case ["application", "get_env", asked] if re.fullmatch(timer, asked):
+            return Answer(Said(f"{{ok,{view.me.timer}}}\n", None))
+        case ["application", "set_env", asked] if (found := re.fullmatch(timer, asked)) and found[1]:
+            return Answer(Said("ok\n", None), (Effect("timer", view.me.name, int(found[1])),))
+        case ["rpc", "multicall", "[riak_core_vnode_manager,force_handoffs,[]]"]:
+            effects = tuple(Effect("force", report.name) for report in view.reports)
+            return Answer(Said(f"{{[{','.join(['ok'] * len(effects))}],[]}}\n", None), effects)
+        case ["sys", "get_state", "[riak_core_vnode_manager]"]:
+            return Answer(published.vnode_manager(view))
+        case _:
+            raise UnrecordedError(f"rpc {' '.join(words)}")
 
 
 def _term(word: str, rest: Sequence[str], view: View) -> str:

@@ -177,7 +177,7 @@ class Node:
     def effect(self, effect: Effect) -> None:
         """Change what a command changes, here or at the node that it concerns."""
         machine = self.machine
-        if effect.verb in {"limit", "outbound", "inbound"} and effect.node != machine.name:
+        if effect.verb in {"limit", "outbound", "inbound", "force"} and effect.node != machine.name:
             body = {"verb": effect.verb, "node": effect.node, "value": effect.value}
             peers.ask(self.own.address(effect.node), "effect", body)
             return
@@ -189,6 +189,10 @@ class Node:
                     machine.outbound = bool(effect.value)
                 case "inbound":
                     machine.inbound = bool(effect.value)
+                case "timer":
+                    machine.timer = effect.value
+                case "force":
+                    machine.hand_off_now(self.now())
                 case "mark_down":
                     machine.adopt(machine.ring.marked(effect.node, "down"), self.now())
                 case "commit":

@@ -84,6 +84,7 @@ class Machine:
     changed: float = -1e9
     committed: float | None = None
     joining: str = ""
+    timer: int = 10_000
     _fallbacks_started: bool = False
     _vnodes_from: float | None = None
     _rounds: int = 0
@@ -110,6 +111,11 @@ class Machine:
             self._take_over(up | {self.name})
         self._wait(now, up)
         self._send(now, peers, faults)
+
+    def hand_off_now(self, now: float) -> None:
+        """`force_handoffs`: whatever waits is looked at in the next tick."""
+        for partition in self.due:
+            self.due[partition] = min(self.due[partition], now)
 
     def adopt(self, ring: Ring, now: float) -> None:
         """Take another ring for its own."""
@@ -234,6 +240,10 @@ class Machine:
             services=self.services(now),
             transfers=tuple(self._shown(now, partition) for partition in sorted(self.running)),
             known_out=known,
+            timer=self.timer,
+            unstarted=frozenset()
+            if self._fallbacks_started
+            else frozenset(range(ring.size)) - ring.owned(self.name) - self.vnodes,
             settled=now - self.changed > SETTLE_SECONDS and faults.get("ring") != "unsettled",
             outbound=self.outbound,
             inbound=self.inbound,

@@ -7,6 +7,7 @@ what stands in them and what is returned. The values are the double's own.
 from __future__ import annotations
 
 from .report import View
+from .ring import MODULES
 from .settings import BucketType
 from .tables import table
 from .texts import Said
@@ -102,3 +103,26 @@ def _properties(view: View, one: BucketType) -> dict[str, str]:
 
 def _lines(properties: dict[str, str]) -> str:
     return "".join(f"{key}: {value}\n" for key, value in properties.items())
+
+
+def vnode_manager(view: View) -> Said:
+    """`#state{}` of `riak_core_vnode_manager`; its sixth member is `never_started`."""
+    step = 2**160 // view.ring.size
+    unstarted = [
+        f"{{{number * step},{module}}}" for number in sorted(view.me.unstarted) for module in MODULES
+    ]
+    owners = ",".join(f"{{{number * step},'{owner}'}}" for number, owner in enumerate(view.ring.owners))
+    ring = f"{{chstate_v2,'{view.me.name}',[{{'{view.me.name}',{{1,63}}}}],{{{view.ring.size},[{owners}]}}}}"
+    parts = (
+        "state",
+        "#Ref<0.301673411.334220492.135310>",
+        "[<0.412.0>]",
+        "[]",
+        f"[{','.join(MODULES)}]",
+        f"[{','.join(unstarted)}]",
+        "16",
+        f"{{'{view.me.name}',{{63,<<\"a,]}}\">>}}}}",
+        ring,
+        "[]",
+    )
+    return Said(f"{{{','.join(parts)}}}\n", None)

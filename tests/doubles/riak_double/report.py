@@ -51,6 +51,8 @@ class Report:
         services: what its node watcher lists.
         transfers: those that it sends.
         known_out: hinted transfers by target that its handoff manager knows of.
+        timer: `vnode_management_timer` in its memory, in milliseconds.
+        unstarted: numbers of the partitions of others whose vnodes it has never started.
         settled: whether the ring has converged as far as it can tell.
         outbound: whether handoff from it is on.
         inbound: whether handoff to it is on.
@@ -63,6 +65,8 @@ class Report:
     services: tuple[str, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     known_out: Mapping[str, int] = field(default_factory=dict, hash=False)
+    timer: int = 10_000
+    unstarted: frozenset[int] = frozenset()
     settled: bool = True
     outbound: bool = True
     inbound: bool = True
@@ -139,6 +143,7 @@ def to_json(report: Report) -> dict[str, Any]:
         **found,
         "ring": {**_fields(report.ring), "changes": [_fields(each) for each in report.ring.changes]},
         "vnodes": sorted(report.vnodes),
+        "unstarted": sorted(report.unstarted),
         "transfers": [_fields(each) for each in report.transfers],
     }
 
@@ -154,11 +159,14 @@ def from_json(data: Mapping[str, Any]) -> Report:
     Raises:
         KeyError, TypeError, ValueError: it is no report.
     """
-    rest = {key: value for key, value in data.items() if key not in {"ring", "vnodes", "transfers"}}
+    rest = {
+        key: value for key, value in data.items() if key not in {"ring", "vnodes", "unstarted", "transfers"}
+    }
     return Report(
         **{**rest, "services": tuple(rest["services"])},
         ring=ring_from_json(data["ring"]),
         vnodes=frozenset(data["vnodes"]),
+        unstarted=frozenset(data["unstarted"]),
         transfers=tuple(Transfer(**each) for each in data["transfers"]),
     )
 

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.engine.kinds.riak.optimism import at_rest
 from orchestrator.engine.kinds.riak.recovery import baseline_of, not_back, unsettled
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ClusterView, Look
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
@@ -24,6 +25,8 @@ from orchestrator.model.riak import (
 )
 from orchestrator.simulation import views
 from tests.simulation.ringed import FIVE, ONE, THREE, TWO, ringed
+
+RUN = RunState(run="run-1")
 
 SILENT = Unknown(reason="riak3 did not answer within 10 s")
 Change = Callable[[RiakView], RiakView]
@@ -189,23 +192,25 @@ BUSY: dict[str, tuple[Transfers | Unknown, str]] = {
 
 
 def test_a_wave_is_over_when_two_nodes_call_the_transfers_clean() -> None:
-    assert unsettled(SEEN) is None
+    assert unsettled(RUN, SEEN) is None
 
 
 @pytest.mark.parametrize("what", BUSY)
 def test_each_transfer_alone_keeps_the_wave(what: str) -> None:
     said, told = BUSY[what]
-    assert unsettled(_with(_transfers(said))) == f"transfers by {TWO}: {told}"
+    assert unsettled(RUN, _with(_transfers(said))) == f"transfers by {TWO}: {told}"
 
 
 def test_one_node_that_calls_them_clean_is_not_enough() -> None:
     alone = _with(lambda riak: replace(riak, transfers={ONE: Transfers()}))
-    assert unsettled(alone) == "transfers: 1 nodes were asked instead of 2"
+    assert unsettled(RUN, alone) == "transfers: 1 nodes were asked instead of 2"
 
 
 def test_transfers_that_were_not_read_keep_the_wave() -> None:
-    assert unsettled(replace(SEEN, riak=None)) == "nothing was read of the transfers"
-    assert unsettled(_with(lambda riak: replace(riak, transfers=SILENT))) == f"transfers: {SILENT.reason}"
+    assert unsettled(RUN, replace(SEEN, riak=None)) == "nothing was read of the transfers"
+    assert (
+        unsettled(RUN, _with(lambda riak: replace(riak, transfers=SILENT))) == f"transfers: {SILENT.reason}"
+    )
 
 
 def test_the_baseline_is_who_is_up_and_in_which_life() -> None:

@@ -16,6 +16,8 @@ from orchestrator.view.plan import plan_object, plan_text
 from tests.simulation.play import plan_of
 from tests.simulation.ringed import ONE, THREE, TWO, riak_policy, ringed
 
+POLICY = riak_policy()
+
 
 def test_a_ring_of_64_takes_about_four_minutes_a_node_and_the_plan_says_why() -> None:
     plan = plan_of(ringed(5, 64), riak_policy())
@@ -33,8 +35,8 @@ def test_a_ring_of_64_takes_about_four_minutes_a_node_and_the_plan_says_why() ->
 @pytest.mark.parametrize(("size", "minutes"), [(64, 80 / 60), (256, 320 / 60), (1024, 1280 / 60)])
 def test_a_larger_ring_takes_as_much_longer_as_its_vnodes_take_to_start(size: int, minutes: float) -> None:
     """By Riak's own timers about 5 minutes of it at 256 partitions, and 21 at 1024."""
-    usual = usual_restart(plan_view(size)).node
-    apart = usual.likely - usual_restart(plan_view(64)).node.likely
+    usual = usual_restart(plan_view(size), POLICY).node
+    apart = usual.likely - usual_restart(plan_view(64), POLICY).node.likely
     assert apart == pytest.approx((minutes - 80 / 60) * 60)
 
 
@@ -45,18 +47,25 @@ def plan_view(size: int) -> ClusterView:
 
 
 def test_a_ring_that_was_not_read_counts_as_the_usual_one() -> None:
-    assert usual_restart(None).node == usual_restart(plan_view(64)).node
-    assert "usual ring" in usual_restart(None).rests_on
+    assert usual_restart(None, POLICY).node == usual_restart(plan_view(64), POLICY).node
+    assert "usual ring" in usual_restart(None, POLICY).rests_on
     view = plan_view(256)
     assert view.riak is not None
     unread = replace(view, riak=replace(view.riak, ring=NOT_READ))
-    assert usual_restart(unread).node == usual_restart(view).node, "/stats tell it too"
+    assert usual_restart(unread, POLICY).node == usual_restart(view, POLICY).node, "/stats tell it too"
 
 
 def test_past_runs_go_before_the_timers() -> None:
     times = {ONE: (300.0, 310.0), TWO: ()}
-    usual = usual_restart(None)
+    usual = usual_restart(None, POLICY)
     assert predict_node(ONE, times, usual).likely == 305.0
     assert predict_node(THREE, times, usual).likely == 305.0
     assert rests_on(times, usual) == "2 restarts of 1 of its nodes in earlier runs"
     assert "no restart of this cluster is on record" in rests_on({}, usual)
+
+
+def test_hastened_handoff_takes_a_minute_and_says_what_that_rests_on() -> None:
+    usual, hastened = usual_restart(None, POLICY), usual_restart(None, riak_policy(hasten_handoff=True))
+    assert hastened.node.likely < usual.node.likely / 3
+    assert hastened.node.low < hastened.node.likely < hastened.node.high
+    assert hastened.rests_on.startswith("hastened handoff")

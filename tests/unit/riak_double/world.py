@@ -89,6 +89,10 @@ class World:
         match effect.verb:
             case "limit":
                 self.machines[effect.node].limit = effect.value
+            case "timer":
+                self.machines[effect.node].timer = effect.value
+            case "force":
+                self.machines[effect.node].hand_off_now(self.now)
             case "mark_down":
                 machine = self.machines[name]
                 machine.adopt(machine.ring.marked(effect.node, "down"), self.now)

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.engine.kinds.kind import RIAK
 from orchestrator.engine.kinds.riak.recovery import not_back, unsettled
 from orchestrator.engine.phases import READS
+from orchestrator.engine.state import RunState
 from orchestrator.model.action import Done, Purpose, SettingChange, WriteSettings
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import Phase
@@ -23,6 +24,8 @@ from orchestrator.stores.riak.output import CommandOutput
 from tests.doubles.riak_double.stats import stats
 from tests.fakes.scripted_http import reply
 from tests.unit.stores.riak_cluster import BOOT, DEV1, DEV2, DEV3, NAMES, Staged, staged, stat_line
+
+RUN = RunState(run="run-1")
 
 WATCHED = ("rpc", "riak_core_node_watcher", "nodes", "[riak_kv]")
 SUDOERS = Path(__file__).parents[3] / "docs" / "reference" / "sudoers-riak"
@@ -81,7 +84,9 @@ def test_handoff_is_followed_over_http_without_a_start_of_a_vm(stage: Staged) ->
     assert stage.runner.starts_of_vms() == dict.fromkeys(NAMES, 0)
     assert beyond(stage) > 0
     assert sum(view(found).riak.beyond.values()) == beyond(stage)  # type: ignore[union-attr]
-    assert unsettled(view(found)) == f"{beyond(stage)} vnodes to be handed off to their owners, by /stats"
+    assert (
+        unsettled(RUN, view(found)) == f"{beyond(stage)} vnodes to be handed off to their owners, by /stats"
+    )
     assert [node.name for node in view(found).nodes] == list(NAMES)
     assert view(found).members[DEV3].incarnation.ephemeral_id is not None
     assert not isinstance(found.settings, Unknown)
@@ -96,7 +101,7 @@ def test_the_end_of_handoff_is_what_two_nodes_call_clean(stage: Staged) -> None:
     assert not found.riak.beyond
     assert not isinstance(found.riak.transfers, Unknown)
     assert len(found.riak.transfers) == 2
-    assert unsettled(found) is None
+    assert unsettled(RUN, found) is None
     assert max(stage.runner.starts_of_vms().values()) <= 2
 
 
@@ -108,16 +113,16 @@ def test_stats_alone_never_call_handoff_done(stage: Staged) -> None:
         spoil_stats(stage, name, riak_kv_vnodes_running=own, riak_pipe_vnodes_running=own)
     found = view(read(stage, Phase.REASSIGNED))
     assert len([line for _, line in stage.runner.asked if line == "admin transfers"]) == 2
-    assert unsettled(found) is not None
+    assert unsettled(RUN, found) is not None
 
 
 def test_stats_that_count_too_much_hold_nothing_up_for_more_than_a_minute(stage: Staged) -> None:
     restart(stage)
     stage.world.clean(within=600)
     spoil_stats(stage, DEV1, riak_kv_vnodes_running=64)
-    assert unsettled(view(read(stage, Phase.REASSIGNED))) is not None
+    assert unsettled(RUN, view(read(stage, Phase.REASSIGNED))) is not None
     stage.later(61)
-    assert unsettled(view(read(stage, Phase.REASSIGNED))) is None
+    assert unsettled(RUN, view(read(stage, Phase.REASSIGNED))) is None
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,7 @@ def examples() -> list[event.Event]:
         ),
         event.ActionSent(action=action.Flush()),
         event.ActionSent(action=action.RetryFailed()),
+        event.ActionSent(action=action.ForceHandoff()),
         event.ActionSent(action=action.SetReplicas(index="logs-x", index_uuid="u2", found=0, wanted=1)),
         event.ActionSent(
             action=action.ForceMerge(index="posts-01", index_uuid=POSTS.index_uuid, max_segments=5)
@@ -181,6 +182,7 @@ def examples() -> list[event.Event]:
             ),
         ),
         event.NotWaitedFor(shards=(missing,), why="these copies have no place, and no wave took them down"),
+        event.FallbacksHome(number=1, seconds=31.0),
         event.RedExcused(count=1, subjects=("[new][0]",)),
         event.RedExcused(count=0),
         event.MembersMissed(missing=ES[1:2]),

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orchestrator.engine.kinds.riak.hasten import unstarted
 from orchestrator.engine.kinds.riak.predicates import no_transfers
+from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import BaselineRecorded
 from orchestrator.model.observation import ClusterView
@@ -82,7 +84,7 @@ def _vnodes_run(riak: RiakView, signs: SignsOfLife, node: NodeName) -> Iterator[
         yield f"{stats.kv_vnodes} of its {owned} vnodes run"
 
 
-def unsettled(view: ClusterView) -> str | None:
+def unsettled(state: RunState, view: ClusterView) -> str | None:
     """What is still handed off, or not told, for people; None when two nodes call the transfers clean.
 
     What `/stats` count proves that handoff goes on, and never that it is done.
@@ -92,4 +94,4 @@ def unsettled(view: ClusterView) -> str | None:
     if view.riak.beyond:
         return f"{sum(view.riak.beyond.values())} vnodes to be handed off to their owners, by /stats"
     found = next(no_transfers(view.riak, frozenset()), None)
-    return None if found is None else f"{found[0]}: {found[1]}"
+    return unstarted(state, view.riak) if found is None else f"{found[0]}: {found[1]}"

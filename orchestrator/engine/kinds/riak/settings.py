@@ -18,16 +18,32 @@ from orchestrator.model.phase import NodePhase
 from orchestrator.model.policy import Policy
 
 _LIMIT: Final = "transfer_limit."
+_TIMER: Final = "vnode_management_timer."
 
 
 def limit_key(node: NodeName) -> str:
-    """The key under which a node's transfer limit stands among the settings, at the transient level."""
+    """The key of a node's transfer limit among the settings, at the transient level."""
     return f"{_LIMIT}{node}"
 
 
+def timer_key(node: NodeName) -> str:
+    """That of the time between two steps of its vnode manager, in milliseconds."""
+    return f"{_TIMER}{node}"
+
+
+def is_limit(key: str) -> bool:
+    """Whether a key is that of a transfer limit."""
+    return key.startswith(_LIMIT)
+
+
+def is_timer(key: str) -> bool:
+    """Whether a key is that of a vnode manager's timer."""
+    return key.startswith(_TIMER)
+
+
 def holder(key: str) -> NodeName | None:
-    """The node that has this setting in its memory; None for a key that is no transfer limit."""
-    return NodeName(key.removeprefix(_LIMIT)) if key.startswith(_LIMIT) else None
+    """The node that has this setting in its memory; None for a key that is no setting of a node."""
+    return NodeName(key.partition(".")[2]) if is_limit(key) or is_timer(key) else None
 
 
 def limit_changes(state: RunState, settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
@@ -39,7 +55,7 @@ def limit_changes(state: RunState, settings: SettingsView, policy: Policy) -> tu
         return ()
     changes: list[SettingChange] = []
     for key, value in sorted(settings.transient.items()):
-        if not (holder(key) and isinstance(value, str) and value.isdecimal()):
+        if not (is_limit(key) and isinstance(value, str) and value.isdecimal()):
             continue
         found = _found(state, key, value)
         wanted = max(int(found), policy.transfer_limit)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from orchestrator.engine.kinds.riak.hasten import TIMER_MILLISECONDS
 from orchestrator.model.observation import ClusterView
 from orchestrator.model.plan import Prediction, Usual
+from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Seconds, Unknown
 from orchestrator.model.riak import RiakView
 
@@ -23,19 +25,31 @@ _TICK_SECONDS: Final[Seconds] = 10.0
 """`vnode_management_timer`."""
 _INACTIVE_SECONDS: Final[Seconds] = 60.0
 """`vnode_inactivity_timeout`: a vnode hands off after so long without a message, and up to as long again."""
+_HASTENED_SECONDS: Final[Seconds] = 15.0
+"""From then on, with `hasten_handoff`: all was clean 34 s after the stop, by a loop that did nothing else."""
 _USUAL_RING: Final = 64
 """Partitions of a ring whose size was not read: Riak's own default."""
 
 
-def usual_restart(view: ClusterView | None) -> Usual:
+def usual_restart(view: ClusterView | None, policy: Policy) -> Usual:
     """The time of a node from its stop until handoff is done, without a past run to go by.
 
     Args:
         view: a reading of the cluster, for the size of its ring; None where there is none.
+        policy: whether handoff is hastened.
     """
     read = _ring_size(view.riak) if view is not None and view.riak is not None else None
     size = read or _USUAL_RING
-    rolling = size * _MODULES / _ROLLING_START * _TICK_SECONDS
+    ticks = size * _MODULES / _ROLLING_START
+    if policy.hasten_handoff:
+        low = _UP_AGAIN_SECONDS + ticks * TIMER_MILLISECONDS / 1000
+        likely = low + _HASTENED_SECONDS
+        return Usual(
+            node=Prediction(low=low, likely=likely, high=likely + _INACTIVE_SECONDS),
+            rests_on=f"hastened handoff: {ticks:.0f} s to start the vnodes of a ring of {size} partitions, "
+            f"{_UP_AGAIN_SECONDS:.0f} s to stop and start; large data takes longer",
+        )
+    rolling = ticks * _TICK_SECONDS
     low = _UP_AGAIN_SECONDS + rolling + _INACTIVE_SECONDS
     likely = low + _INACTIVE_SECONDS
     ring = "a ring of" if read else "the usual ring of"

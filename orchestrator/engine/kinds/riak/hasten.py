@@ -1,0 +1,99 @@
+"""Handoff without its timers (`hasten_handoff`): half a minute after a restart where four are usual.
+
+Nearly all of a restarted node's handoff is waiting (measured on 3.2.1, ring size 64): its vnodes are started
+16 at a time every `vnode_management_timer` (10 s), and a vnode is handed off once nobody has used it for
+`vnode_inactivity_timeout` (60 s and more). So the restarted node's timer is set to a second, and every node
+is told again and again to hand off at once what waits. That obeys the transfer limit and goes to owners
+alone whose service is up. Riak calls it for "support/debug purposes".
+
+Two conditions come with it. It would also move partitions to new owners: it is sent only while no change of
+owners is pending. And between two steps of the timer the transfers may be clean although vnodes are left
+that were never started and hold data of others: they are done when none is left.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orchestrator.engine.kinds.riak.settings import holder, is_timer
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import ForceHandoff, SettingChange
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import FallbacksHome
+from orchestrator.model.observation import ClusterView, Level, SettingsView
+from orchestrator.model.policy import Policy
+from orchestrator.model.reading import Instant, Unknown
+from orchestrator.model.riak import Membership, RiakView, Transfers
+
+TIMER_MILLISECONDS: Final = 1000
+
+
+def is_paced(state: RunState) -> bool:
+    """Whether a run hastens handoff, or owes a timer of one that did."""
+    return state.begun.policy.hasten_handoff or any(is_timer(key) for _, key in state.unrestored.settings)
+
+
+def timer_changes(state: RunState, settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
+    """The timers of nodes that were restarted, shortened; never made longer."""
+    if not policy.hasten_handoff:
+        return ()
+    return tuple(
+        SettingChange(level=Level.TRANSIENT, key=key, found=value, wanted=str(TIMER_MILLISECONDS))
+        for key, value in sorted(settings.transient.items())
+        if is_timer(key) and holder(key) in state.forgetful
+        if isinstance(value, str) and value.isdecimal() and int(value) > TIMER_MILLISECONDS
+    )
+
+
+def forced(state: RunState, view: ClusterView) -> ForceHandoff | None:
+    """The verb that makes every node hand off now; None where it is not wanted, or would move owners."""
+    riak = view.riak
+    if riak is None or not state.begun.policy.hasten_handoff or not _counted(view, riak):
+        return None
+    status = riak.cluster
+    if isinstance(status, Unknown):
+        return None
+    still = all(m.membership is Membership.VALID and m.pending_share is None for m in status.members)
+    return ForceHandoff() if still and status.ring_ready is not False else None
+
+
+def _counted(view: ClusterView, riak: RiakView) -> bool:
+    """Whether it is known of every node how many vnodes it has not started."""
+    told = {name for name, count in riak.unstarted.items() if not isinstance(count, Unknown)}
+    return told >= view.members.keys()
+
+
+def unstarted(state: RunState, riak: RiakView) -> str | None:
+    """Why clean transfers may be clean for a moment alone; None where they are done."""
+    was_forced = ForceHandoff() in state.in_phase.confirmed
+    for name, count in sorted(riak.unstarted.items()):
+        if not isinstance(count, Unknown) and count:
+            return f"{name} has {count} vnodes to start, to see what they hold for others"
+        if isinstance(count, Unknown) and was_forced:
+            return f"{name}: which vnodes it has not started: {count.reason}"
+    return None
+
+
+def home(state: RunState, view: ClusterView, now: Instant) -> FallbacksHome | None:
+    """That nobody else holds anything of the wave, once a phase; None where it is said, or not so."""
+    if view.riak is None or state.wave is None or state.in_phase.home:
+        return None
+    holders = _holders(view.riak)
+    if holders is None or holders - set(state.wave.nodes):
+        return None
+    return FallbacksHome(number=state.wave.number, seconds=now - state.wave_since)
+
+
+def _holders(riak: RiakView) -> frozenset[NodeName] | None:
+    """The nodes that have something to hand off, by those that were asked; None where not all is told."""
+    if riak.beyond:
+        return frozenset(riak.beyond)
+    if isinstance(riak.transfers, Unknown) or not riak.transfers:
+        return None
+    found: set[NodeName] = set()
+    for each in riak.transfers.values():
+        if not isinstance(each, Transfers) or each.down or any(one.source is None for one in each.active):
+            return None
+        found.update(line.node for line in each.waiting)
+        found.update(one.source for one in each.active if one.source is not None)
+    return frozenset(found)

@@ -1,0 +1,162 @@
+"""Handoff that is hastened: quicker, and never called done while vnodes are left to start."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.kind import RIAK
+from orchestrator.engine.kinds.riak.settings import timer_key
+from orchestrator.engine.situation import needed
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import ForceHandoff, Purpose
+from orchestrator.model.event import (
+    ActionSent,
+    FallbacksHome,
+    NodeRecovered,
+    Record,
+    SettingChanged,
+    SettingRestored,
+)
+from orchestrator.model.observation import ClusterView, Level, Look
+from orchestrator.model.phase import Outcome, Phase
+from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation.mishaps import Crash, How, Mishap, Trip
+from orchestrator.simulation.riak import USUAL_TIMER, RiakWorld
+from orchestrator.simulation.riak_mishaps import OwnershipMoves
+from tests.simulation.play import lives, play, run
+from tests.simulation.ringed import FIVE, FOUR, ONE, THREE, TWO, riak_policy, ringed
+
+HASTENED = riak_policy(hasten_handoff=True)
+
+
+def rolling() -> RiakWorld:
+    """Its vnode managers start what others own in steps, as Riak's do."""
+    world = ringed()
+    world.rolling = True
+    return world
+
+
+def seconds(simulation: Simulation) -> float:
+    """Of all nodes, from stop to clean."""
+    return sum(r.event.seconds for r in simulation.journal.records if isinstance(r.event, NodeRecovered))
+
+
+def sent(simulation: Simulation) -> list[ForceHandoff]:
+    return [
+        r.event.action
+        for r in simulation.journal.records
+        if isinstance(r.event, ActionSent) and isinstance(r.event.action, ForceHandoff)
+    ]
+
+
+def test_it_takes_less_than_half_the_time_and_leaves_nothing_behind() -> None:
+    usual, _ = run(rolling(), wanted=riak_policy())
+    world = rolling()
+    found = world.limits
+    simulation, state = run(world, wanted=HASTENED)
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.violations == []
+    assert lives(world) == dict.fromkeys(world.nodes, 2)
+    assert world.fallbacks == []
+    assert (world.limits, world.settings()[1]) == (
+        found,
+        {f"transfer_limit.{n}": str(x) for n, x in found.items()},
+    )
+    assert seconds(simulation) < seconds(usual) / 2
+    assert sent(simulation)
+    assert not sent(usual)
+
+
+def test_each_nodes_timer_is_written_down_before_it_is_set_and_restored_at_the_end() -> None:
+    simulation, _ = run(rolling(), wanted=HASTENED)
+    changed = [r.event for r in simulation.journal.records if isinstance(r.event, SettingChanged)]
+    timers = {e.key: (e.found, e.wanted) for e in changed if e.key.startswith("vnode_management_timer")}
+    names = (ONE, TWO, THREE, FOUR, FIVE)
+    assert timers == {timer_key(name): (str(USUAL_TIMER), "1000") for name in names}
+    back = [r.event for r in simulation.journal.records if isinstance(r.event, SettingRestored)]
+    assert {e.key: e.value for e in back if e.key in timers} == dict.fromkeys(timers, str(USUAL_TIMER))
+
+
+def test_a_run_that_owes_a_timer_reads_it_whatever_its_own_playbook_says() -> None:
+    """As one does that restores what another run left."""
+    state = replace(Simulation(rolling()).begin(riak_policy()), phase=Phase.STANDING_DOWN)
+    debt = SettingChanged(
+        level=Level.TRANSIENT, key=timer_key(TWO), found="10000", wanted="1000", purpose=Purpose.RAISE_LIMITS
+    )
+    owing = evolve(state, Record(run=state.run, sequence=9, at=0.0, event=debt))
+    assert Look.PACE in needed(owing)[0]
+    assert Look.PACE not in needed(replace(owing, phase=Phase.DOWN))[0]
+
+
+def test_when_the_others_have_handed_back_is_told_apart() -> None:
+    """Once a wave, before it is clean: what it finds on its own disk goes home last."""
+    simulation, _ = run(rolling(), wanted=HASTENED)
+    told = [r.event for r in simulation.journal.records if isinstance(r.event, FallbacksHome | NodeRecovered)]
+    home = [event.number for event in told if isinstance(event, FallbacksHome)]
+    assert home == sorted(set(home))
+    assert len(home) >= 4
+    assert isinstance(told[0], FallbacksHome)
+    assert isinstance(told[1], NodeRecovered)
+    assert told[0].seconds < told[1].seconds
+
+
+def test_clean_transfers_are_not_believed_while_vnodes_are_left_to_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without that condition a node goes down before another one has found what it has on its disk."""
+    seeing = rolling()
+    seeing.written = False
+    run(seeing, wanted=HASTENED)
+    assert seeing.violations == []
+    blind = RIAK.__class__(**{**{f: getattr(RIAK, f) for f in RIAK.__slots__}, "unsettled": _but_unstarted})
+    monkeypatch.setattr("orchestrator.engine.kinds.kind.RIAK", blind)
+    world = rolling()
+    world.written = False  # so that nobody else has anything for a node that was down
+    run(world, wanted=HASTENED)
+    assert any("it has not found" in each for each in world.violations)
+
+
+def _but_unstarted(state: RunState, view: ClusterView) -> str | None:
+    assert view.riak is not None
+    return RIAK_UNSETTLED(state, replace(view, riak=replace(view.riak, unstarted={})))
+
+
+RIAK_UNSETTLED = RIAK.unsettled
+
+
+def test_nothing_is_forced_while_partitions_change_their_owner() -> None:
+    world = rolling()
+    move = OwnershipMoves(to=ONE, partitions=4, seconds=20.0)
+    simulation, _ = run(
+        world, plan=(Mishap(what=move, after=10.0, verb="stop", target=str(TWO)),), wanted=HASTENED
+    )
+    assert world.violations == []
+    assert sent(simulation)
+
+
+@pytest.mark.parametrize("how", [How.REFUSED, How.LOST])
+def test_a_call_that_fails_costs_time_alone(how: How) -> None:
+    world = rolling()
+    _, state = run(world, trips=(Trip(verb="force_handoff", times=5, how=how),), wanted=HASTENED)
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.violations == []
+
+
+def test_killed_anywhere_the_timers_are_restored() -> None:
+    points = len(run(rolling(), wanted=HASTENED)[0].seams.passed)
+    for point in range(5, points, 11):
+        world = rolling()
+        found = world.settings()[1]
+        simulation = Simulation(world)
+        simulation.seams.crash_at = point
+        with suppress(Crash):
+            play(simulation, simulation.begin(HASTENED))
+        simulation.seams.crash_at = None
+        state = play(simulation, simulation.resume())
+        assert state.outcome is Outcome.DONE, f"{point}: {state.message}"
+        assert world.violations == [], point
+        assert world.settings()[1] == found, point

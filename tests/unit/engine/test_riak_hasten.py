@@ -1,0 +1,185 @@
+"""When handoff is hastened and when it may be called done; each condition alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.engine.kinds.riak.hasten import forced, home, timer_changes, unstarted
+from orchestrator.engine.kinds.riak.settings import limit_key, timer_key
+from orchestrator.engine.state import RunState
+from orchestrator.model.action import ForceHandoff
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.observation import ClusterView, Look, SettingsView
+from orchestrator.model.phase import NodePhase, Phase
+from orchestrator.model.policy import Wave
+from orchestrator.model.reading import Unknown
+from orchestrator.model.riak import (
+    ActiveTransfer,
+    ClusterStatus,
+    Membership,
+    PartitionCount,
+    RiakView,
+    Transfers,
+)
+from orchestrator.runs.simulated import Simulation
+from orchestrator.simulation import views
+from tests.simulation.ringed import FIVE, ONE, THREE, TWO, riak_policy, ringed
+
+SILENT = Unknown(reason="no answer within 60 s")
+HASTENED = riak_policy(hasten_handoff=True)
+
+
+def _begun() -> RunState:
+    """A run in whose wave `TWO` came back."""
+    state = Simulation(ringed()).begin(HASTENED)
+    nodes = {**state.nodes, TWO: replace(state.nodes[TWO], phase=NodePhase.REJOINED, stopped_at=10.0)}
+    wave = Wave(number=1, nodes=(TWO,), why="in order")
+    return replace(state, phase=Phase.REASSIGNED, nodes=nodes, wave=wave, wave_since=5.0)
+
+
+STATE = _begun()
+
+
+def _seen() -> ClusterView:
+    look = {Look.CLUSTER, Look.HEALTH, Look.RECOVERIES, Look.PACE}
+    read = views.readings(ringed(), look).cluster
+    assert isinstance(read, ClusterView)
+    return read
+
+
+SEEN = _seen()
+assert SEEN.riak is not None
+RIAK: RiakView = SEEN.riak
+
+
+def _with(**changed: object) -> ClusterView:
+    riak: RiakView = replace(RIAK, **changed)  # type: ignore[arg-type]  # field names by keyword
+    return replace(SEEN, riak=riak)
+
+
+def _status(**changed: object) -> ClusterStatus:
+    """With a member that is not as it should be."""
+    assert isinstance(RIAK.cluster, ClusterStatus)
+    first, *others = RIAK.cluster.members
+    return replace(RIAK.cluster, members=(replace(first, **changed), *others))  # type: ignore[arg-type]
+
+
+def test_it_is_forced_where_all_is_known_and_no_owner_changes() -> None:
+    assert forced(STATE, SEEN) == ForceHandoff()
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        _with(cluster=SILENT),
+        _with(cluster=_status(pending_share=25.0)),
+        _with(cluster=_status(membership=Membership.LEAVING)),
+        _with(cluster=_status(membership=Membership.JOINING)),
+        _with(unstarted={}),
+        _with(unstarted={**RIAK.unstarted, FIVE: SILENT}),
+        replace(SEEN, riak=None),
+    ],
+    ids=["unread", "a share changes", "one leaves", "one joins", "not counted", "one not counted", "no ring"],
+)
+def test_it_is_not_forced_otherwise(seen: ClusterView) -> None:
+    assert forced(STATE, seen) is None
+
+
+def test_it_is_not_forced_while_the_ring_is_not_ready() -> None:
+    assert isinstance(RIAK.cluster, ClusterStatus)
+    assert forced(STATE, _with(cluster=replace(RIAK.cluster, ring_ready=False))) is None
+
+
+def test_it_is_not_forced_unless_the_playbook_wants_it() -> None:
+    assert forced(Simulation(ringed()).begin(riak_policy()), SEEN) is None
+
+
+def _riak(**counts: object) -> RiakView:
+    named = {"two": TWO, "five": FIVE}
+    return replace(RIAK, unstarted={named[name]: count for name, count in counts.items()})  # type: ignore[misc]
+
+
+def test_vnodes_that_are_left_to_start_keep_the_wave() -> None:
+    assert unstarted(STATE, _riak(two=0, five=0)) is None
+    assert (
+        unstarted(STATE, _riak(two=0, five=3))
+        == f"{FIVE} has 3 vnodes to start, to see what they hold for others"
+    )
+
+
+def test_an_unknown_number_keeps_it_once_handoff_was_forced() -> None:
+    """Not before: a version that does not tell would keep a run that hastens nothing."""
+    assert unstarted(STATE, _riak(two=SILENT)) is None
+    forced_once = replace(STATE, in_phase=replace(STATE.in_phase, confirmed=(ForceHandoff(),)))
+    assert (
+        unstarted(forced_once, _riak(two=SILENT))
+        == f"{TWO}: which vnodes it has not started: {SILENT.reason}"
+    )
+
+
+def test_only_timers_of_restarted_nodes_are_shortened_and_none_is_made_longer() -> None:
+    settings = SettingsView(
+        transient={
+            timer_key(ONE): "10000",
+            timer_key(TWO): "10000",
+            timer_key(THREE): "500",
+            timer_key(FIVE): "soon",
+            limit_key(TWO): "2",
+        }
+    )
+    restarted = replace(
+        STATE,
+        nodes={
+            name: replace(node, stopped_at=10.0) if name in (TWO, THREE, FIVE) else node
+            for name, node in STATE.nodes.items()
+        },
+    )
+    changes = timer_changes(restarted, settings, HASTENED)
+    assert [(change.key, change.found, change.wanted) for change in changes] == [
+        (timer_key(TWO), "10000", "1000")
+    ]
+    assert timer_changes(restarted, settings, riak_policy()) == ()
+
+
+def _waiting(*holders: NodeName) -> Transfers:
+    return Transfers(waiting=tuple(PartitionCount(node=name, partitions=2) for name in holders))
+
+
+def test_the_others_have_handed_back_when_the_wave_alone_holds_anything() -> None:
+    alone = _with(transfers={ONE: _waiting(TWO), THREE: _waiting(TWO)})
+    news = home(STATE, alone, 42.0)
+    assert news is not None
+    assert (news.number, news.seconds) == (1, 37.0)
+    assert home(replace(STATE, in_phase=replace(STATE.in_phase, home=True)), alone, 43.0) is None, (
+        "once a phase"
+    )
+    assert home(STATE, _with(beyond={TWO: 3}), 42.0) is not None, "by /stats"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        _with(transfers={ONE: _waiting(TWO), THREE: _waiting(TWO, FIVE)}),
+        _with(transfers={ONE: SILENT, THREE: _waiting(TWO)}),
+        _with(transfers={ONE: Transfers(down=(FIVE,)), THREE: _waiting(TWO)}),
+        _with(transfers={}),
+        _with(transfers=SILENT),
+        _with(beyond={TWO: 1, FIVE: 1}),
+        _with(
+            transfers={
+                ONE: Transfers(
+                    active=(
+                        ActiveTransfer(
+                            kind="hinted", vnode="riak_kv_vnode", index=0, source=FIVE, target=TWO
+                        ),
+                    )
+                )
+            }
+        ),
+    ],
+    ids=["another holds", "unread by one", "one down", "nobody asked", "unread", "by stats", "one sends"],
+)
+def test_while_another_holds_or_may_hold_something_it_is_not_told(seen: ClusterView) -> None:
+    assert home(STATE, seen, 42.0) is None

@@ -1,0 +1,201 @@
+"""Handoff that is hastened, as the nodes are asked for it: timers, the call to all, what is left to start.
+
+The answers are those of the product's source; none was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from orchestrator.engine.kinds.riak.settings import timer_key
+from orchestrator.engine.phases import READS
+from orchestrator.model.action import (
+    Done,
+    ForceHandoff,
+    InDoubt,
+    Purpose,
+    Refused,
+    SettingChange,
+    WriteSettings,
+)
+from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
+from orchestrator.model.phase import Phase
+from orchestrator.model.reading import Unknown
+from orchestrator.stores.riak.output import CommandOutput
+from orchestrator.stores.riak.parse_pace import parse_done, parse_forced, parse_timer, parse_unstarted
+from tests.unit.stores.riak_cluster import DEV1, DEV2, DEV3, NAMES, VERSIONS, Staged, staged
+
+STATE = '{state,#Ref<0.1.2.3>,[<0.4.0>],[],[riak_kv_vnode],%s,16,{x,<<"},">>},{chstate_v2,\'a@b\',"[{,"},[]}'
+FORCE = ("rpc", "rpc", "multicall", "[riak_core_vnode_manager,force_handoffs,[]]")
+MANAGER = ("rpc", "sys", "get_state", "[riak_core_vnode_manager]")
+TIMER = ("rpc", "application", "get_env", "[riak_core,vnode_management_timer]")
+
+
+def out(text: str, code: int | None = 0) -> CommandOutput:
+    return CommandOutput(exit=code, stdout=text)
+
+
+# What they print -------------------------------------------------------------
+
+
+def test_a_timer_is_its_milliseconds() -> None:
+    assert parse_timer(out("{ok,10000}\n")) == 10_000
+
+
+@pytest.mark.parametrize(
+    "said", ["undefined\n", "{ok,soon}\n", "{ok,1.5}\n", "{ok,1}{ok,2}\n", "", "{badrpc,nodedown}\n"]
+)
+def test_a_timer_that_is_no_number_is_unknown(said: str) -> None:
+    assert isinstance(parse_timer(out(said)), Unknown)
+
+
+def test_only_ok_is_done() -> None:
+    assert parse_done(out("ok\n")) is True
+    assert isinstance(parse_done(out("{badrpc,nodedown}\n")), Unknown)
+    assert isinstance(parse_done(out("ok\n", None)), Unknown)
+    assert isinstance(parse_done(out("ok\n", 1)), Unknown)
+
+
+def test_forced_are_those_that_took_it() -> None:
+    assert parse_forced(out("{[ok,ok,ok],[]}\n")) == 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "{[ok,{badrpc,{'EXIT',undef}}],[]}\n",
+        "{[ok],['dev2@127.0.0.1']}\n",
+        "{[],[]}\n",
+        "ok\n",
+        "{[ok],[]",
+        "",
+    ],
+)
+def test_a_call_that_some_node_did_not_take_is_unknown(said: str) -> None:
+    assert isinstance(parse_forced(out(said)), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("never_started", "count"),
+    [("[]", 0), ("[{0,riak_kv_vnode}]", 1), ("[{0,riak_kv_vnode},\n {1,riak_pipe_vnode}]", 2)],
+)
+def test_what_was_never_started_is_counted_in_the_managers_state(never_started: str, count: int) -> None:
+    assert parse_unstarted(out(STATE % never_started)) == count
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        STATE.replace(",16,", ",") % "[]",
+        (STATE % "[]").replace("{state,", "{other,"),
+        (STATE % "[]")[:-1],
+        STATE % "undefined",
+        "",
+        "Node 'dev1@127.0.0.1' not responding to pings.\n",
+    ],
+)
+def test_another_record_or_a_cut_one_is_unknown(said: str) -> None:
+    assert isinstance(parse_unstarted(out(said)), Unknown)
+
+
+# What is asked of whom ------------------------------------------------------------
+
+
+@pytest.fixture
+def stage() -> Iterator[Staged]:
+    with staged() as each:
+        each.world.run(120)
+        yield each
+
+
+def restarted(stage: Staged) -> None:
+    """DEV3 is up again, and has not yet started all that it could hold for others."""
+    stage.cluster.avoid({DEV3})
+    stage.world.stop(DEV3)
+    stage.world.run(30)
+    stage.world.start(DEV3)
+    stage.runner.starts[DEV3] += 1
+    stage.world.run(5)
+    stage.runner.asked.clear()
+
+
+def paced(phase: Phase) -> frozenset[Look]:
+    return READS[phase].look | {Look.PACE}
+
+
+def test_every_node_is_asked_what_it_has_to_start_until_that_is_nothing(stage: Staged) -> None:
+    restarted(stage)
+    found = stage.cluster.observe(paced(Phase.REASSIGNED))
+    assert isinstance(found.cluster, ClusterView)
+    assert found.cluster.riak is not None
+    machine = stage.world.machines[DEV3]
+    missing = machine.ring.size - len(machine.vnodes | machine.ring.owned(DEV3))
+    assert found.cluster.riak.unstarted == {DEV1: 0, DEV2: 0, DEV3: 2 * missing}, (
+        "two modules of each partition"
+    )
+    assert sorted(stage.runner.on(*MANAGER)) == [DEV1, DEV2, DEV3]
+    assert isinstance(found.settings, SettingsView)
+    assert found.settings.transient[timer_key(DEV3)] == "10000"
+    stage.runner.asked.clear()
+    stage.cluster.observe(paced(Phase.REASSIGNED))
+    assert stage.runner.on(*MANAGER) == [DEV3]
+    assert stage.runner.on(*TIMER) == [], "read a moment ago"
+
+
+def test_at_the_end_every_timer_is_read(stage: Staged) -> None:
+    found = stage.cluster.observe(paced(Phase.FINISHING))
+    assert isinstance(found.settings, SettingsView)
+    assert {key for key in found.settings.transient if "timer" in key} == {timer_key(name) for name in NAMES}
+
+
+def test_without_it_nothing_of_the_kind_is_asked(stage: Staged) -> None:
+    restarted(stage)
+    stage.cluster.observe(READS[Phase.REASSIGNED].look)
+    assert not any("rpc application" in line or "rpc sys" in line for _, line in stage.runner.asked)
+
+
+def test_a_timer_is_set_on_its_own_node_and_read_again(stage: Staged) -> None:
+    restarted(stage)
+    change = SettingChange(level=Level.TRANSIENT, key=timer_key(DEV3), found="10000", wanted="1000")
+    write = WriteSettings(changes=(change,), purpose=Purpose.RAISE_LIMITS)
+    stage.cluster.observe(paced(Phase.REASSIGNED))
+    assert stage.cluster.perform(write) == Done()
+    assert {name: machine.timer for name, machine in stage.world.machines.items()} == {
+        DEV1: 10_000,
+        DEV2: 10_000,
+        DEV3: 1_000,
+    }
+    found = stage.cluster.observe(paced(Phase.REASSIGNED)).settings
+    assert isinstance(found, SettingsView)
+    assert found.transient[timer_key(DEV3)] == "1000"
+    assert "set_env [riak_core,vnode_management_timer,1000] (on dev3" in stage.cluster.describe(write)
+
+
+def test_all_nodes_are_told_to_hand_off_by_one_call_to_one_that_is_not_in_hand(stage: Staged) -> None:
+    restarted(stage)
+    stage.world.run(20)
+    assert any(machine.due for machine in stage.world.machines.values())
+    assert stage.cluster.perform(ForceHandoff()) == Done()
+    assert stage.runner.on(*FORCE) == [DEV1]
+    assert all(
+        due <= stage.world.now for machine in stage.world.machines.values() for due in machine.due.values()
+    )
+    assert stage.cluster.describe(ForceHandoff()) == f"/usr/sbin/riak {' '.join(FORCE)}"
+
+
+def test_a_call_of_which_nothing_is_known_is_in_doubt(stage: Staged) -> None:
+    stage.runner.instead[DEV1, " ".join(FORCE)] = CommandOutput(exit=None, stdout="")
+    assert isinstance(stage.cluster.perform(ForceHandoff()), InDoubt)
+
+
+def test_another_version_is_not_hastened(stage: Staged) -> None:
+    for name in NAMES:
+        stage.runner.instead[name, "versions"] = CommandOutput(
+            exit=0, stdout=VERSIONS.replace("3.2.1", "3.0.16")
+        )
+    assert isinstance(stage.cluster.perform(ForceHandoff()), Refused)
+    found = stage.cluster.observe(paced(Phase.REASSIGNED))
+    assert not any("sys get_state" in line for _, line in stage.runner.asked)
+    assert isinstance(found.cluster, ClusterView | Unknown)
