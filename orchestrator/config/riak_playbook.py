@@ -75,8 +75,8 @@ class RiakPlaybookSpec(Spec):
     )
     hasten_handoff: StrictBool = Field(
         default=False,
-        description="Whether nodes are told to hand off at once after each restart: half a minute in place of"
-        " four. Of Riak 3.2, and by a call that Riak has for `support/debug purposes`.",
+        description="Whether handoff is forced after each restart: half a minute instead of four. Riak 3.2"
+        " only, by a call that Riak has for `support/debug purposes`.",
     )
     settle: SettleSpec = Field(default_factory=SettleSpec, description="When a node counts as back.")
     deadlines: RiakDeadlinesSpec = Field(

@@ -197,8 +197,8 @@ def _sight(event: _Sight) -> str:
             return f"not waited for: {counted(copies, 'copy', 'copies')} of {names}: {why}"
         case FallbacksHome(number=number, seconds=seconds):
             return (
-                f"wave {number}: {duration(seconds)} after it began the other nodes have handed back what was"
-                " its own; what it holds for others is left"
+                f"wave {number}: all other nodes have handed off their data for it after {duration(seconds)};"
+                " its own handoff continues"
             )
         case RedExcused(count=0):
             return "none of these shards is red any more"
@@ -251,7 +251,7 @@ _PLAIN_VERBS: dict[type[Action], str] = {
     ProbeSettings: "check that settings can be written",
     Flush: "flush all indices",
     RetryFailed: "retry copies whose allocation failed",
-    ForceHandoff: "hand off now what waits for its owner, on every node",
+    ForceHandoff: "force handoff on every node",
     ClearVotingExclusions: "clear voting exclusions",
 }
 """Verbs on the cluster that say nothing more."""

@@ -52,9 +52,7 @@ def test_nodes_are_restarted_once_and_limits_and_timers_are_as_found(
     assert len(watch.most_down) == 1
     assert lab.limits() == limits
     assert timers(lab) == ["{ok,10000}"] * 5
-    assert "cluster: hand off now what waits for its owner, on every node" in bastion.said[-1], (
-        bastion.story()
-    )
+    assert "cluster: force handoff on every node" in bastion.said[-1], bastion.story()
 
 
 @pytest.mark.timeout(900)

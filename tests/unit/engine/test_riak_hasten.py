@@ -105,7 +105,7 @@ def test_vnodes_that_are_left_to_start_keep_the_wave() -> None:
     assert unstarted(STATE, _riak(two=0, five=0)) is None
     assert (
         unstarted(STATE, _riak(two=0, five=3))
-        == f"{FIVE} has 3 vnodes to start, to see what they hold for others"
+        == f"{FIVE} has not started 3 of its vnodes yet, which may hold data of other nodes"
     )
 
 
@@ -115,7 +115,7 @@ def test_an_unknown_number_keeps_it_once_handoff_was_forced() -> None:
     forced_once = replace(STATE, in_phase=replace(STATE.in_phase, confirmed=(ForceHandoff(),)))
     assert (
         unstarted(forced_once, _riak(two=SILENT))
-        == f"{TWO}: which vnodes it has not started: {SILENT.reason}"
+        == f"the vnodes that {TWO} has not started are unknown: {SILENT.reason}"
     )
 
 

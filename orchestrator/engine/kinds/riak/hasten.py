@@ -2,13 +2,13 @@
 
 Nearly all of a restarted node's handoff is waiting (measured on 3.2.1, ring size 64): its vnodes are started
 16 at a time every `vnode_management_timer` (10 s), and a vnode is handed off once nobody has used it for
-`vnode_inactivity_timeout` (60 s and more). So the restarted node's timer is set to a second, and every node
-is told again and again to hand off at once what waits. That obeys the transfer limit and goes to owners
+`vnode_inactivity_timeout` (60 s and more). So the restarted node's timer is set to a second, and handoff
+is forced on every node, again and again. That obeys the transfer limit and goes to owners
 alone whose service is up. Riak calls it for "support/debug purposes".
 
-Two conditions come with it. It would also move partitions to new owners: it is sent only while no change of
-owners is pending. And between two steps of the timer the transfers may be clean although vnodes are left
-that were never started and hold data of others: they are done when none is left.
+Two conditions come with it. A forced handoff would also move partitions to new owners, so it is sent only
+while no change of owners is pending. And between two steps of the timer the transfers may be clean while some
+vnodes were never started, which may hold data of other nodes: handoff is done once all were started.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def unstarted(state: RunState, riak: RiakView) -> str | None:
     was_forced = ForceHandoff() in state.in_phase.confirmed
     for name, count in sorted(riak.unstarted.items()):
         if not isinstance(count, Unknown) and count:
-            return f"{name} has {count} vnodes to start, to see what they hold for others"
+            return f"{name} has not started {count} of its vnodes yet, which may hold data of other nodes"
         if isinstance(count, Unknown) and was_forced:
-            return f"{name}: which vnodes it has not started: {count.reason}"
+            return f"the vnodes that {name} has not started are unknown: {count.reason}"
     return None
 
 
