@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.commands.validate import Check, ring_checks
+from orchestrator.cli.commands.validate import Check, lease_checks, ring_checks
 from orchestrator.cli.program import run
 from orchestrator.errors import ExitCode
+from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Look
+from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.output import CommandOutput
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
+from tests.fakes.lease import FakeLeasePort
 from tests.fakes.scripted_http import reply
 from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
 from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
@@ -65,3 +68,26 @@ def checks_of(stage: Staged) -> list[Check]:
     assert not isinstance(view, Unknown), view
     assert view.riak is not None
     return list(ring_checks(view.riak))
+
+
+RECORD = LeaseRecord(
+    epoch=1, run="20261101-0300-abcd", owner="ann@bastion", process="p", started="2026-11-01T03:00:00Z"
+)
+
+
+@pytest.mark.parametrize(
+    ("lease", "good", "says"),
+    [
+        (FakeLeasePort(), True, "readable, no run holds it"),
+        (FakeLeasePort(records={1: RECORD}), True, "readable, held by run 20261101-0300-abcd of ann@bastion"),
+        (FakeLeasePort(offline="two of five machines answer"), False, "two of five machines answer"),
+    ],
+    ids=["free", "held", "unread"],
+)
+def test_the_lease_must_be_readable(lease: FakeLeasePort, *, good: bool, says: str) -> None:
+    (check,) = lease_checks(lease, LeasePlace.CLUSTER)
+    assert (check.subject, check.point, check.good, check.message) == ("cluster", "lease", good, says)
+
+
+def test_a_lease_in_the_state_alone_is_not_read_in_the_cluster() -> None:
+    assert list(lease_checks(FakeLeasePort(offline="nobody asks"), LeasePlace.STATE)) == []

@@ -18,8 +18,10 @@ from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
 from orchestrator.model.gate import Gate
 from orchestrator.model.observation import Look
+from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
+from orchestrator.ports import LeasePort
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.selection import require_cluster
@@ -64,7 +66,8 @@ def validate(
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
         checks = _checks(ports, context, files, reboot=reboot)
-        for check in chain(checks, _gates(ports, gates_in(book.spec.gates, folder))):
+        lease, gates = ports.lease, gates_in(book.spec.gates, folder)
+        for check in chain(checks, lease_checks(lease, book.spec.lease), _gates(ports, gates)):
             bad += check.good is False
             _say(check, context)
     finally:
@@ -135,6 +138,20 @@ def _readable(subject: str, point: str, part: Reading[object]) -> Check:
     if isinstance(part, Unknown):
         return Check(subject=subject, point=point, good=False, message=part.reason)
     return Check(subject=subject, point=point, good=True, message="readable")
+
+
+def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:
+    """Whether the lease can be read where the playbook has it; a run that holds it is no fault."""
+    if place is not LeasePlace.CLUSTER:
+        return
+    record = lease.read()
+    if isinstance(record, Unknown):
+        yield Check(subject="cluster", point="lease", good=False, message=record.reason)
+    elif record is None:
+        yield Check(subject="cluster", point="lease", good=True, message="readable, no run holds it")
+    else:
+        held = f"readable, held by run {record.run} of {record.owner}"
+        yield Check(subject="cluster", point="lease", good=True, message=held)
 
 
 def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
