@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 
@@ -294,7 +295,7 @@ class Life(AnyLife):
         for index, shard in deciders.shards_of(self.world):
             if max(index.made_at, index.changed_at) > self.began:
                 continue  # what somebody made or changed during the run is for them to wait for
-            missing = sum(not copy.serves and not _on_its_way(copy) for copy in shard.copies)
+            missing = sum(not copy.serves for copy in shard.copies) - _on_their_way(shard.copies)
             seen = not any(str(shard.id) in what.split() for what in since)
             joined = sum(node.holds_data and node.joined for node in self.world.nodes.values())
             places = min(joined, deciders.places_for(self.world, index, shard))
@@ -311,9 +312,14 @@ class Life(AnyLife):
         return max(0, index.wanted_by_others - found)
 
 
-def _on_its_way(copy: SimCopy) -> bool:
-    """Whether a copy that was lost with a node that left by itself is built anew: no wave waits for that."""
-    return copy.left_alone and copy.state is CopyState.INITIALIZING
+def _on_their_way(copies: Iterable[SimCopy]) -> int:
+    """How many copies are rebuilt that were lost with a node that left by itself: no wave waits for these.
+
+    Of a shard that has more copies without a place, the cluster may rebuild any of them instead.
+    """
+    away = [copy for copy in copies if not copy.serves]
+    left = sum(copy.left_alone for copy in away)
+    return min(left, sum(copy.state is CopyState.INITIALIZING for copy in away))
 
 
 def life_of(seed: int, *, ordinary: bool | None = None) -> AnyLife:
