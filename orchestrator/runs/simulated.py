@@ -153,7 +153,7 @@ class Simulation:
 
     def process(self) -> turns.Process:
         """This process of the program, for the judge."""
-        return turns.Process(run=self.run, epoch=self.leases.claim)
+        return turns.Process(run=self.run, epoch=self.leases.claim, blind=self.leases.silent)
 
     def written(self, run: str) -> list[Record]:
         """What processes of this program have committed to the journal of a run."""

@@ -133,8 +133,8 @@ class SimulatedLeasePort(MemoryLeasePort):
 
     def read(self) -> Reading[LeaseRecord | None]:
         """The record with the highest epoch; a cluster without a master does not answer."""
-        if self._silent() or self.world.master is None:
-            return Unknown(reason="read timed out" if self._silent() else "503 master_not_discovered")
+        if self.silent or self.world.master is None:
+            return Unknown(reason="read timed out" if self.silent else "503 master_not_discovered")
         return self.stands
 
     def create(self, record: LeaseRecord) -> ActionResult:
@@ -147,7 +147,7 @@ class SimulatedLeasePort(MemoryLeasePort):
 
     def remove(self, epoch: int) -> ActionResult:
         """Remove every record up to this epoch. Nobody can read then that this program owned the cluster."""
-        if self._silent():
+        if self.silent:
             return InDoubt(reason="read timed out")
         if self.claim == self.world.owner.epoch:
             self.world.owner = replace(self.world.owner, since=float("inf"))
@@ -162,7 +162,7 @@ class SimulatedLeasePort(MemoryLeasePort):
         return True
 
     def _put(self, record: LeaseRecord) -> ActionResult:
-        if self._silent():
+        if self.silent:
             return InDoubt(reason="read timed out")
         if self.world.master is None:
             return Refused(reason="503 master_not_discovered_exception")
@@ -172,6 +172,8 @@ class SimulatedLeasePort(MemoryLeasePort):
         stands = self.stands
         return [each.node for each in stands.in_hand] if stands else []
 
-    def _silent(self) -> bool:
+    @property
+    def silent(self) -> bool:
+        """Whether no call of this program about the lease is answered now."""
         began, until = self.fate.unrefreshed
         return began <= self.world.agenda.now < until

@@ -44,10 +44,12 @@ class Process:
 
     Attributes:
         epoch: of its lease; an owner with a later epoch has taken its run over.
+        blind: it cannot read the lease now, so it cannot know which nodes its successor has.
     """
 
     run: str = ""
     epoch: int = 0
+    blind: bool = False
 
 
 def deposed(world: World, process: Process) -> bool:
@@ -66,7 +68,7 @@ def acts(world: World, action: HostAction, node: SimNode, process: Process) -> N
     """Write down that a process that was taken over does more than start what it stopped itself."""
     if not deposed(world, process):
         return
-    theirs = isinstance(action, StartNode) and node.name in world.owner.in_hand()
+    theirs = isinstance(action, StartNode) and not process.blind and node.name in world.owner.in_hand()
     if theirs or isinstance(action, StopNode | RebootHost | TuneHost):
         world.violated(f"{process.run} was taken over, and sends {action_name(action)} of {node.name}")
 

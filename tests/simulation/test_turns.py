@@ -24,6 +24,7 @@ from orchestrator.simulation import index_mishaps, mishaps, node_mishaps, turns
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
 from orchestrator.simulation.mishaps import How, Mishap, Trip
+from orchestrator.simulation.parts import SimOwner
 from orchestrator.simulation.world import World
 from tests.simulation import nights, shrink, tuned
 from tests.simulation.chance import Chance, chance
@@ -382,3 +383,17 @@ def test_a_shrunk_run_is_printed_as_a_test() -> None:
     assert "trips=(Trip(verb='stop', how=How.LOST),)," in text
     assert "crashes=(3, 4,)," in text
     compile(text, "scene", "exec")
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_a_process_that_cannot_read_the_lease_cannot_know_which_nodes_its_successor_has(
+    *, blind: bool
+) -> None:
+    world = cluster(3)
+    world.owner = SimOwner(epoch=2, since=0.0, in_hand=lambda: [ES2])
+    world.last_read = 1.0
+    process = turns.Process(run="run-1", epoch=1, blind=blind)
+    turns.acts(world, StartNode(node=ES2), world.nodes[ES2], process)
+    assert bool(world.violations) is not blind
+    turns.acts(world, StopNode(node=ES3), world.nodes[ES3], process)
+    assert world.violations[-1].endswith("run-1 was taken over, and sends stop of es3")
