@@ -21,7 +21,7 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
-from orchestrator.model.cluster import Health, NodeName
+from orchestrator.model.cluster import Health, Node, NodeName
 from orchestrator.model.merging import BulkView
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
 from orchestrator.model.reading import NOT_READ, Instant, Reading, Seconds, Unknown
@@ -79,12 +79,9 @@ class RiakCluster:
             view = reader.view(self._name, look, paced=paced) if _CLUSTER & set(look) else None
             settings: Reading[SettingsView] = NOT_READ
             if Look.SETTINGS in look:
-                known = (
-                    self._memory.limits_of(view.nodes) if view and paced and awaits_handoff(look) else None
-                )
-                settings = known or reader.settings(paced=paced)
-        if view is not None and not isinstance(settings, Unknown):
-            self._memory.keep_limits(view.nodes, settings)
+                nodes = view.nodes if view is not None else ()
+                recent = paced and awaits_handoff(look)
+                settings = self._settings(reader, nodes, recent=recent, paced=paced)
         return _readings(look, view, settings, len(up(status[1])))
 
     def _counted(self, contact: Contact, look: Collection[Look], pool: Executor) -> ClusterReadings | None:
@@ -99,11 +96,23 @@ class RiakCluster:
             return None
         settings: Reading[SettingsView] = NOT_READ
         if Look.SETTINGS in look:
-            known = self._memory.limits_of(view.nodes)
-            settings = reader.settings(paced=False) if known is None else known
-            if known is None and not isinstance(settings, Unknown):
-                self._memory.keep_limits(view.nodes, settings)
+            settings = self._settings(reader, view.nodes, recent=True, paced=False)
         return _readings(look, view, settings, len(view.nodes))
+
+    def _settings(
+        self, reader: Reader, nodes: Collection[Node], *, recent: bool, paced: bool
+    ) -> Reading[SettingsView]:
+        """The limits, and the timers with `paced`.
+
+        With `recent`, those that were read of these very processes a moment ago will do.
+        """
+        known, writes = self._memory.limits_of(nodes) if recent else None, self._memory.writes
+        if known is not None:
+            return known
+        found = reader.settings(paced=paced)
+        if not isinstance(found, Unknown):
+            self._memory.keep_limits(nodes, found, writes)
+        return found
 
     def endpoints(self) -> Mapping[str, str | None]:
         """What is wrong with each endpoint; None where it answers."""

@@ -65,7 +65,11 @@ def up(cluster: ClusterStatus) -> tuple[NodeName, ...]:
 
 
 class Memory:
-    """What one reading leaves to the next one. Thread-safe where threads of one reading use it."""
+    """What one reading leaves to the next one. Thread-safe where threads of one reading use it.
+
+    Attributes:
+        writes: how often limits or timers were written.
+    """
 
     def __init__(self, now: Callable[[], Instant]) -> None:
         self.lives = Lives()
@@ -73,6 +77,7 @@ class Memory:
         self._lock = threading.Lock()
         self._waited: dict[NodeName, Instant] = {}
         self._started: set[str] = set()
+        self.writes = 0
         self._whole: tuple[Instant, ClusterStatus] | None = None
         self._limits: tuple[Instant, Mapping[NodeName, str | None], SettingsView] | None = None
 
@@ -87,9 +92,10 @@ class Memory:
         status = self._whole[1]
         return status if len(up(status)) == len(status.members) else None
 
-    def keep_limits(self, nodes: Collection[Node], limits: SettingsView) -> None:
-        """The transfer limits, as they are in the memory of these processes."""
-        self._limits = (self.now(), _identities(nodes), limits)
+    def keep_limits(self, nodes: Collection[Node], limits: SettingsView, writes: int) -> None:
+        """The limits of these processes, unless some were written since: a reading may end after that."""
+        if writes == self.writes:
+            self._limits = (self.now(), _identities(nodes), limits)
 
     def limits_of(self, nodes: Collection[Node]) -> SettingsView | None:
         """The limits of these very processes, if they were read a moment ago and not written since."""
@@ -101,6 +107,7 @@ class Memory:
 
     def limits_written(self) -> None:
         """What is known of the limits is known no more."""
+        self.writes += 1
         self._limits = None
 
     def keep_started(self, identity: str) -> None:

@@ -286,7 +286,7 @@ def test_what_is_to_be_sent_is_described_as_the_command_lines(stage: Staged) -> 
     for key, value in (("ring_size", "64"), (f"transfer_limit.{DEV1}", "many")):
         change = SettingChange(level=Level.TRANSIENT, key=key, found="2", wanted=value)
         action = WriteSettings(changes=(change,), purpose=Purpose.RAISE_LIMITS)
-        assert stage.cluster.describe(action) == f"({key} is no transfer limit)"
+        assert stage.cluster.describe(action) == f"({key} is no setting of a node)"
     assert not any("transfer-limit" in line for _, line in stage.runner.asked)
 
 

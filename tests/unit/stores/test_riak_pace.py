@@ -20,11 +20,13 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
+from orchestrator.model.cluster import Incarnation, Node
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import Phase
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_pace import parse_done, parse_forced, parse_timer, parse_unstarted
+from orchestrator.stores.riak.reading import Memory
 from tests.unit.stores.riak_cluster import DEV1, DEV2, DEV3, NAMES, VERSIONS, Staged, staged
 
 STATE = '{state,#Ref<0.1.2.3>,[<0.4.0>],[],[riak_kv_vnode],%s,16,{x,<<"},">>},{chstate_v2,\'a@b\',"[{,"},[]}'
@@ -199,3 +201,33 @@ def test_another_version_is_not_hastened(stage: Staged) -> None:
     found = stage.cluster.observe(paced(Phase.REASSIGNED))
     assert not any("sys get_state" in line for _, line in stage.runner.asked)
     assert isinstance(found.cluster, ClusterView | Unknown)
+
+
+def test_what_was_read_a_moment_ago_will_do_for_half_a_minute_alone(stage: Staged) -> None:
+    restarted(stage)
+    stage.cluster.observe(paced(Phase.REASSIGNED))
+    for _ in range(2):
+        stage.later(20)
+        stage.cluster.observe(paced(Phase.REASSIGNED))
+    assert stage.runner.on(*TIMER).count(DEV3) == 2, "at once, and after 40 s"
+
+
+def test_a_reading_that_ends_after_a_write_leaves_nothing_to_the_next_one() -> None:
+    """It was given up, and its limits are those before the write."""
+    memory = Memory(lambda: 0.0)
+    nodes = (
+        Node(
+            name=DEV1,
+            node_id=DEV1,
+            incarnation=Incarnation(ephemeral_id="1"),
+            roles=frozenset(),
+            version="3.2.1",
+            address="",
+        ),
+    )
+    before = memory.writes
+    memory.limits_written()
+    memory.keep_limits(nodes, SettingsView(transient={"a": "1"}), before)
+    assert memory.limits_of(nodes) is None
+    memory.keep_limits(nodes, SettingsView(transient={"a": "1"}), memory.writes)
+    assert memory.limits_of(nodes) is not None
