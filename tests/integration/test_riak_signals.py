@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 5
 LIMIT_SECONDS = 55.0
 """Less than one command may take; a reading sends several after each other."""
+AS_FROM_A_TERMINAL = ("env", "--default-signal")
+"""Tests that run in the background were told to ignore SIGINT."""
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 PLAYBOOK: Mapping[str, Any] = {"kind": "riak", "deadlines": {"hold": "20m"}}
 
@@ -74,7 +76,7 @@ def test_a_command_ends_before_there_is_a_run(
     bastion = bastion_of(lab, playbook=PLAYBOOK)
     yes = ("--yes",) if command == "restart" else ()
     begun = subprocess.Popen(  # noqa: S603  (the program under test)
-        [str(SCRIPT), command, "--cluster", str(bastion.file), *yes],
+        [*AS_FROM_A_TERMINAL, str(SCRIPT), command, "--cluster", str(bastion.file), *yes],
         env={**os.environ, "HOME": str(bastion.folder)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
