@@ -16,11 +16,11 @@ from ruamel.yaml import YAML
 from orchestrator.lab.client import LabClient
 from orchestrator.model.action import (
     ClearVotingExclusions,
-    ClusterAction,
     Done,
     ExcludeFromVoting,
     Flush,
     ForceMerge,
+    IndexAction,
     ProbeSettings,
     Purpose,
     RefreshIndex,
@@ -85,7 +85,7 @@ READS: Mapping[str, Request] = {
     "memory": calls.memory(["_local"]),
     "leases": calls.leases(DIALECT, PREFIX, 10.0),
 }
-VERBS: tuple[ClusterAction, ...] = (
+VERBS: tuple[IndexAction, ...] = (
     ProbeSettings(),
     WriteSettings(
         changes=(
@@ -150,7 +150,7 @@ def test_every_read_and_every_verb_is_tried() -> None:
         and inspect.signature(function).return_annotation == "Request"
     }
     assert made == set(READS)
-    assert {type(verb) for verb in VERBS} == set(get_args(ClusterAction))
+    assert {type(verb) for verb in VERBS} == set(get_args(IndexAction))
 
 
 def refused(method: str, path: str, body: Any = None) -> Request:
