@@ -1,4 +1,4 @@
-"""Work in daemon threads: whoever waits may stop waiting, and nothing that hangs keeps the program alive.
+"""Work in daemon threads: a caller may stop waiting for it, and it does not keep the program alive.
 
 A name server, a host or a command that hangs has limits of its own, and some are minutes. The threads of
 `ThreadPoolExecutor` are waited for when it is left and again when the interpreter ends; these are not.

@@ -75,8 +75,8 @@ class RiakPlaybookSpec(Spec):
     )
     hasten_handoff: StrictBool = Field(
         default=False,
-        description="Whether handoff is forced after each restart: half a minute instead of four. Riak 3.2"
-        " only, by a call that Riak has for `support/debug purposes`.",
+        description="Whether handoff is forced after each restart, in place of minutes of waiting for Riak's"
+        " timers. Riak 3.2 only, by a call that Riak has for `support/debug purposes`.",
     )
     settle: SettleSpec = Field(default_factory=SettleSpec, description="When a node counts as back.")
     deadlines: RiakDeadlinesSpec = Field(

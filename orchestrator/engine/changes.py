@@ -282,7 +282,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
         **started.addresses,
         **{node.node: node.address for node in record.in_hand if node.address},
     }
-    # Whatever the new run was to do: a node in hand is started, with no boot, and nothing is merged.
+    # The new run only restores: it starts nodes of the record, reboots none, and merges nothing.
     policy = replace(started.policy, reboot=False, merge=None)
     events: list[Event] = [
         replace(

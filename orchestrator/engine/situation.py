@@ -12,8 +12,7 @@ from typing import Final
 
 from orchestrator.engine.fold import evolve
 from orchestrator.engine.gates import gates_are_asked
-from orchestrator.engine.kinds.kind import KindOfCluster
-from orchestrator.engine.kinds.riak.hasten import is_paced
+from orchestrator.engine.kinds.kind import KindOfCluster, kind_of
 from orchestrator.engine.phases import READS, Hosts
 from orchestrator.engine.state import FINAL_NODE_PHASES, Absence, NodeProgress, RunState
 from orchestrator.model.action import Action
@@ -242,9 +241,6 @@ def members_awaited(situation: Situation) -> ClusterWatch | None:
 
 # What to read ------------------------------------
 
-_HASTENED: Final = frozenset({Phase.REASSIGNED, Phase.FINISHING, Phase.STANDING_DOWN})
-"""Where handoff is hastened, and where what was set for that is restored."""
-
 
 def needed(
     state: RunState, asked: frozenset[NodeName] | None = None
@@ -267,8 +263,7 @@ def needed(
         look -= {Look.BULK}  # at the end segments are counted last: nothing is restored later for that
     pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
     hosts = _hosts_needed(state, reads.hosts, pending, asked)
-    if state.phase in _HASTENED and is_paced(state):
-        look |= {Look.PACE}
+    look |= kind_of(state.begun.policy.kind).reads_too(state)
     if state.phase is Phase.MERGING and (state.merging.begun or not pending):
         look -= {Look.RECOVERIES, Look.HOSTS, Look.HOST_RIGHTS}
         hosts = frozenset()

@@ -260,7 +260,7 @@ class RiakWorld(World):
         self.agenda.after(self.vnodes[node.name].timer / 1000, step)
 
     def force_handoff(self) -> None:
-        """Every node hands off at once what waits; what nobody has found yet does not."""
+        """Every node hands off at once what waits; vnodes that were not started yet keep their data."""
         for each in self.fallbacks:
             if self.serves(each.holder) and self.serves(each.owner):
                 each.due = min(each.due, self.agenda.now)

@@ -19,7 +19,7 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import Action, SettingChange
 from orchestrator.model.cluster import NodeName, ShardCopy, ShardId
 from orchestrator.model.event import BaselineRecorded, Event, Hold, IndexTaken
-from orchestrator.model.observation import ClusterView, MissingCopy, SettingsView
+from orchestrator.model.observation import ClusterView, Look, MissingCopy, SettingsView
 from orchestrator.model.plan import Usual
 from orchestrator.model.policy import Kind, Policy, Wave
 from orchestrator.model.reading import Instant, Unknown
@@ -46,6 +46,7 @@ class KindOfCluster:
         hastened: the verb that makes that faster, sent every two seconds; None = none.
         half_way: that a part of it is done, once a phase; None = not so, or said.
         usual: the time of a node where no run has measured it.
+        reads_too: parts of the cluster's state that a decision needs besides those of every kind.
         folded: the holds, with those that follow from another one listed in that one (`Hold.also`).
     """
 
@@ -64,6 +65,7 @@ class KindOfCluster:
     hastened: Callable[[RunState, ClusterView], Action | None]
     half_way: Callable[[RunState, ClusterView, Instant], Event | None]
     usual: Callable[[ClusterView | None, Policy], Usual]
+    reads_too: Callable[[RunState], frozenset[Look]]
     folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
 
 
@@ -83,6 +85,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     hastened=lambda _state, _view: None,
     half_way=lambda _state, _view, _now: None,
     usual=lambda _view, _policy: PUBLISHED,
+    reads_too=lambda _state: frozenset(),
     folded=lambda found, _rules, _question: found,
 )
 """Elasticsearch and OpenSearch: what differs between their versions is the store's dialect."""
@@ -106,6 +109,7 @@ RIAK: Final = KindOfCluster(
     hastened=hasten.forced,
     half_way=hasten.home,
     usual=usual_restart,
+    reads_too=hasten.reads_too,
     folded=riak_optimism.folded,
 )
 """Riak rebuilds nothing elsewhere while a node is away, so nothing is withheld; hints wait for its return."""

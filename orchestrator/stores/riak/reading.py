@@ -239,8 +239,8 @@ class Reader:
             return found
         settings = {limit_key(node): str(limit) for node, limit in found.limits.items()}
         for node, each in timers.items():
-            if not isinstance(told := each.result(), Unknown):
-                settings[timer_key(node)] = str(told)
+            if not isinstance(timer := each.result(), Unknown):
+                settings[timer_key(node)] = str(timer)
         return SettingsView(transient=settings)
 
     def _view(self, name: str, riak: RiakView, told: Mapping[NodeName, Reading[Incarnation]]) -> ClusterView:

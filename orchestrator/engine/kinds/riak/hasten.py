@@ -1,7 +1,7 @@
-"""Handoff without its timers (`hasten_handoff`): half a minute after a restart where four are usual.
+"""Handoff without its timers (`hasten_handoff`): well under a minute of waiting where minutes are usual.
 
 Nearly all of a restarted node's handoff is waiting (measured on 3.2.1, ring size 64): its vnodes are started
-16 at a time every `vnode_management_timer` (10 s), and a vnode is handed off once nobody has used it for
+16 at a time every `vnode_management_timer` (10 s), and a vnode is handed off once it was idle for
 `vnode_inactivity_timeout` (60 s and more). So the restarted node's timer is set to a second, and handoff
 is forced on every node, again and again. That obeys the transfer limit and goes to owners
 alone whose service is up. Riak calls it for "support/debug purposes".
@@ -20,17 +20,22 @@ from orchestrator.engine.state import RunState
 from orchestrator.model.action import ForceHandoff, SettingChange
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import FallbacksHome
-from orchestrator.model.observation import ClusterView, Level, SettingsView
+from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
+from orchestrator.model.phase import Phase
 from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Unknown
 from orchestrator.model.riak import Membership, RiakView, Transfers
 
 TIMER_MILLISECONDS: Final = 1000
+_PHASES: Final = frozenset({Phase.REASSIGNED, Phase.FINISHING, Phase.STANDING_DOWN})
+"""In which handoff is hastened, and in which the timers are restored."""
 
 
-def is_paced(state: RunState) -> bool:
-    """Whether a run hastens handoff, or owes a timer of one that did."""
-    return state.begun.policy.hasten_handoff or any(is_timer(key) for _, key in state.unrestored.settings)
+def reads_too(state: RunState) -> frozenset[Look]:
+    """The pace of handoff, for a run that hastens it or has to restore a timer of one that did."""
+    unrestored = any(is_timer(key) for _, key in state.unrestored.settings)
+    paced = state.begun.policy.hasten_handoff or unrestored
+    return frozenset({Look.PACE}) if paced and state.phase in _PHASES else frozenset()
 
 
 def timer_changes(state: RunState, settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
@@ -59,8 +64,8 @@ def forced(state: RunState, view: ClusterView) -> ForceHandoff | None:
 
 def _counted(view: ClusterView, riak: RiakView) -> bool:
     """Whether it is known of every node how many vnodes it has not started."""
-    told = {name for name, count in riak.unstarted.items() if not isinstance(count, Unknown)}
-    return told >= view.members.keys()
+    known = {name for name, count in riak.unstarted.items() if not isinstance(count, Unknown)}
+    return known >= view.members.keys()
 
 
 def unstarted(state: RunState, riak: RiakView) -> str | None:
@@ -75,7 +80,7 @@ def unstarted(state: RunState, riak: RiakView) -> str | None:
 
 
 def home(state: RunState, view: ClusterView, now: Instant) -> FallbacksHome | None:
-    """That nobody else holds anything of the wave, once a phase; None where it is said, or not so."""
+    """The event that only the wave's own nodes have data to hand off; None otherwise, and after the first."""
     if view.riak is None or state.wave is None or state.in_phase.home:
         return None
     holders = _holders(view.riak)
@@ -85,7 +90,7 @@ def home(state: RunState, view: ClusterView, now: Instant) -> FallbacksHome | No
 
 
 def _holders(riak: RiakView) -> frozenset[NodeName] | None:
-    """The nodes that have something to hand off, by those that were asked; None where not all is told."""
+    """The nodes that have something to hand off, by those that were asked; None if an answer is missing."""
     if riak.beyond:
         return frozenset(riak.beyond)
     if isinstance(riak.transfers, Unknown) or not riak.transfers:
