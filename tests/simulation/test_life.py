@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION
 from orchestrator.engine.state import RunState
 from orchestrator.model.cluster import CopyState, NodeName
-from orchestrator.model.event import Event, PhaseEntered, WaveStarted
-from orchestrator.model.observation import Level, ServiceState
+from orchestrator.model.event import Event, IndexTaken, NotWaitedFor, PhaseEntered, TakenDown, WaveStarted
+from orchestrator.model.observation import Level, MissingCopy, ServiceState
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
 from orchestrator.runs.simulated import Simulation
@@ -135,12 +136,38 @@ def test_a_copy_that_is_built_anew_after_its_node_left_by_itself_is_not_missed(l
 
 
 def test_a_copy_that_the_run_took_down_is_missed_though_it_is_on_its_way(life: Life) -> None:
+    life.simulation.begin(life.drawn.wanted)
     _lose(life, next(iter(life.world.nodes)), ours=True)
     with pytest.raises(BrokenError, match="missing at the end"):
         life._judge_copies([])
 
 
+@pytest.mark.parametrize(("served", "missed"), [(1, False), (2, True)])
+def test_a_copy_that_was_told_as_not_waited_for_is_missed_only_if_fewer_serve_than_were_taken_down(
+    life: Life, *, served: int, missed: bool
+) -> None:
+    """Of copies without a place the cluster may build the wave's own last: the shard is then as it was."""
+    life.simulation.begin(life.drawn.wanted)
+    index = _index(life, "logs")
+    shard = index.shards[0]
+    next(copy for copy in shard.copies if copy.serves and not copy.primary).state = CopyState.INITIALIZING
+    told = MissingCopy(
+        index=index.name, index_uuid=index.uuid, number=0, primary=False, reason="NODE_LEFT", count=1
+    )
+    taken = IndexTaken(
+        index=index.name, index_uuid=index.uuid, replicas=1, filters="", started=((0, served),)
+    )
+    with pytest.raises(BrokenError, match="missing at the end"):
+        life._judge_copies([])
+    life.simulation.journalled(
+        NotWaitedFor(shards=(told,), why="seen"), TakenDown(number=3, indices=(taken,))
+    )
+    with pytest.raises(BrokenError, match="missing at the end") if missed else nullcontext():
+        life._judge_copies([])
+
+
 def test_a_replica_that_others_add_is_theirs_to_wait_for_and_those_before_it_are_not(life: Life) -> None:
+    life.simulation.begin(life.drawn.wanted)
     index = _index(life, "logs")
     life.simulation.fate.befall(index_mishaps.ReplicasSet(index="logs", replicas=index.replicas + 1))
     life._judge_copies([])

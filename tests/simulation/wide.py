@@ -13,11 +13,13 @@ from orchestrator.model.action import StopNode
 from orchestrator.model.cluster import CopyState, NodeName, Role
 from orchestrator.model.event import (
     ActionSent,
+    NotWaitedFor,
     OwedAgain,
     PhaseEntered,
     RestoreBegun,
     RunResumed,
     RunStarted,
+    TakenDown,
     WaveStarted,
 )
 from orchestrator.model.merge_event import MergeWarned
@@ -25,7 +27,7 @@ from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
 from orchestrator.simulation import allocation, deciders, machines, turns
 from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
-from orchestrator.simulation.parts import SimCopy, SimIndex
+from orchestrator.simulation.parts import SimCopy, SimIndex, SimShard
 from tests.simulation import merged, tuned
 from tests.simulation.chance import Chance, chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
@@ -301,8 +303,35 @@ class Life(AnyLife):
             places = min(joined, deciders.places_for(self.world, index, shard))
             added = self._added_by_others(index)
             missing, without_place = missing - added, len(shard.copies) - added - places
-            if seen and missing > max(self.world.unassigned_before[shard.id], without_place):
+            excused = max(self.world.unassigned_before[shard.id], without_place)
+            if seen and missing > excused and missing > self._told_missing(index, shard):
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
+
+    def _told_missing(self, index: SimIndex, shard: SimShard) -> int:
+        """How many copies the run has said that it does not wait for: a wave finds and leaves the shard so.
+
+        None while fewer serve than when a wave last took some down, whichever of the copies without a place
+        the cluster builds first: those are the wave's own.
+        """
+        taken = [
+            count
+            for event in self._events
+            if isinstance(event, TakenDown)
+            for each in event.indices
+            if each.index_uuid == index.uuid
+            for number, count in each.started
+            if number == shard.id.number
+        ]
+        if taken and sum(copy.serves for copy in shard.copies) < taken[-1]:
+            return 0
+        told = [
+            missing.count
+            for event in self._events
+            if isinstance(event, NotWaitedFor)
+            for missing in event.shards
+            if (missing.index_uuid, missing.number) == (index.uuid, shard.id.number)
+        ]
+        return max(told, default=0)
 
     def _added_by_others(self, index: SimIndex) -> int:
         """How many replicas others have added during the run: those are for them to wait for."""
