@@ -17,10 +17,17 @@ from orchestrator.merging import decide
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
+from orchestrator.model.observation import (
+    EVERYTHING,
+    ClusterView,
+    Look,
+    Observation,
+    SettingsView,
+)
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
+from orchestrator.ports import ClusterReadings
 from orchestrator.runs.bulk_indices import LoadedIndices, find_bulk_indices
 from orchestrator.runs.connection import Connection, PolicySource
 from orchestrator.runs.find_run import Wanted, candidates, past_times
@@ -34,6 +41,8 @@ from orchestrator.view.units import stamp_seconds
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
 """A plan does not use recoveries."""
+_TELLS_SECONDS: Final = 30.0
+"""A node that has just joined, or hangs briefly, says what it is within these; no run is refused for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,14 +305,28 @@ def _prepared(
 
 
 def _first_reading(connection: Connection) -> tuple[ClusterView, Reading[SettingsView]]:
-    ports = connection.ports
-    read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS})
+    ports, read = connection.ports, _once_told(connection)
     try:
         return require_cluster(read.cluster, ports.name, ports.source), read.settings
     except UsageError as error:
         if not isinstance(read.cluster, Unknown):
             raise
         raise UsageError(f"{error}{_stopped_here(connection)}") from error
+
+
+def _once_told(connection: Connection) -> ClusterReadings:
+    """Cluster and settings; read again while a member has not said what it is, but not for ever."""
+    cluster, process = connection.ports.cluster, connection.process
+    limit, waiting = process.now + _TELLS_SECONDS, False
+    while True:
+        read = cluster.observe({Look.CLUSTER, Look.SETTINGS})
+        unknown = read.cluster
+        if not (isinstance(unknown, Unknown) and unknown.passes and process.now < limit):
+            return read
+        if not waiting:
+            process.tell(f"waiting up to {_TELLS_SECONDS:.0f} s for the first reading: {unknown.reason}")
+        waiting = True
+        process.clock.wait(1.0)
 
 
 def _stopped_here(connection: Connection) -> str:
