@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from tests.ports import free_ports
 
 LAUNCHER = Path(__file__).parent / "doubles" / "riak-double"
 PYTHON = Path(sys.executable).resolve()
@@ -178,7 +179,7 @@ def riak_nodes(
         command: whose exit codes `riak` has.
     """
     names = [f"dev{number + 1}@127.0.0.1" for number in range(count)]
-    ports = _free_ports(2 * count)
+    ports = free_ports(2 * count)
     addresses = "".join(
         f"address.{name} = 127.0.0.1:{port}\n" for name, port in zip(names, ports, strict=False)
     )
@@ -213,14 +214,3 @@ def riak_nodes(
     finally:
         for node in nodes:
             node.end()
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

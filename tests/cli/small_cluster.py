@@ -20,15 +20,18 @@ _STATE = "/_cluster/state/master_node,nodes,metadata,routing_table,version"
 
 
 class SmallCluster(ScriptedServer):
-    """The server; `names` are those of its nodes. It keeps lease records, and no other change.
+    """Its nodes have these `names`; a `version` below 4 is OpenSearch's. It keeps lease records and settings.
 
     Attributes:
         started: what every node tells of its start, in milliseconds; None = nodes do not tell of themselves.
+        silent: so many more times the last node does not answer when it is asked about itself.
     """
 
-    def __init__(self, names: tuple[str, ...] = NODES) -> None:
+    def __init__(self, names: tuple[str, ...] = NODES, *, version: str = "8.19.0") -> None:
         super().__init__()
         self.started: int | None = 1
+        self.silent = 0
+        self.version = version
         self.nodes = {f"{number:022d}": name for number, name in enumerate(names)}
         self.templates: dict[str, Any] = {}
         self.lives: dict[str, int] = {}
@@ -43,7 +46,8 @@ class SmallCluster(ScriptedServer):
         }
         self.on("/_nodes/_local/http", self._probe)
         self.on("/_nodes/http", self._members)
-        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings", self._members)
+        self.on(f"/_nodes/{','.join(self.nodes)}/jvm,http,settings", self._lives)
+        self.on(f"/_nodes/{list(self.nodes)[-1]}/jvm,http,settings", self._lives)
         self.on(_STATE, reply(self._state()))
         self.on(f"{_STATE},customs", reply(self._state()))
         self.on("/_cluster/settings", self._settings)
@@ -82,11 +86,15 @@ class SmallCluster(ScriptedServer):
         path.write_text(json.dumps(document | keys))
         return str(path)
 
+    @property
+    def _roles_in_state(self) -> bool:
+        return int(self.version.partition(".")[0]) >= 4
+
     def _http(self) -> dict[str, Any]:
         return {
             node: {
                 "name": name,
-                "version": "8.19.0",
+                "version": self.version,
                 "build_type": "tar",
                 "roles": ["master", "data"],
                 "jvm": {"start_time_in_millis": self.started},
@@ -102,8 +110,7 @@ class SmallCluster(ScriptedServer):
                 "ephemeral_id": f"life-{self.lives.get(name, 1)}-{node}",
                 "transport_address": f"127.0.0.1:{9300 + number}",
                 "attributes": {},
-                "roles": ["master", "data"],
-                "version": "8.19.0",
+                **({"roles": ["master", "data"], "version": self.version} if self._roles_in_state else {}),
             }
             for number, (node, name) in enumerate(self.nodes.items())
         }
@@ -120,10 +127,18 @@ class SmallCluster(ScriptedServer):
 
     def _probe(self, asked: Asked, wire: Wire) -> None:
         node, told = next(iter(self._http().items()))
-        reply({"cluster_name": "lab", "nodes": {node: told}})(asked, wire)
+        said = None if self._roles_in_state else {}  # OpenSearch names no product
+        reply({"cluster_name": "lab", "nodes": {node: told}}, headers=said)(asked, wire)
 
     def _members(self, asked: Asked, wire: Wire) -> None:
         reply({"nodes": self._http()})(asked, wire)
+
+    def _lives(self, asked: Asked, wire: Wire) -> None:
+        told = self._http()
+        if self.silent:
+            self.silent -= 1
+            told.popitem()
+        reply({"nodes": told})(asked, wire)
 
     def _settings(self, asked: Asked, wire: Wire) -> None:
         if asked.method != "PUT":

@@ -14,7 +14,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from orchestrator.lab.distributions import cache_folder
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements-airflow.lock"
@@ -75,9 +75,7 @@ class Airflow:
     ) -> None:
         self.folder, self.programs = folder, environment()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self._port = found.getsockname()[1]
+        self._port = free_port()
         (folder / "dags").mkdir(parents=True)
         (folder / "dags.json").write_text(json.dumps(dags))
         shutil.copy(DAGS, folder / "dags")

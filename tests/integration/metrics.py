@@ -15,7 +15,7 @@ from typing import Final
 
 import urllib3
 
-from tests.integration.sshd import free_port
+from tests.ports import free_port
 
 GAUGE: Final = "lab_capacity"
 WAIT_SECONDS: Final = 60.0

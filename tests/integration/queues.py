@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import urllib3
 
-from tests.integration.sshd import free_port
+from tests.ports import free_port
 
 SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """Debian's own script; the one in `/usr/sbin` insists on the system's folders and user."""

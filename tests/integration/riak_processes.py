@@ -212,6 +212,7 @@ def riak_processes(
             for node in nodes:
                 started = node.riak("start")
                 assert started.returncode == 0, started.stdout
+                assert node.alive, (node.folder / "state" / "log").read_text()
             lab.wait_ready()
             yield lab
         finally:

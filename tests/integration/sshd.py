@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.hosts.settings import HostSettings, Limits, ServiceSettings
+from tests.ports import free_port
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "/usr/sbin/sshd"
 QUICK = Limits(connect=4.0, banner=3.0, auth=5.0, command=8.0, keepalive=2.0)
@@ -33,13 +34,6 @@ def tool(*command: str) -> str:
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
     tool("ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", str(path))
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass(kw_only=True)

@@ -18,7 +18,8 @@ from orchestrator.model.reading import Unknown
 from orchestrator.runs.file_hosts import HostRunner
 from orchestrator.stores.riak.admin import Command
 from orchestrator.stores.riak.output import CommandOutput
-from tests.integration.sshd import QUICK, free_port
+from tests.integration.sshd import QUICK
+from tests.ports import free_port
 
 RIAK1 = NodeName("riak@riak1")
 PASSWORD = "correct horse"  # noqa: S105  (of the stand-in)

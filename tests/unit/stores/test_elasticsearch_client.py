@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import socket
 import ssl
 import time
 from base64 import b64decode
@@ -26,6 +25,7 @@ from orchestrator.stores.elasticsearch.cluster import ElasticsearchCluster
 from orchestrator.stores.elasticsearch.faults import Answer, Fault
 from orchestrator.stores.elasticsearch.request import Request, get
 from tests.fakes.scripted_http import Answerer, Asked, ScriptedServer, Wire, cut, hang, node, raw, reply
+from tests.ports import free_port
 
 PROBE = "/_nodes/_local/http"
 READ = get("/_cluster/health")
@@ -77,12 +77,6 @@ def client(clock: RealClock) -> Iterator[Open]:
     yield open_client
     for each in opened:
         each.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def fault(outcome: Answer | Fault) -> Fault:
