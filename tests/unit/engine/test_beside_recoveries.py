@@ -119,6 +119,35 @@ def test_a_copy_without_a_place_of_an_index_that_was_reopened_hides_none_that_th
     assert [copy.unassigned_reason for copy in missing] == ["NODE_LEFT"]
 
 
+def test_a_node_that_is_back_may_be_given_to_the_copy_that_had_no_place_and_that_one_is_awaited() -> None:
+    """Which of two copies of a shard the cluster builds there is its own affair (seen under a seed)."""
+    situation = _beside()
+    view = situation.view
+    assert view is not None
+    shard = next(copy.shard for copy in view.copies if copy.node == ES2)
+    taken = situation.kind.taken(view, Wave(number=1, nodes=(ES2,)))
+    state = situation.after(TakenDown(number=1, indices=taken)).state
+    holders = tuple(
+        ShardCopy(shard=shard, primary=not at, state=CopyState.STARTED, node=node.name)
+        for at, node in enumerate(node for node in view.nodes if node.holds_data and node.name != ES2)
+    )[:1]
+    away = (
+        ShardCopy(
+            shard=shard,
+            primary=False,
+            state=CopyState.INITIALIZING,
+            node=ES2,
+            unassigned_reason="INDEX_REOPENED",
+        ),
+        ShardCopy(shard=shard, primary=False, state=CopyState.UNASSIGNED, unassigned_reason="NODE_LEFT"),
+    )
+    others = tuple(copy for copy in view.copies if copy.shard != shard)
+    indices = tuple(replace(index, replicas=2) for index in view.indices)
+    after = replace(view, copies=(*others, *holders, *away), indices=indices)
+    missing = [copy for copy in situation.kind.missing(state, after) if copy.shard == shard]
+    assert [copy.node for copy in missing] == [ES2]
+
+
 def test_a_copy_that_a_node_lost_does_not_pass_for_the_one_that_was_missing_before() -> None:
     """Which of two copies of a shard is read first is chance; the one that never had a node was missing."""
     asked = question(slow())

@@ -84,8 +84,9 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
 
     None is awaited of an index that is gone, was closed, reopened or restored over, or whose allocation
     filters were changed; and no more than its replicas allow. Where more copies are on their way than are
-    missing (somebody has added replicas), those on the waves' nodes are awaited first, and all of them. Last
-    come primaries that start on those nodes, of shards that no reading before the stop had.
+    missing (somebody has added replicas), those on the waves' nodes are awaited first, and all of them: the
+    cluster may give a node that is back to any copy of a shard, also to one that never had a place. Last come
+    primaries that start on those nodes, of shards that no reading before the stop had.
     """
     missing: list[ShardCopy] = []
     metadata = view.metadata
@@ -100,12 +101,16 @@ def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...
         lacking = min(was.started, index.replicas + 1) - (len(copies) - len(away))
         if lacking <= 0:
             continue
-        away = [copy for copy in away if copy.unassigned_reason not in _EXCUSED]
+        awaited = sum(not _excused(copy) for copy in away)
         if away and not _has_a_place(state.begun.policy, view, away[0].shard):
             away = [copy for copy in away if copy.node is not None]  # awareness came after the index was made
-        away.sort(key=lambda copy: (copy.state is CopyState.UNASSIGNED, copy.node not in ours))
-        missing += away[: max(lacking, sum(copy.node in ours for copy in away))]
+        away.sort(key=lambda copy: (copy.node is None, copy.node not in ours, _excused(copy)))
+        missing += away[: min(awaited, max(lacking, sum(copy.node in ours for copy in away)))]
     return (*missing, *_made_meanwhile(state, view, ours))
+
+
+def _excused(copy: ShardCopy) -> bool:
+    return copy.unassigned_reason in _EXCUSED
 
 
 def _made_meanwhile(state: RunState, view: ClusterView, ours: Collection[NodeName]) -> Iterator[ShardCopy]:
