@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
+from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
 from orchestrator.config.cluster import ClusterFile
 from orchestrator.engine.state import RunState
@@ -162,7 +163,8 @@ class Context:
 
 
 def context_of(output: Output) -> Context:
-    """That of this process."""
+    """That of this process. A command has loaded what it needs by then: a signal ends it from now on."""
+    EARLY.heed()
     return Context(
         environment=os.environ,
         home=Path.home(),

@@ -5,12 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
-from orchestrator.config.policy import Overrides
+if TYPE_CHECKING:
+    from orchestrator.config.policy import Overrides
+
+    Selection = Overrides
+else:
+    Selection = object
+    """What the flags select, a command's `overrides`: typer never sees it, and its module loads slowly."""
 
 
 class Output(Enum):
@@ -111,6 +118,19 @@ Timeout = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """What `--only` and `--exclude` name, as globs."""
+
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+def nodes(only: list[str] | None, exclude: list[str] | None) -> Nodes:
+    """As typer gives them: None for a flag that was not given."""
+    return Nodes(only=tuple(only or ()), exclude=tuple(exclude or ()))
+
+
 _Command = TypeVar("_Command", bound=Callable[..., int])
 
 
@@ -152,7 +172,9 @@ def _selection(
     disable_predicate: DisablePredicate = None,
     reason: Reason = None,
     timeout: Timeout = None,
-) -> Overrides:
+) -> Selection:
+    from orchestrator.config.policy import Overrides  # noqa: PLC0415  (loads slowly)
+
     return Overrides(
         strategy=strategy,
         max_unavailable=max_unavailable,

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Collection, Sequence
-from importlib.metadata import version
+from collections.abc import Sequence
 from time import time
-from types import FrameType
 from typing import Annotated, Final
 
 import typer
@@ -30,11 +27,8 @@ from orchestrator.cli.commands import (
     tune,
     validate,
 )
+from orchestrator.cli.interrupts import EARLY, InterruptedEarly
 from orchestrator.errors import ExitCode, OrchestratorError
-from orchestrator.runtime.signals import CAUGHT
-from orchestrator.view.jsonlines import json_line
-from orchestrator.view.outlet import shown
-from orchestrator.view.summary import refusal_object
 
 PROGRAM: Final = "orchestrate"
 _WORDS: Final = {
@@ -57,6 +51,8 @@ app = typer.Typer(
 
 def _version(value: bool) -> None:
     if value:
+        from importlib.metadata import version  # noqa: PLC0415  (takes as long as all that help needs)
+
         typer.echo(f"{PROGRAM} {version('orchestrator')}")
         raise typer.Exit
 
@@ -97,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
         return _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
     except typer.TyperException as error:
         return _refuse(arguments, _usage(error), ExitCode.USAGE)
-    except (KeyboardInterrupt, _InterruptedError):
+    except (KeyboardInterrupt, InterruptedEarly):
         return _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
     except OrchestratorError as error:
         return _refuse(arguments, str(error), error.exit_code)
@@ -132,8 +128,13 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
+    from orchestrator.view.outlet import shown  # noqa: PLC0415  (as above, and the next ones too)
+
     sys.stderr.write(shown(f"orchestrate: {message}", sys.stderr) + "\n")
     if wants_json(arguments):
+        from orchestrator.view.jsonlines import json_line  # noqa: PLC0415
+        from orchestrator.view.summary import refusal_object  # noqa: PLC0415
+
         try:
             sys.stdout.write(json_line(refusal_object(message, code), at=time(), run=None) + "\n")
         except BrokenPipeError:
@@ -163,32 +164,22 @@ def _fall_silent() -> None:
     os.close(nowhere)
 
 
-class _InterruptedError(BaseException):
-    """A signal while no run is driven. No `KeyboardInterrupt`: typer makes exit code 130 of that, unasked."""
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise _InterruptedError
-
-
-def run_heeding(arguments: Sequence[str], came: Collection[int]) -> int:
+def run_heeding(arguments: Sequence[str], came: list[int]) -> int:
     """Run one command line, once the program is loaded. A signal ends it with the code of the contract.
 
     A command that drives a run catches signals itself from the taking of its lease on.
 
     Args:
         arguments: as given to the program.
-        came: signals that came while it was loaded; more may be added until handlers are set here.
+        came: signals that came while it was loaded; more are added while the command's own modules are.
 
     Returns:
         The exit code. Standard output is flushed.
     """
     try:
-        for number in CAUGHT:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, _interrupt)
+        EARLY.keep(came)
         code = _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED) if came else run(arguments)
-    except _InterruptedError:
+    except InterruptedEarly:
         code = _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
     try:
         sys.stdout.flush()

@@ -21,7 +21,9 @@ SCRIPT = Path(sys.executable).with_name("orchestrate")
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 120.0
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["orchestrator.cli.program"])
+_FORKS.set_forkserver_preload(
+    ["orchestrator.cli.program", *(f"orchestrator.cli.work.{name}" for name in ("demo", "rehearse", "tune"))]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,27 +91,32 @@ def test_a_signal_ends_a_command_with_the_code_of_the_contract(
 WHILE_LOADED = """
 import os, signal, sys
 
+SIGNAL, MODULE = sys.argv.pop(1), sys.argv.pop(1)
+
 class Finder:
     def find_spec(self, name, path, target=None):
-        if name == "orchestrator.cli.commands":
-            os.kill(os.getpid(), getattr(signal, sys.argv.pop(1)))
+        if name == MODULE:
+            os.kill(os.getpid(), getattr(signal, SIGNAL))
 
 sys.meta_path.insert(0, Finder())
 from orchestrator.cli.main import main
 main()
 """
-"""The console script, which gets the signal that its first argument names while its modules are loaded."""
+"""The console script, which gets the signal of its first argument when the module of its second is loaded."""
 
 
+@pytest.mark.parametrize("module", ["orchestrator.cli.commands", "orchestrator.runs", "sqlalchemy"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_the_program_is_loaded_ends_it_with_the_code_of_the_contract(
-    console: Console, number: signal.Signals
+    console: Console, number: signal.Signals, module: str
 ) -> None:
+    """Some of it is loaded at once, and some when the command is known."""
     command = [
         sys.executable,
         "-c",
         WHILE_LOADED,
         number.name,
+        module,
         "plan",
         "--cluster",
         "lab",

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.commands.tune_apply import apply
-from orchestrator.cli.commands.tune_revert import revert
-from orchestrator.cli.commands.tune_show import show_states, verdict_on
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
+from orchestrator.cli.work.tune_apply import apply
+from orchestrator.cli.work.tune_revert import revert
+from orchestrator.cli.work.tune_show import show_states, verdict_on
 from orchestrator.errors import ExitCode, JournalError, LeaseError, UsageError
 from orchestrator.model.action import TuneHost
 from orchestrator.model.cluster import NodeName

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.commands.tune_apply import apply
-from orchestrator.cli.commands.tune_revert import revert
-from orchestrator.cli.commands.tune_show import verdict_on
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
+from orchestrator.cli.work.tune_apply import apply
+from orchestrator.cli.work.tune_revert import revert
+from orchestrator.cli.work.tune_show import verdict_on
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.port import Hosts
 from orchestrator.model.cluster import NodeName

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.commands.validate import Check, lease_checks, ring_checks
 from orchestrator.cli.program import run
+from orchestrator.cli.work.validate import Check, lease_checks, ring_checks
 from orchestrator.errors import ExitCode
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Look

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, event
 
+from orchestrator.cli import prompts  # noqa: F401  (read once, not by each process that is forked)
 from orchestrator.cli.program import run
 from orchestrator.model.action import Action, action_name, action_target
 from orchestrator.model.event import ActionConfirmed, ActionFailed, Event, Record

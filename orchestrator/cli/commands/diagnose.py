@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import Context, context_of
-from orchestrator.config.quantities import format_duration, parse_duration
-from orchestrator.diagnosis.diagnose import diagnose as look_for_all
-from orchestrator.errors import ExitCode, JournalError, UsageError
-from orchestrator.hosts.connections import Connections
-from orchestrator.hosts.diagnosis.records import signs_of_records
-from orchestrator.hosts.diagnosis.sampler import LONGEST, SHORTEST, sample
-from orchestrator.model.cluster import NodeName
-from orchestrator.model.diagnosis import Diagnosis, Signs
-from orchestrator.model.observation import Look
-from orchestrator.model.reading import Reading, Seconds, Unknown
-from orchestrator.runs.file_hosts import host_settings
-from orchestrator.runs.find_run import histories
-from orchestrator.runs.from_file import FilePorts
-from orchestrator.runs.selection import require_cluster
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.store import StateMissing
-from orchestrator.view.diagnosis import diagnosis_objects, diagnosis_text
-from orchestrator.view.history import past_run
-
-_RECORD_BYTES: Final = 4 * 1024 * 1024
-"""Of one recorded file: a week of `sar` is below it."""
 
 Diagnosed = Annotated[
     str | None,
@@ -67,162 +40,8 @@ def diagnose(
     state: opt.State = None,
 ) -> int:
     """Sample the hosts, name the known syndromes. Changes nothing. Exits 3 if one is found."""
-    context = context_of(output)
-    seconds = _seconds(length)
-    if (cluster is None) == (records is None):
-        raise UsageError("diagnose needs either --cluster or --from; see `orchestrate diagnose --help`")
-    if records is not None:
-        hosts = _recorded(records, tuple(only or ()))
-    else:
-        hosts = _sampled(cluster or "", seconds, tuple(only or ()), context, state)
-    found = look_for_all(hosts)
-    return int(_tell(found, context, seconds if records is None else None))
+    from orchestrator.cli.work.diagnose import diagnose_hosts
 
-
-def _tell(found: Diagnosis, context: Context, seconds: Seconds | None) -> ExitCode:
-    if context.output is opt.Output.JSON:
-        for line in diagnosis_objects(found):
-            context.say_json(line)
-    else:
-        context.say(diagnosis_text(found))
-    code = ExitCode.HELD if found.findings else ExitCode.DONE
-    if not found.complete:
-        # Whoever acts on 3 takes the findings for all there is.
-        code = ExitCode.FAILED
-    return context.end(
-        code,
-        findings=len(found.findings),
-        examined=list(found.examined),
-        unread=list(found.unread),
-        sample_seconds=seconds,
+    return diagnose_hosts(
+        cluster, length=length, only=tuple(only or ()), records=records, output=output, state=state
     )
-
-
-def _seconds(text: str) -> Seconds:
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--sample {error}") from None
-    if not SHORTEST <= seconds <= LONGEST:
-        bounds = f"{format_duration(SHORTEST)} to {format_duration(LONGEST)}"
-        raise UsageError(f"--sample must be {bounds}: less is noise, and more is monitoring")
-    return seconds
-
-
-def _sampled(
-    cluster: str, seconds: Seconds, only: tuple[str, ...], context: Context, state: str | None
-) -> Mapping[NodeName, Reading[Signs]]:
-    """The hosts of a cluster, sampled."""
-    file = context.cluster(cluster)
-    ports = context.ports(file)
-    connections = Connections()
-    try:
-        addresses = _selected(_addresses(ports, context), only)
-        settings = host_settings(file, addresses, ports.resolver)
-
-        def wait(length: Seconds) -> None:
-            context.note(f"sampling for {format_duration(length)} …")
-            context.clock.wait(length)
-
-        hosts = sample(
-            settings.values(),
-            connections,
-            seconds=seconds,
-            wait=wait,
-            told=context.note,
-            redact=ports.redact,
-        )
-    finally:
-        connections.close()
-        ports.close()
-    recoveries = _recoveries(file.spec.name, context, state)
-    return {
-        node: signs if isinstance(signs, Unknown) else replace(signs, recovery=recoveries.get(node, _NEVER))
-        for node, signs in hosts.items()
-    }
-
-
-_NEVER: Final = Unknown(reason="no restart of it is in the state database")
-
-
-def _addresses(ports: FilePorts, context: Context) -> Mapping[NodeName, str]:
-    """The nodes and where they are. A cluster that is ill may not answer: then as the file names them.
-
-    Raises:
-        UsageError: it is another cluster, or it does not answer and the file names no host.
-    """
-    read = ports.cluster.observe({Look.CLUSTER})
-    if not isinstance(read.cluster, Unknown):
-        view = require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
-        addresses = ports.members(view)
-        for warning in ports.file.overrides_without_node(addresses):
-            context.warn(warning)
-        return addresses
-    named = {NodeName(name): address for name, address in ports.file.named_nodes().items() if address}
-    if not named:
-        raise UsageError(
-            f"the cluster cannot be read, so its nodes are not known: {read.cluster.reason}. Nodes that have"
-            f" an `address` in `hosts.overrides` of {ports.file.path} are diagnosed all the same"
-        )
-    context.warn(f"the cluster cannot be read ({read.cluster.reason}): only hosts that the file names are")
-    return named
-
-
-def _selected(addresses: Mapping[NodeName, str], only: tuple[str, ...]) -> Mapping[NodeName, str]:
-    missing = [glob for glob in only if not any(fnmatchcase(node, glob) for node in addresses)]
-    if missing:
-        raise UsageError(f"no node is called {', '.join(missing)}; there are {', '.join(sorted(addresses))}")
-    return {
-        node: address
-        for node, address in addresses.items()
-        if not only or any(fnmatchcase(node, glob) for glob in only)
-    }
-
-
-def _recoveries(cluster: str, context: Context, state: str | None) -> Mapping[NodeName, Seconds]:
-    """How long each node took when it was last restarted; nothing where no state is."""
-    try:
-        store = context.open_state(state, Access.READ)
-    except StateMissing:
-        return {}
-    except JournalError as error:
-        context.warn(f"past restarts are not compared: {error}")
-        return {}
-    with closing(store):
-        took: dict[NodeName, Seconds] = {}
-        for entry, records in histories(store, cluster=cluster):
-            past = past_run(records, entry.outcome)
-            took |= past.node_seconds if past else {}
-        return took
-
-
-def _recorded(folder: Path, only: tuple[str, ...]) -> Mapping[NodeName, Reading[Signs]]:
-    """Hosts as they were recorded.
-
-    Raises:
-        UsageError: the folder cannot be read, or holds something that is no record.
-    """
-    try:
-        entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-        inner = [entry for entry in entries if entry.is_dir()]
-        hosts = {entry.name: entry for entry in inner} if inner else {folder.resolve().name: folder}
-        chosen = _selected({NodeName(name): str(at) for name, at in hosts.items()}, only)
-        texts = {name: _texts(Path(at)) for name, at in chosen.items()}
-    except OSError as error:
-        raise UsageError(f"--from {folder}: {error.strerror or error}") from None
-    empty = [name for name, found in texts.items() if not found]
-    if empty:
-        raise UsageError(f"--from {folder}: no records of {', '.join(empty)}")
-    return {name: signs_of_records(name, found) for name, found in texts.items()}
-
-
-def _texts(folder: Path) -> Mapping[str, str]:
-    found = {}
-    for path in sorted(folder.iterdir()):
-        status = path.stat()
-        if path.name.startswith(".") or path.suffix == ".md" or not stat.S_ISREG(status.st_mode):
-            continue
-        if status.st_size > _RECORD_BYTES:
-            raise UsageError(f"{path} is larger than {_RECORD_BYTES // 1024**2} MB: cut it to one hour")
-        found[path.name] = path.read_text(errors="replace")
-    return found

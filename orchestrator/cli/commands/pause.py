@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING
 
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import Context, context_of
-from orchestrator.cli.prompts import confirm_run
-from orchestrator.errors import ExitCode
-from orchestrator.model.phase import Request
-from orchestrator.runs.find_run import Wanted, find_run, leave_request
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import host_name
 
-_WORDS: Final = {Request.PAUSE: "pause after the wave or the merges in hand", Request.STOP: "stand down now"}
+if TYPE_CHECKING:
+    from orchestrator.model.phase import Request
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +26,11 @@ def pause(
     state: opt.State = None,
 ) -> int:
     """Let a run finish its current wave or merges and then pause. Asks where no run is named."""
-    return _request(Request.PAUSE, context_of(output), run, cluster, state, yes=yes)
+    from orchestrator.model.phase import Request
+
+    return _request(
+        Request.PAUSE, "pause after the wave or the merges in hand", output, run, cluster, state, yes=yes
+    )
 
 
 def stop(
@@ -43,18 +41,29 @@ def stop(
     state: opt.State = None,
 ) -> int:
     """Stop a run: nodes up, settings restored; merges go on. Asks where no run is named."""
-    return _request(Request.STOP, context_of(output), run, cluster, state, yes=yes)
+    from orchestrator.model.phase import Request
+
+    return _request(Request.STOP, "stand down now", output, run, cluster, state, yes=yes)
 
 
 def _request(
     request: Request,
-    context: Context,
+    words: str,
+    output: opt.Output,
     run: str | None,
     cluster: str | None,
     state: str | None,
     *,
     yes: bool,
 ) -> int:
+    from orchestrator.cli.context import context_of
+    from orchestrator.cli.prompts import confirm_run
+    from orchestrator.errors import ExitCode
+    from orchestrator.runs.find_run import Wanted, find_run, leave_request
+    from orchestrator.runtime.database import Access
+    from orchestrator.runtime.identity import host_name
+
+    context = context_of(output)
     name = context.cluster(cluster).spec.name if cluster else None
     with context.state(state, Access.GO_ON) as store:
         entry = find_run(store, Wanted.REQUEST, run=run, cluster=name)
@@ -63,8 +72,7 @@ def _request(
         by = f"{context.operator}@{host_name()}"
         leave_request(store, entry, request, by=by, at=context.clock.now())
     message = (
-        f"asked run {entry.run} on {entry.cluster} to {_WORDS[request]}; "
-        f"`orchestrate status {entry.run}` shows it"
+        f"asked run {entry.run} on {entry.cluster} to {words}; `orchestrate status {entry.run}` shows it"
     )
     if context.output is opt.Output.TEXT:
         context.say(message)

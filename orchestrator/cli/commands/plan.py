@@ -8,20 +8,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import context_of
-from orchestrator.cli.prompts import (
-    confirm,
-    end_without_nodes,
-    note_beforehand,
-    prepared_run,
-    require_terminal,
-    show_plan,
-)
-from orchestrator.config.policy import Overrides
-from orchestrator.runs.attempt import exit_code
-from orchestrator.runs.files import load_plan, save_plan
-from orchestrator.runs.planning import prepare_saved
-from orchestrator.view.plan import plan_object
 
 
 def register(app: typer.Typer) -> None:
@@ -36,11 +22,16 @@ def plan(
     cluster: opt.Cluster,
     out: Annotated[Path | None, typer.Option("--out", help="Save the plan for `apply`.")] = None,
     playbook: opt.Playbook = None,
-    overrides: Overrides,
+    overrides: opt.Selection,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
     """Show what `restart` would do, step by step. Changes nothing. Exits 3 if something would hold it."""
+    from orchestrator.cli.context import context_of
+    from orchestrator.cli.prompts import note_beforehand, prepared_run, show_plan
+    from orchestrator.runs.files import save_plan
+    from orchestrator.view.plan import plan_object
+
     context = context_of(output)
     file = context.cluster(cluster)
     with prepared_run(context, file, playbook=playbook, overrides=overrides, state=state) as prepared:
@@ -61,6 +52,12 @@ def apply(
     state: opt.State = None,
 ) -> int:
     """Run a saved plan, if it still fits the cluster. Exits 7 if not."""
+    from orchestrator.cli.context import context_of
+    from orchestrator.cli.prompts import confirm, end_without_nodes, require_terminal
+    from orchestrator.runs.attempt import exit_code
+    from orchestrator.runs.files import load_plan
+    from orchestrator.runs.planning import prepare_saved
+
     context = context_of(output)
     loaded = load_plan(saved)
     if not yes:

@@ -8,10 +8,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import context_of
-from orchestrator.cli.prompts import carry_out, prepared_run
-from orchestrator.config.merging import MergeFlags
-from orchestrator.config.policy import Overrides, require_segments
 from orchestrator.errors import UsageError
 
 Index = Annotated[
@@ -54,12 +50,14 @@ def post_bulk_index(
     allow_writes: AllowWrites = False,
     dry_run: DryRun = False,
     playbook: opt.Playbook = None,
-    overrides: Overrides,
+    overrides: opt.Selection,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
     """Merge loaded indices, let their copies settle, restart the nodes. Run again, it does what is left."""
+    from orchestrator.config.merging import MergeFlags
+
     merge = MergeFlags(patterns=_given(index), max_segments=max_segments, allow_writes=allow_writes)
     return _run(
         cluster,
@@ -89,6 +87,9 @@ def force_merge(
     state: opt.State = None,
 ) -> int:
     """Merge indices to a few segments a copy, and restart nothing."""
+    from orchestrator.config.merging import MergeFlags
+    from orchestrator.config.policy import Overrides
+
     merge = MergeFlags(patterns=_given(index), max_segments=max_segments, allow_writes=allow_writes)
     overrides = Overrides(
         merge=merge,
@@ -117,7 +118,7 @@ def _given(index: list[str] | None) -> tuple[str, ...]:
 
 def _run(
     cluster: str,
-    overrides: Overrides,
+    overrides: opt.Selection,
     state: str | None,
     *,
     restarts: bool,
@@ -127,6 +128,10 @@ def _run(
     output: opt.Output,
 ) -> int:
     """As `restart` does; without anything to do it ends in seconds, and takes no lease."""
+    from orchestrator.cli.context import context_of
+    from orchestrator.cli.prompts import carry_out, prepared_run
+    from orchestrator.config.policy import require_segments
+
     context = context_of(output)
     file = context.cluster(cluster)
     require_segments(file)

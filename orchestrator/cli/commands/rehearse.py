@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import Context, context_of
-from orchestrator.cli.prompts import note_beforehand, prepared_run
-from orchestrator.config.policy import Overrides
-from orchestrator.engine.plan import make_plan
-from orchestrator.errors import ExitCode, SafetyViolation, UsageError
-from orchestrator.merging import decide
-from orchestrator.model.action import action_name
-from orchestrator.model.event import Hold, RunStarted
-from orchestrator.model.observation import EVERYTHING, Observation
-from orchestrator.model.reading import Instant, Seconds
-from orchestrator.ports import Reporter
-from orchestrator.runs.attempt import exit_code
-from orchestrator.runs.files import load_snapshot, save_snapshot
-from orchestrator.runs.rehearsal import Rehearsal
-from orchestrator.runtime.codec import encode_event
-from orchestrator.view.jsonlines import JsonReporter, json_line
-from orchestrator.view.lines import LineReporter
-from orchestrator.view.outlet import Outlet
-from orchestrator.view.rehearsal import Narrator, Rehearsed, rehearsed_lines, rehearsed_object
-from orchestrator.view.units import counted, stamp_seconds, visible
-from orchestrator.view.waits import Pace
-from orchestrator.view.words import hold_sentence
-
-_SIGN_OF_LIFE: Final[Seconds] = 900.0
-"""Of the simulated time: a wait of eight hours is over in a second, and nobody looks for signs of life."""
 
 
 def register(app: typer.Typer) -> None:
@@ -62,94 +36,26 @@ def rehearse(
         Path | None, typer.Option("--save", help="Save what was read, to be rehearsed again anywhere.")
     ] = None,
     playbook: opt.Playbook = None,
-    overrides: Overrides,
+    overrides: opt.Selection,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
     """Play the restart on a simulated cluster, with faults. The real one is only read.
 
     Exits as the run would: 0 done, 3 held, 4 a node failed, …
     """
-    context = context_of(output)
+    from orchestrator.cli.work.rehearse import rehearse_cluster, rehearse_snapshot
+    from orchestrator.config.policy import Overrides
+    from orchestrator.errors import UsageError
+
     if (cluster is None) == (snapshot is None):
         raise UsageError("name either a cluster (--cluster) or a snapshot of one (--snapshot)")
-    if snapshot is not None:
-        if overrides != Overrides() or playbook is not None or save is not None:
-            raise UsageError(
-                "a snapshot holds its run as it would begin, flags included: give --seed alone with it, "
-                "or make another one with `rehearse --cluster … --save`"
-            )
-        started, seen = load_snapshot(snapshot)
-    else:
-        file = context.cluster(str(cluster))
-        with prepared_run(context, file, playbook=playbook, overrides=overrides, state=None) as prepared:
-            note_beforehand(prepared, context)
-            if prepared.not_due:
-                return int(context.end(ExitCode.DONE, cluster=prepared.view.name, message=prepared.not_due))
-            started, seen = prepared.started, prepared.observe(EVERYTHING)
-    if save is not None:
-        save_snapshot(save, started, seen)
-        context.note(f"saved to {save}; `orchestrate rehearse --snapshot {save}` plays on it")
-    return int(_play(Rehearsal(started, seen, seed), started, seen, context, seed))
-
-
-def _play(
-    rehearsal: Rehearsal, started: RunStarted, seen: Observation, context: Context, seed: int
-) -> ExitCode:
-    nodes = counted(len(started.nodes), "node")
-    context.note(
-        f"rehearsing a restart of {nodes} on a simulation of {visible(started.cluster)}, seed {seed}"
-    )
-    for hold in _not_simulated(rehearsal, started, seen):
-        context.warn(f"the run would be held now, and the simulation does not know it: {hold_sentence(hold)}")
-    began = context.clock.now()
-    text, out = context.output is opt.Output.TEXT, Outlet(context.out)
-
-    def say_json(payload: dict[str, object], at: Instant) -> None:
-        out.line(json_line(payload, at=at, run=rehearsal.run))
-
-    def end() -> None:
-        left = rehearsal.aftermath()
-        told = Rehearsed(
-            seed=seed,
-            mishaps=rehearsal.mishaps,
-            kills=rehearsal.kills,
-            simulated=rehearsal.simulated,
-            took=context.clock.now() - began,
-            not_as_found=left.not_as_found,
-            down=left.down,
-            against_rules=rehearsal.against_rules,
+    if snapshot is None:
+        return rehearse_cluster(
+            str(cluster), seed, save=save, playbook=playbook, overrides=overrides, output=output
         )
-        if text:
-            for line in rehearsed_lines(told):
-                out.line(line)
-        else:
-            say_json(rehearsed_object(told), rehearsal.now())
-
-    def tell(at: Instant, words: str) -> None:
-        if text:
-            out.line(f"{stamp_seconds(at)} MISHAP: {words}")
-        else:
-            say_json({"event": "mishap", "what": words}, at)
-
-    try:
-        state = rehearsal.play(Narrator(_reporter(rehearsal, started, context), rehearsal.news, tell, end))
-    except SafetyViolation as defect:
-        raise SafetyViolation(
-            f"{defect}; a defect of the program: please report it with seed {seed} and a snapshot (--save)"
-        ) from defect
-    return exit_code(state)
-
-
-def _reporter(rehearsal: Rehearsal, started: RunStarted, context: Context) -> Reporter:
-    """Plain lines even on a terminal: hours go by in seconds, and a panel would show none of it."""
-    if context.output is opt.Output.JSON:
-        return JsonReporter(context.out, rehearsal.now, encode_event, pace=Pace(_SIGN_OF_LIFE))
-    kind = started.policy.kind
-    return LineReporter(context.out, rehearsal.now, kind=kind, simulated=True, pace=Pace(_SIGN_OF_LIFE))
-
-
-def _not_simulated(rehearsal: Rehearsal, started: RunStarted, seen: Observation) -> Sequence[Hold]:
-    """What holds the run on the real cluster now and not on the simulated one."""
-    real = make_plan(started, seen, decide=decide, describe=action_name, times={}).holds
-    there = {(hold.predicate, hold.subject) for hold in rehearsal.plan().holds}
-    return [hold for hold in real if (hold.predicate, hold.subject) not in there]
+    if overrides != Overrides() or playbook is not None or save is not None:
+        raise UsageError(
+            "a snapshot holds its run as it would begin, flags included: give --seed alone with it, "
+            "or make another one with `rehearse --cluster … --save`"
+        )
+    return rehearse_snapshot(snapshot, seed, output=output)

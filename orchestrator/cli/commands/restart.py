@@ -7,9 +7,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import context_of
-from orchestrator.cli.prompts import carry_out, prepared_run
-from orchestrator.config.policy import Overrides
 
 
 def register(app: typer.Typer) -> None:
@@ -25,12 +22,15 @@ def restart(
         bool, typer.Option("--dry-run", help="Print the plan (as `plan` does) and change nothing.")
     ] = False,
     playbook: opt.Playbook = None,
-    overrides: Overrides,
+    overrides: opt.Selection,
     yes: opt.Yes = False,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
     """Restart every node, wave by wave; settings are left as found."""
+    from orchestrator.cli.context import context_of
+    from orchestrator.cli.prompts import carry_out, prepared_run
+
     context = context_of(output)
     file = context.cluster(cluster)
     asks = not (yes or dry_run)

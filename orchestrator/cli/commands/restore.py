@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import context_of
-from orchestrator.cli.prompts import confirm_run
-from orchestrator.runs.connection import Connection
-from orchestrator.runs.takeover import InService
-from orchestrator.runs.unfinished import PastRun, restore_meant
-from orchestrator.runtime.store import RunEntry
+
+if TYPE_CHECKING:
+    from orchestrator.runs.connection import Connection
+    from orchestrator.runs.unfinished import PastRun
+    from orchestrator.runtime.store import RunEntry
 
 InServiceNodes = Annotated[
     list[str] | None,
@@ -43,6 +42,11 @@ def restore(
     With --cluster and no run of it in the state here: from the record that the run left in the cluster. Name
     the playbook of that run (--playbook) if its hooks take nodes out of service.
     """
+    from orchestrator.cli.context import context_of
+    from orchestrator.cli.prompts import confirm_run
+    from orchestrator.runs.takeover import InService
+    from orchestrator.runs.unfinished import restore_meant
+
     context = context_of(output)
     file = context.cluster(cluster) if cluster else None
 

@@ -7,14 +7,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import context_of
-from orchestrator.cli.prompts import ask, require_terminal
-from orchestrator.runs.attempt import exit_code
-from orchestrator.runs.find_run import Wanted, find_run
-from orchestrator.runs.unfinished import past_run_of, resume_run
-from orchestrator.runtime.database import Access
-from orchestrator.view.merges import left_to_do
-from orchestrator.view.units import visible
 
 Skip = Annotated[
     list[str] | None, typer.Option("--skip", help="Do without this node (repeatable).", metavar="NODE")
@@ -39,6 +31,15 @@ def resume(
     state: opt.State = None,
 ) -> int:
     """Resume a stopped, paused or killed run with its original policy."""
+    from orchestrator.cli.context import context_of
+    from orchestrator.cli.prompts import ask, require_terminal
+    from orchestrator.runs.attempt import exit_code
+    from orchestrator.runs.find_run import Wanted, find_run
+    from orchestrator.runs.unfinished import past_run_of, resume_run
+    from orchestrator.runtime.database import Access
+    from orchestrator.view.merges import left_to_do
+    from orchestrator.view.units import visible
+
     context = context_of(output)
     with context.state(state, Access.GO_ON) as store:
         file = context.cluster(cluster) if cluster else None

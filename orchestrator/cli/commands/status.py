@@ -7,20 +7,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.cli.context import Context, context_of
-from orchestrator.engine.fold import replay
-from orchestrator.errors import ExitCode, UsageError
-from orchestrator.model.phase import Phase
-from orchestrator.runs.find_run import Wanted, find_run, histories
-from orchestrator.runtime.database import Access
-from orchestrator.runtime.identity import provably_alive, provably_gone
-from orchestrator.runtime.store import RunEntry, StateStore
-from orchestrator.view.history import history_object, history_text, past_run
-from orchestrator.view.status import status_object, status_text
-
-_WATCH_SECONDS = 1.0
-"""Between two looks of `--watch`: a database file offers nothing that one could wait for instead."""
-_CLEAR = "\x1b[H\x1b[2J"
 
 
 def register(app: typer.Typer) -> None:
@@ -39,50 +25,15 @@ def status(
     state: opt.State = None,
 ) -> int:
     """Show where a run is, what it waits for and why."""
-    context = context_of(output)
-    name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.READ) as store:
-        entry = find_run(store, Wanted.SHOW, run=run, cluster=name)
-        last, going = _show(store, entry, context, after=-1, clear=False)
-        redraws = output is opt.Output.TEXT and context.out.isatty()
-        while watch and going:
-            context.clock.wait(_WATCH_SECONDS)
-            last, going = _show(store, entry, context, after=last, clear=redraws)
-    return int(context.end(ExitCode.DONE, run=entry.run))
+    from orchestrator.cli.work.status import show_status
 
-
-def _show(
-    store: StateStore, entry: RunEntry, context: Context, *, after: int, clear: bool
-) -> tuple[int, bool]:
-    """Show the run if it has gone on since `after`; its last event, and whether it goes on."""
-    records = store.replay(entry.run)
-    if not records:
-        raise UsageError(f"run {entry.run} was killed before it began; nothing was changed by it")
-    state, now = replay(entry.run, records), context.clock.now()
-    gone = provably_gone(entry.process)
-    alive = False if gone else (provably_alive(entry.process) or None)
-    if records[-1].sequence != after or clear:
-        context.out.write(_CLEAR if clear else "")
-        if context.output is opt.Output.JSON:
-            context.say_json(status_object(state, records, now=now, alive=alive), run=entry.run)
-        else:
-            context.say(status_text(state, records, now=now, alive=alive).rstrip("\n"))
-        context.out.flush()
-    return records[-1].sequence, state.phase is not Phase.ENDED and not gone
+    return show_status(run, watch=watch, cluster=cluster, output=output, state=state)
 
 
 def history(
     cluster: opt.AnyCluster = None, output: opt.OutputMode = opt.Output.TEXT, state: opt.State = None
 ) -> int:
     """Show past runs, and the time per node over time."""
-    context = context_of(output)
-    name = context.cluster(cluster).spec.name if cluster else None
-    with context.state(state, Access.READ) as store:
-        past = histories(store, cluster=name)
-        runs = [found for entry, records in past if (found := past_run(records, entry.outcome))]
-    if context.output is opt.Output.JSON:
-        for line in history_object(runs):
-            context.say_json(line)
-    else:
-        context.say(history_text(runs).rstrip("\n"))
-    return int(context.end(ExitCode.DONE, runs=len(runs)))
+    from orchestrator.cli.work.status import show_history
+
+    return show_history(cluster, output=output, state=state)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from orchestrator.cli.commands.tune_show import end, sentence, show_rows, show_states, verdict_on
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask
+from orchestrator.cli.work.tune_show import end, sentence, show_rows, show_states, verdict_on
 from orchestrator.errors import ExitCode
 from orchestrator.model.action import Done
 from orchestrator.model.reading import Unknown

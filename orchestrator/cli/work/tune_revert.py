@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.cli.commands.tune_show import show_rows
 from orchestrator.cli.context import Context
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask
+from orchestrator.cli.work.tune_show import show_rows
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.undoing import Back, Foreign, Ours
 from orchestrator.model.action import Done

@@ -1,0 +1,123 @@
+"""What the `tune` commands do: hosts read, changed and changed back, without a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+
+from orchestrator.cli.context import Context, context_of
+from orchestrator.cli.options import Nodes, Output
+from orchestrator.cli.prompts import require_terminal
+from orchestrator.cli.work.tune_apply import apply as apply_changes
+from orchestrator.cli.work.tune_revert import revert as revert_changes
+from orchestrator.cli.work.tune_show import end, sentence, show_states, verdict_on
+from orchestrator.config.cluster import ClusterFile
+from orchestrator.errors import ExitCode
+from orchestrator.hosts.reviewed_script import script_of
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+from orchestrator.runs.from_file import FilePorts
+from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
+from orchestrator.runtime.database import Access
+from orchestrator.runtime.ledger import Ledger
+from orchestrator.runtime.store import StateMissing
+from orchestrator.view.tuning import Found
+
+_LOOK = "orchestrate tune check"
+
+
+def check_hosts(cluster: str, profile: str | None, nodes: Nodes, *, output: Output, script: bool) -> int:
+    """Show how the hosts stand to a profile, or the script that would change them; the exit code."""
+    context = context_of(output)
+    ports = context.ports(context.cluster(cluster))
+    wanted = ports.tuning_profile(profile)
+    with _hosts(ports, context, None, nodes) as where:
+        found = where.read(wanted)
+    if script:
+        _write_script(found, context)
+        return int(verdict_on(found))
+    show_states(found, context)
+    if context.output is Output.TEXT:
+        context.say(sentence(found))
+    return int(end(verdict_on(found), found, context, profile=wanted.name))
+
+
+def apply_profile(
+    cluster: str, profile: str | None, nodes: Nodes, *, yes: bool, output: Output, state: str | None
+) -> int:
+    """Make the hosts as the profile wants them, once that was agreed to; the exit code."""
+    context = context_of(output)
+    ports = context.ports(context.cluster(cluster))
+    wanted = ports.tuning_profile(profile)
+    if not yes:
+        require_terminal(context, _LOOK)
+    with ExitStack() as stack:
+        where = stack.enter_context(_hosts(ports, context, state, nodes))
+
+        def ledger() -> Ledger:
+            return stack.enter_context(context.state(state, Access.WRITE)).ledger(where.cluster)
+
+        return int(apply_changes(where, wanted, ledger, context, operator=context.operator, yes=yes))
+
+
+def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state: str | None) -> int:
+    """Put back what is owed on these hosts, once that was agreed to; the exit code."""
+    context = context_of(output)
+    file = context.cluster(cluster)
+    with _owing(file, context, state) as ledger:
+        if ledger is None or not ledger.owed():
+            return _nothing_owed(file.spec.name, context)
+        if not yes:
+            require_terminal(context, _LOOK)
+        known, ports = ledger.addresses(), context.ports(file)
+        with _hosts(ports, context, state, nodes, known=known) as where:
+            meant = {*where.nodes, *where.unplaced}
+            owed = {
+                machine: some
+                for machine, some in ledger.owed(where.machine).items()
+                if any(node in meant for one in some for node in one.nodes)
+            }
+            if not owed:
+                return _nothing_owed(file.spec.name, context)
+            return int(revert_changes(where, ledger, owed, context, operator=context.operator, yes=yes))
+
+
+@contextmanager
+def _hosts(
+    ports: FilePorts,
+    context: Context,
+    state: str | None,
+    nodes: Nodes,
+    *,
+    known: Mapping[NodeName, str] | None = None,
+) -> Iterator[TunedHosts]:
+    """The hosts that the flags select."""
+    with context.connect_over(ports, state) as connection:
+        yield hosts_to_tune(connection, ports, only=nodes.only, exclude=nodes.exclude, known=known)
+
+
+def _write_script(found: Found, context: Context) -> None:
+    """The script alone on standard output, as it is: what is not in it is told beside it."""
+    for node, tuning in sorted(found.items()):
+        if isinstance(tuning, Unknown):
+            context.warn(f"{node} is not in the script: {tuning.reason}")
+        for state in () if isinstance(tuning, Unknown) else tuning.unread:
+            context.warn(f"{node}, {state.tunable} is not in the script: {state.detail or 'unknown'}")
+    context.out.write(script_of({node: it for node, it in found.items() if not isinstance(it, Unknown)}))
+
+
+@contextmanager
+def _owing(file: ClusterFile, context: Context, state: str | None) -> Iterator[Ledger | None]:
+    """The ledger; None where nothing was ever written."""
+    try:
+        store = context.open_state(state, Access.GO_ON)
+    except StateMissing:
+        yield None
+        return
+    with closing(store):
+        yield store.ledger(file.spec.name)
+
+
+def _nothing_owed(cluster: str, context: Context) -> int:
+    context.note(f"{cluster}: nothing is owed: no host was tuned from here, or all of it is undone")
+    return int(context.end(ExitCode.DONE, undone=0, owed=0, failed=[]))

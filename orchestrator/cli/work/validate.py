@@ -1,0 +1,166 @@
+"""Everything that a run needs, checked; nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from orchestrator.cli.context import Context, context_of
+from orchestrator.cli.options import Output
+from orchestrator.config.gates import gates_in, secrets_in
+from orchestrator.config.policy import require_kind, require_playbook
+from orchestrator.errors import ExitCode
+from orchestrator.hosts.check import Grade, check_hosts
+from orchestrator.hosts.connections import Connections
+from orchestrator.model.gate import Gate
+from orchestrator.model.observation import Look
+from orchestrator.model.policy import LeasePlace
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
+from orchestrator.model.riak import RiakView
+from orchestrator.ports import LeasePort
+from orchestrator.runs.file_hosts import host_settings
+from orchestrator.runs.from_file import FilePorts
+from orchestrator.runs.selection import require_cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was checked.
+
+    Attributes:
+        good: None when it could not be checked, because of another point.
+    """
+
+    subject: str
+    point: str
+    good: bool | None
+    message: str
+
+
+def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: Output) -> int:
+    """Check and say what was found, point by point; the exit code."""
+    context = context_of(output)
+    file = context.cluster(cluster)
+    book = context.files.playbook(playbook or file.spec.playbook)
+    require_playbook(file, book)
+    if book.spec.tune:
+        require_kind(file, context.files.tuning_profile(book.spec.tune))
+    files = f"{file.path} and its playbook{' and tuning profile' if book.spec.tune else ''} are sound"
+    ports = context.ports(file)
+    folder = book.path.resolve().parent
+    bad = 0
+    try:
+        ports.require_secrets(secrets_in(book.spec.gates, folder))
+        checks = _checks(ports, context, files, reboot=reboot)
+        lease, gates = ports.lease, gates_in(book.spec.gates, folder)
+        for check in chain(checks, lease_checks(lease, book.spec.lease), _gates(ports, gates)):
+            bad += check.good is False
+            _say(check, context)
+    finally:
+        ports.close()
+    if context.output is Output.TEXT:
+        context.say(f"{bad} of these must be put right before a restart" if bad else "all is well")
+    return int(context.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
+
+
+def _checks(ports: FilePorts, context: Context, files: str, *, reboot: bool) -> Iterator[Check]:
+    yield Check(subject="config", point="files", good=True, message=files)
+    read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
+    view = require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
+    leader = "claimant" if view.riak else "master"
+    what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
+    yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
+    for url, wrong in ports.cluster.endpoints().items():
+        yield Check(
+            subject="cluster", point="endpoint", good=wrong is None, message=wrong or f"{url} answers"
+        )
+    parts = {"settings": read.settings, "health": read.health, "activity": read.activity, "disks": read.disks}
+    for point, part in parts.items():
+        if part is NOT_READ:
+            continue  # this kind of cluster has no such part
+        yield _readable("cluster", point, part)
+    if view.riak is not None:
+        yield from ring_checks(view.riak)
+    addresses = {node.name: node.address for node in view.nodes}
+    for warning in ports.file.overrides_without_node(ports.members(view)):
+        context.warn(warning)
+    settings = host_settings(ports.file, addresses, ports.resolver)
+    connections = Connections()
+    try:
+        for node, found in check_hosts(
+            settings.values(), connections, reboot=reboot, redact=ports.redact
+        ).items():
+            for one in found:
+                yield Check(
+                    subject=node,
+                    point=one.point.value,
+                    good=None if one.grade is Grade.NOT_CHECKED else one.grade is Grade.GOOD,
+                    message=one.message,
+                )
+    finally:
+        connections.close()
+
+
+def ring_checks(riak: RiakView) -> Iterator[Check]:
+    """What the rules need of Riak's own, and each node's `/stats`: without one a run holds at once."""
+    parts: Mapping[str, Reading[object]] = {
+        "members": riak.members,
+        "status": riak.cluster,
+        "ringready": riak.ring_ready,
+        "ring-status": riak.ring_status,
+        "ring": riak.ring,
+        "n_val": riak.n_vals,
+        "transfers": riak.transfers,
+    }
+    for point, part in parts.items():
+        yield _readable("ring", point, part)
+    for node, signs in riak.signs.items():
+        yield _readable(node, "/stats", signs.stats)
+    for node, why in riak.untold.items():
+        yield Check(subject=node, point="process", good=False, message=why)
+
+
+def _readable(subject: str, point: str, part: Reading[object]) -> Check:
+    if isinstance(part, Unknown):
+        return Check(subject=subject, point=point, good=False, message=part.reason)
+    return Check(subject=subject, point=point, good=True, message="readable")
+
+
+def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:
+    """Whether the lease can be read where the playbook has it; a run that holds it is no fault."""
+    if place is not LeasePlace.CLUSTER:
+        return
+    record = lease.read()
+    if isinstance(record, Unknown):
+        yield Check(subject="cluster", point="lease", good=False, message=record.reason)
+    elif record is None:
+        yield Check(subject="cluster", point="lease", good=True, message="readable, no run holds it")
+    else:
+        held = f"readable, held by run {record.run} of {record.owner}"
+        yield Check(subject="cluster", point="lease", good=True, message=held)
+
+
+def _gates(ports: FilePorts, gates: Sequence[Gate]) -> Iterator[Check]:
+    """What each gate says now. One that is closed is in order: a run waits for it."""
+    for name, view in ports.gates(gates).observe().items():
+        if isinstance(view, Unknown):
+            yield Check(subject="gate", point=name, good=False, message=f"cannot be read: {view.reason}")
+        else:
+            how = "open" if view.open else "closed"
+            yield Check(subject="gate", point=name, good=True, message=f"{how}: {view.evidence}")
+
+
+def _say(check: Check, context: Context) -> None:
+    if context.output is Output.JSON:
+        line = {
+            "event": "check",
+            "subject": check.subject,
+            "point": check.point,
+            "good": check.good,
+            "message": check.message,
+        }
+        context.say_json(line)
+    else:
+        mark = {True: "ok  ", False: "BAD ", None: "-   "}[check.good]
+        context.say(f"{mark} {check.subject:<12} {check.point:<12} {check.message}")
