@@ -97,7 +97,8 @@ class RiakLease:
     def create(self, record: LeaseRecord) -> ActionResult:
         """Create that epoch on a majority of the machines; `Refused` when somebody else was first.
 
-        What was made on fewer machines is removed again.
+        What was made on fewer machines is removed again. Once it is made, files of lower numbers are removed:
+        a run that is killed and resumed takes a number each time, and a host lists only so many.
         """
         text = text_of(record, Mark.HELD)
         if (fault := fault_of(text)) is not None:
@@ -123,6 +124,7 @@ class RiakLease:
             if lost is not None:
                 return lost
             self._unproven.discard(key)
+            self._discard(census, census.up_to(number - 1))  # what stays is outranked
             return Done()
 
     def write(self, record: LeaseRecord) -> ActionResult:

@@ -330,6 +330,27 @@ def test_nothing_is_left_after_a_release(three: LeaseHosts) -> None:
     assert [three.files(machine) for machine in three.machines.values()] == [[], [], []]
 
 
+def test_a_run_may_be_killed_and_resumed_as_often_as_one_likes(three: LeaseHosts) -> None:
+    """Each time it takes the next number, and a host lists no more than sixteen."""
+    for epoch in range(1, 21):
+        three.down = {"m3"} if epoch == 5 else set()
+        record = replace(ANNA, epoch=epoch, process=f"boot/1/{epoch}/1")
+        assert three.lease().create(record) == Done()
+        assert three.lease().read() == record
+    assert [where(three, epoch) for epoch in range(1, 20)] == [[]] * 19
+    assert where(three, 20) == ["m1", "m2", "m3"]
+
+
+def test_an_older_file_that_could_not_be_removed_is_outranked(three: LeaseHosts) -> None:
+    three.lease().create(ANNA)
+    three.down = {"m3"}
+    later = replace(BEN, epoch=2)
+    assert three.lease().create(later) == Done()
+    three.down = set()
+    assert (where(three, 1), where(three, 2)) == (["m3"], ["m1", "m2"])
+    assert three.lease().read() == later
+
+
 def test_a_host_that_was_away_at_the_release_brings_no_old_run_back(three: LeaseHosts) -> None:
     anna = three.lease()
     anna.create(ANNA)
