@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
+from orchestrator.cli import completion
+
 if TYPE_CHECKING:
     from orchestrator.config.policy import Overrides
 
@@ -28,16 +30,29 @@ class Output(Enum):
 
 
 Cluster = Annotated[
-    str, typer.Option("--cluster", help="The cluster: name or path of its file.", metavar="NAME_OR_PATH")
+    str,
+    typer.Option(
+        "--cluster",
+        help="The cluster: name or path of its file.",
+        metavar="NAME_OR_PATH",
+        autocompletion=completion.clusters,
+    ),
 ]
 AnyCluster = Annotated[
-    str | None, typer.Option("--cluster", help="Only runs of this cluster.", metavar="NAME_OR_PATH")
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Only runs of this cluster.",
+        metavar="NAME_OR_PATH",
+        autocompletion=completion.clusters,
+    ),
 ]
 Run = Annotated[
     str | None,
     typer.Argument(
         metavar="RUN",
         help="Which run: its id, the beginning or the last part of it. Unnamed: the unfinished one.",
+        autocompletion=completion.runs,
     ),
 ]
 State = Annotated[
@@ -55,7 +70,13 @@ YesToOne = Annotated[
     bool, typer.Option("--yes", help="Do not ask which run is meant, where only one can be.")
 ]
 Playbook = Annotated[
-    str | None, typer.Option("--playbook", help="Name or path of a playbook.", metavar="NAME_OR_PATH")
+    str | None,
+    typer.Option(
+        "--playbook",
+        help="Name or path of a playbook.",
+        metavar="NAME_OR_PATH",
+        autocompletion=completion.playbooks,
+    ),
 ]
 Strategy = Annotated[
     str | None,
@@ -65,10 +86,22 @@ MaxUnavailable = Annotated[
     str | None, typer.Option("--max-unavailable", help="Nodes that may be away at once.", metavar="N|N%")
 ]
 Only = Annotated[
-    list[str] | None, typer.Option("--only", help="Only these nodes (glob; repeatable).", metavar="NODE")
+    list[str] | None,
+    typer.Option(
+        "--only",
+        help="Only these nodes (glob; repeatable).",
+        metavar="NODE",
+        autocompletion=completion.nodes,
+    ),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", help="Not these nodes (glob; repeatable).", metavar="NODE")
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        help="Not these nodes (glob; repeatable).",
+        metavar="NODE",
+        autocompletion=completion.nodes,
+    ),
 ]
 Zone = Annotated[
     str | None, typer.Option("--zone", help="Only nodes of this awareness zone.", metavar="ZONE")
@@ -108,6 +141,7 @@ DisablePredicate = Annotated[
         "--disable-predicate",
         help="Switch a safety rule off, wholly or for one subject; recorded in the journal (repeatable).",
         metavar="NAME[=SUBJECT]",
+        autocompletion=completion.predicates,
     ),
 ]
 Reason = Annotated[

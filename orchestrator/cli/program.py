@@ -44,6 +44,7 @@ HELP: Final = ("--help",)
 
 app = typer.Typer(
     name="orchestrate",
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -135,11 +135,16 @@ def is_path(name: str) -> bool:
     return "/" in name or name.endswith((SUFFIX, ".yaml"))
 
 
+def names(wanted: Wanted, places: Places) -> list[str]:
+    """All that can be found by name, in order."""
+    return sorted({file.stem for folder in places.of(wanted) for file in _files(folder)})
+
+
 def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Places) -> str:
     what = wanted.what
     lines = "".join(f"\n  {path}" + ("" if why == _ABSENT else f" {why}") for path, why in looked.items())
     message = f"there is no {what} {name!r}; looked at:{lines}"
-    known = sorted({file.stem for folder in places.of(wanted) for file in _files(folder)})
+    known = names(wanted, places)
     close = difflib.get_close_matches(name, known, n=3)
     if close:
         return f"{message}\ndid you mean {' or '.join(close)}?"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli import options as opt
 
 
@@ -24,6 +25,7 @@ def rehearse(
             "--cluster",
             help="The cluster: name or path of its file. Only read.",
             metavar="NAME_OR_PATH",
+            autocompletion=completion.clusters,
         ),
     ] = None,
     snapshot: Annotated[

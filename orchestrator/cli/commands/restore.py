@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli import options as opt
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ InServiceNodes = Annotated[
         "--in-service",
         help="With --cluster: this node was put into service by hand (repeatable).",
         metavar="NODE",
+        autocompletion=completion.nodes,
     ),
 ]
 

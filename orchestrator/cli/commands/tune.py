@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import completion
 from orchestrator.cli import options as opt
 
 
@@ -24,6 +25,7 @@ Profile = Annotated[
         "--profile",
         help="Name or path of a tuning profile; else the playbook's `tune`, else that of the cluster's kind.",
         metavar="NAME_OR_PATH",
+        autocompletion=completion.profiles,
     ),
 ]
 CheckOutputMode = Annotated[
