@@ -51,6 +51,8 @@ class Daemons(Executor):
 def in_parallel(work: Mapping[K, Callable[[], V]], *, timeout: float) -> Mapping[K, V]:
     """Run all of them; the results that were there at the limit. Whatever still runs is left to itself.
 
+    One alone is run in this thread, for as long as it takes: what is done on a host has a limit of its own.
+
     Args:
         work: by the name of its result.
         timeout: the limit for all of it, in seconds.

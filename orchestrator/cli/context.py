@@ -193,6 +193,7 @@ class _SignalRequests:
     def during(self, state: Callable[[], RunState | None]) -> Iterator[Asked]:
         """The first one since the beginning is the request; a second one leaves at once."""
         if not self._entered:
+            EARLY.overtaken()
             self._caught.enter_context(self._signals)
             self._entered = True
         self._state = state

@@ -11,16 +11,27 @@ from typing import Final
 
 from orchestrator.runtime.signals import CAUGHT
 
+_BEFORE: Final = "interrupted before anything was changed"
+_AFTER: Final = (
+    "interrupted while it ended, after its work: `orchestrate status` shows a run, `orchestrate tune check` "
+    "shows hosts"
+)
+
 
 class InterruptedEarly(BaseException):
-    """A signal while no run is driven."""
+    """A signal while the command does not catch them itself."""
 
 
-class Signals:
-    """What came while modules were loaded; nothing is done about signals until `keep`."""
+class EarlySignals:
+    """What came while modules were loaded; nothing is done about signals until `keep`.
+
+    Attributes:
+        said: what a command that one ends has to say.
+    """
 
     def __init__(self) -> None:
         self._kept: list[int] | None = None
+        self.said = _BEFORE
 
     def keep(self, kept: list[int]) -> None:
         """From now on signals are kept, in the list in which there may be some."""
@@ -44,10 +55,18 @@ class Signals:
         if kept:
             raise InterruptedEarly
 
+    def begin(self) -> None:
+        """A command begins; nothing was changed yet."""
+        self.said = _BEFORE
+
+    def overtaken(self) -> None:
+        """A command catches signals itself from now on; one that comes after that ends it as it closes."""
+        self.said = _AFTER
+
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise InterruptedEarly
 
 
-EARLY: Final = Signals()
+EARLY: Final = EarlySignals()
 """Those of this process."""

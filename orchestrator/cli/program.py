@@ -38,7 +38,6 @@ _WORDS: Final = {
 """What the validator of flags says, in words of ours."""
 _NOBODY_READS: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
-_NOTHING_DONE: Final = "interrupted before anything was changed"
 HELP: Final = ("--help",)
 """What the bare command shows."""
 
@@ -88,14 +87,15 @@ for module in (
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code of the contract."""
+    EARLY.begin()
     try:
         code = app(args=list(arguments or HELP), standalone_mode=False, prog_name=PROGRAM)
     except typer.Abort:
-        return _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
+        return _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED)
     except typer.TyperException as error:
         return _refuse(arguments, _usage(error), ExitCode.USAGE)
     except (KeyboardInterrupt, InterruptedEarly):
-        return _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
+        return _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED)
     except OrchestratorError as error:
         return _refuse(arguments, str(error), error.exit_code)
     except BrokenPipeError:
@@ -179,9 +179,9 @@ def run_heeding(arguments: Sequence[str], came: list[int]) -> int:
     """
     try:
         EARLY.keep(came)
-        code = _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED) if came else run(arguments)
+        code = _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED) if came else run(arguments)
     except InterruptedEarly:
-        code = _refuse(arguments, _NOTHING_DONE, ExitCode.INTERRUPTED)
+        code = _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED)
     try:
         sys.stdout.flush()
     except BrokenPipeError:

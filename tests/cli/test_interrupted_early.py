@@ -138,6 +138,44 @@ def test_a_signal_while_the_program_is_loaded_ends_it_with_the_code_of_the_contr
     assert ended.stderr == "orchestrate: interrupted before anything was changed\n"
 
 
+AFTER_THE_WORK = """
+import os, signal
+from orchestrator.cli import context
+from orchestrator.cli.interrupts import EARLY
+from orchestrator.cli.main import main
+from orchestrator.cli.work import status
+from orchestrator.runtime.signals import LastWords, Signals
+
+def worked(*_words, **_flags):
+    around = context.context_of(context.Output.TEXT)
+    requests = context._SignalRequests(around)
+    with requests.during(lambda: None):
+        pass
+    requests.close()
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+
+status.show_status = worked
+main()
+"""
+"""The console script, which gets a signal after it has worked and let go of its own handlers."""
+
+
+def test_a_signal_after_the_work_is_not_said_to_have_come_before_it(console: Console) -> None:
+    ended = subprocess.run(  # noqa: S603  (the program under test)
+        [*AS_FROM_A_TERMINAL, sys.executable, "-c", AFTER_THE_WORK, "status"],
+        check=False,
+        capture_output=True,
+        cwd=console.folder,
+        env=console.variables(),
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    assert ended.returncode == 5, ended.stderr
+    assert "before anything was changed" not in ended.stderr
+    assert "after its work: `orchestrate status`" in ended.stderr
+
+
 def test_under_nohup_a_command_outlives_its_terminal(console: Console) -> None:
     with _at_the_first_look(console, *AS_FROM_A_TERMINAL, "nohup") as (process, go):
         process.send_signal(signal.SIGHUP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.cli.program import run
-from orchestrator.cli.work.validate import Check, lease_checks, ring_checks
+from orchestrator.cli.work.validate import Check, lease_checks, pace_checks, ring_checks
 from orchestrator.errors import ExitCode
 from orchestrator.model.lease import LeaseRecord
 from orchestrator.model.observation import Look
@@ -68,6 +68,20 @@ def checks_of(stage: Staged) -> list[Check]:
     assert not isinstance(view, Unknown), view
     assert view.riak is not None
     return list(ring_checks(view.riak))
+
+
+@pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
+def test_where_handoff_is_to_be_hastened_its_rights_are_checked(command: RiakCommand) -> None:
+    """Without them a run takes four minutes a node where its plan says one."""
+    with staged(command) as stage:
+        assert {(check.subject, check.good) for check in pace_checks(stage.cluster)} == {
+            (node, True) for node in NAMES
+        }
+    with staged(command) as stage:
+        stage.runner.refused = ("rpc",)
+        refused = list(pace_checks(stage.cluster))
+    assert {(check.subject, check.good) for check in refused} == {(node, False) for node in NAMES}
+    assert all("ORCHESTRATE_RIAK_HASTEN" in check.message for check in refused)
 
 
 RECORD = LeaseRecord(

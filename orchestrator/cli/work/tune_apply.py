@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from orchestrator.cli.context import Context
+from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask
 from orchestrator.cli.work.tune_show import end, sentence, show_rows, show_states, verdict_on
@@ -69,6 +70,7 @@ def apply(
         where.check_free()
         found = agreed(found, where.read(profile))
     ledger = open_ledger()
+    EARLY.overtaken()
     with Signals(context.clock.wake, lambda: _last_words(where.cluster)) as signals:
         maker = Maker(where, profile, ledger, operator=operator, stop=signals.interrupted)
         making = maker.make(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.cli.context import Context
+from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.options import Output
 from orchestrator.cli.prompts import ask
 from orchestrator.cli.work.tune_show import show_rows
@@ -48,6 +49,7 @@ def revert(
         ask(f"Undo {counted(len(ours), 'change')} on hosts of {visible(where.cluster)}?", context)
         where.check_free()
         debts = still_agreed(debts, look(where, owed))
+    EARLY.overtaken()
     with Signals(context.clock.wake, _last_words) as signals:
         undone, broken = undo(where, ledger, debts, operator=operator, stop=signals.interrupted)
         interrupted = signals.interrupted()

@@ -10,15 +10,17 @@ from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
 from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.policy import require_kind, require_playbook
+from orchestrator.config.riak_playbook import RiakPlaybookSpec
+from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
 from orchestrator.model.gate import Gate
-from orchestrator.model.observation import Look
+from orchestrator.model.observation import Level, Look
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
-from orchestrator.ports import LeasePort
+from orchestrator.ports import ClusterPort, LeasePort
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.selection import require_cluster
@@ -54,7 +56,9 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
         ports.require_secrets(secrets_in(book.spec.gates, folder))
         checks = _checks(ports, context, files, reboot=reboot)
         lease, gates = ports.lease, gates_in(book.spec.gates, folder)
-        for check in chain(checks, lease_checks(lease, book.spec.lease), _gates(ports, gates)):
+        hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
+        pace = pace_checks(ports.cluster) if hastens else ()
+        for check in chain(checks, pace, lease_checks(lease, book.spec.lease), _gates(ports, gates)):
             bad += check.good is False
             _say(check, context)
     finally:
@@ -125,6 +129,26 @@ def _readable(subject: str, point: str, part: Reading[object]) -> Check:
     if isinstance(part, Unknown):
         return Check(subject=subject, point=point, good=False, message=part.reason)
     return Check(subject=subject, point=point, good=True, message="readable")
+
+
+def pace_checks(cluster: ClusterPort) -> Iterator[Check]:
+    """Whether handoff can be hastened: where it cannot, a run takes its usual time and says nothing."""
+    read = cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.RECOVERIES, Look.PACE})
+    riak = None if isinstance(read.cluster, Unknown) else read.cluster.riak
+    if riak is None or not riak.unstarted:
+        said = "handoff is not hastened: Riak's version is not 3.2, or the ring cannot be read"
+        yield Check(subject="ring", point="hasten_handoff", good=False, message=said)
+        return
+    settings = read.settings
+    for node, count in riak.unstarted.items():
+        timer = None if isinstance(settings, Unknown) else settings.at(Level.TRANSIENT, timer_key(node))
+        wrong = count.reason if isinstance(count, Unknown) else ""
+        if not wrong and timer is None:
+            wrong = "its vnode_management_timer cannot be read"
+        said = f"{wrong}; see ORCHESTRATE_RIAK_HASTEN in sudoers-riak, or set `hasten_handoff: false`"
+        yield Check(
+            subject=node, point="hasten_handoff", good=not wrong, message=said if wrong else "readable"
+        )
 
 
 def lease_checks(lease: LeasePort, place: LeasePlace) -> Iterator[Check]:

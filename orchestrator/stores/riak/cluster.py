@@ -142,11 +142,12 @@ class RiakCluster:
         contact = self._contacts.find()
         if isinstance(contact, Unknown):
             return Refused(reason=contact.reason)
-        self._memory.limits_written()
         match action:
             case ProbeSettings():
+                self._memory.limits_written()
                 return self._probe(contact)
             case WriteSettings(changes=changes):
+                self._memory.limits_written()
                 return self._write(contact, changes)
             case ForceHandoff():
                 return self._force(contact)

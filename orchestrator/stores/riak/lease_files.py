@@ -1,6 +1,6 @@
 r"""The lease's files on one host: the shell script that reads, makes and removes them, and what it prints.
 
-One file for each number, `orchestrate-lease.CLUSTER.NUMBER.json`, in a folder in which every account can
+One file for each number, `orchestrate-lease.NAME-HASH.NUMBER.json`, in a folder in which every account can
 create files. A file appears under its name in one step: `ln` refuses a name that exists, `mv` replaces it.
 
 Any user of the host can put something into that folder. Therefore the script follows no symbolic link, opens
