@@ -232,14 +232,22 @@ class RiakWorld(World):
         if self.rolling:
             # At the end: what is found last is what a look at the transfers misses.
             vnodes.unstarted = len(others)
-            vnodes.unfound = frozenset(free[-vnodes.own_fallbacks :])
-            self._step_in(node, life, others, vnodes.unfound)
+            vnodes.unfound, vnodes.listed = frozenset(free[-vnodes.own_fallbacks :]), False
+            first = max(0.0, node.began + USUAL_TIMER / 1000 - self.agenda.now)
+            self.agenda.after(first, lambda: self._list_vnodes(node, life, others))
         else:
             for number in free[: vnodes.own_fallbacks]:
                 self.fall_back(number, node.name)
         each = self.climb_seconds / max(1, len(vnodes.owned))
         for count in range(1, vnodes.most + 1):
             self.agenda.after(each * count, lambda: self._vnode_runs(node, life))
+
+    def _list_vnodes(self, node: SimNode, life: int, others: list[int]) -> None:
+        """The manager's first tick, whatever its timer was set to since: until then it has listed nothing."""
+        if node.life == life and node.joined:
+            vnodes = self.vnodes[node.name]
+            vnodes.listed = True
+            self._step_in(node, life, others, vnodes.unfound)
 
     def _step_in(self, node: SimNode, life: int, left: list[int], held: frozenset[int]) -> None:
         """In so long the manager starts the next vnodes of others; some are fallbacks with data."""

@@ -26,6 +26,7 @@ class SimVnodes:
         timer: `vnode_management_timer` in its memory, in milliseconds.
         unstarted: vnodes that its manager has not started yet, where the cluster's `rolling` says so;
             `unfound`, those of them that hold data of others.
+        listed: its manager has had its first tick, and can tell how many it has not started.
         unseen: from its next start on its peers do not see its service; `seen`, whether they do in this life.
         others: limits that it was given by others than the program, also at starts not of its making.
     """
@@ -39,6 +40,7 @@ class SimVnodes:
     timer: int = USUAL_TIMER
     unstarted: int = 0
     unfound: frozenset[int] = frozenset()
+    listed: bool = True
     unseen: bool = False
     seen: bool = True
     others: list[int] = field(default_factory=list)

@@ -33,6 +33,7 @@ from orchestrator.model.riak import (
 from orchestrator.ports import ClusterReadings
 from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.riak import RiakWorld
+from orchestrator.simulation.riak_parts import SimVnodes
 
 _ASKED = 2
 """Nodes that are asked for their transfers."""
@@ -123,10 +124,14 @@ def _riak(world: RiakWorld, look: Collection[Look]) -> RiakView:
         transfers=transfers,
         ring=world.ring if activity else NOT_READ,
         n_vals=world.n_vals if activity else NOT_READ,
-        unstarted={name: world.vnodes[name].unstarted for name in world.up}
+        unstarted={name: _unstarted(world.vnodes[name]) for name in world.up}
         if Look.PACE in look and Look.RECOVERIES in look
         else {},
     )
+
+
+def _unstarted(vnodes: SimVnodes) -> Reading[int]:
+    return vnodes.unstarted if vnodes.listed else Unknown(reason="not listed yet", passes=True)
 
 
 def _down(world: RiakWorld) -> tuple[NodeName, ...]:

@@ -104,6 +104,20 @@ def test_when_the_others_have_handed_back_is_told_apart() -> None:
     assert told[0].seconds < told[1].seconds
 
 
+@pytest.mark.parametrize(("joins", "climbs"), [(2.0, 3.0), (3.0, 5.0)])
+def test_a_node_that_is_back_before_its_manager_has_listed_anything_is_waited_for(
+    joins: float, climbs: float
+) -> None:
+    """Nothing moves in these seconds, and what it has on its disk for others is not found yet."""
+    world = rolling()
+    world.climb_seconds, world.written = climbs, False
+    for node in world.nodes.values():
+        node.join_seconds = joins
+    _, state = run(world, wanted=HASTENED)
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.violations == []
+
+
 def test_clean_transfers_are_not_believed_while_vnodes_are_left_to_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

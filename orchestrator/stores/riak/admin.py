@@ -12,7 +12,7 @@ here may mean anything to a shell, and names that do are not taken from any outp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from orchestrator.model.cluster import NodeName
@@ -345,5 +345,5 @@ class RiakAdmin:
             return output
         found = parse(output, self.dialect)
         if isinstance(found, Unknown):
-            return Unknown(reason=f"asked on {node}: {found.reason}")
+            return replace(found, reason=f"asked on {node}: {found.reason}")
         return found

@@ -120,7 +120,7 @@ class RiakLease:
             self._unproven.add(key)
             self._ours[key] = record
             troubles = self._make(census, number, text)
-            lost = self._prove(census, number, key, troubles)
+            lost = self._prove(census, number, key, text, troubles)
             if lost is not None:
                 return lost
             self._unproven.discard(key)
@@ -261,25 +261,28 @@ class RiakLease:
         return troubles
 
     def _prove(
-        self, before: Census, number: int, key: Key, troubles: Mapping[NodeName, str]
+        self, before: Census, number: int, key: Key, text: str, troubles: Mapping[NodeName, str]
     ) -> ActionResult | None:
         """See our file on a majority, and no higher number; else withdraw it. None when it is ours."""
         census = self._census()
         if isinstance(census, Unknown):
-            free = [m.node for m in before.machines if number not in m.listing.files]
-            # One whose answer did not come may have it; one where it was taken has another run's.
-            self._discard_on([node for node in free if troubles.get(node) != _TAKEN], {number})
+            self._withdraw([machine.node for machine in before.machines], number, text)
             return Refused(reason=census.reason)
         found = self._leading(census)
         ours = isinstance(found, Found) and (found.number, found.kept.key) == (number, key)
         if isinstance(found, Found) and ours and found.machines >= census.majority:
             return None
-        self._discard_on([m.node for m in census.machines if _key_at(m.listing, number) == key], {number})
+        self._withdraw([m.node for m in census.machines if _key_at(m.listing, number) == key], number, text)
         if isinstance(found, Found) and not ours and found.kept.mark is Mark.HELD:
             return Refused(reason=_stands(found.kept))
         why = [f"{node}: {trouble}" for node, trouble in sorted(troubles.items())[:SHOWN]]
         said = "; ".join((*_rivals(census, number, key), *why)) or census.too_few
         return Refused(reason=f"the file of the lease is not on a majority of the machines ({said})")
+
+    def _withdraw(self, nodes: Collection[NodeName], number: int, text: str) -> None:
+        """Remove our attempt where it is. What another run has made of this number stays."""
+        command = self._folder.withdraw(number, text)
+        self._round.ask(dict.fromkeys(nodes, command), _all_of(nodes))
 
     def _replace(self, census: Census, number: int, text: str) -> ActionResult:
         """Write the file on every machine that answered; done once a majority has it."""
@@ -296,13 +299,8 @@ class RiakLease:
 
     def _discard(self, census: Census, numbers: Collection[int]) -> bool:
         """Remove these files; whether one may be left."""
-        having = [m.node for m in census.machines if m.listing.files.keys() & set(numbers)]
-        return self._discard_on(having, numbers)
-
-    def _discard_on(self, nodes: Collection[NodeName], numbers: Collection[int]) -> bool:
-        """Remove these files on the machines of these nodes; whether one may be left."""
-        command = self._folder.remove(numbers)
-        answers = self._round.ask(dict.fromkeys(nodes, command), _all_of(nodes))
+        nodes = [m.node for m in census.machines if m.listing.files.keys() & set(numbers)]
+        answers = self._round.ask(dict.fromkeys(nodes, self._folder.remove(numbers)), _all_of(nodes))
         for node in nodes:
             answer = answers.get(node, _NO_ANSWER)
             left = answer if isinstance(answer, Unknown) else parse_left(answer)

@@ -116,9 +116,21 @@ discard() {
     echo "left$left"
 }
 
+withdraw() {
+    # What another run made meanwhile under the same name is not ours to remove; `ln` lets nobody in between.
+    name=$prefix.$1.json left=''
+    if [ -f "$name" ] && [ ! -h "$name" ] && [ "$(head -c "$((${#2} + 2))" "$name" 2>/dev/null)" = "$2" ]
+    then
+        rm -f "$name" 2>/dev/null
+        ! there "$name" || left=" $1"
+    fi
+    echo "left$left"
+}
+
 case $verb in
     list) most=$4 files=$5; list ;;
     create|replace) put "$4" "$5" ;;
+    withdraw) withdraw "$4" "$5" ;;
     remove) shift 3; discard "$@" ;;
 esac
 """
@@ -213,6 +225,10 @@ class Folder:
     def replace(self, number: int, text: str) -> Command:
         """Makes a file, in the place of one that has its name; see `parse_put`."""
         return self._command("replace", str(number), text)
+
+    def withdraw(self, number: int, text: str) -> Command:
+        """Removes a file that has this content; see `parse_left`."""
+        return self._command("withdraw", str(number), text)
 
     def remove(self, numbers: Collection[int]) -> Command:
         """Removes files; see `parse_left`."""

@@ -10,17 +10,20 @@ import re
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
-from orchestrator.model.reading import Reading
+from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.riak.output import CommandOutput, Malformed, lines_of, node_down, reading, shown
 from orchestrator.stores.riak.terms import parse_term
 
 T = TypeVar("T")
 
 _RECORD: Final = "state"
-_FIELDS: Final = 10
-"""`#state{}` of `riak_core_vnode_manager` in 3.2, its name included."""
+_FIELDS: Final = 9
+"""`#state{}` of `riak_core_vnode_manager` in 3.2, its name included (riak_core, develop)."""
+_KNOWN_MODULES: Final = 4
 _NEVER_STARTED: Final = 5
-"""Where `never_started` is in it, counted from 0."""
+"""Where `known_modules` and `never_started` are in it, counted from 0."""
+_MODULES: Final = frozenset({"riak_kv_vnode", "riak_pipe_vnode"})
+"""Those whose vnodes have data or work to hand off."""
 _PIECE: Final = re.compile(
     r"""'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | <<.*?>> | [\[\]{}(),] | [^\[\]{}(),'"<]+ | <""",
     re.VERBOSE | re.DOTALL,
@@ -70,16 +73,22 @@ def parse_forced(output: CommandOutput) -> Reading[int]:
 def parse_unstarted(output: CommandOutput) -> Reading[int]:
     """`rpc sys get_state [riak_core_vnode_manager]`: the number of vnodes that it has never started.
 
-    The record holds the whole ring, process ids and references: what is no part of the list is passed over.
+    Both lists are empty until its first tick, ten seconds after its start: that none is listed then proves
+    nothing, and passes. What is no part of them (references, process ids, other data) is passed over.
     """
 
-    def parse() -> int:
+    def parse() -> int | None:
         fields = _parts(_answer(output), "{", "}")
         if len(fields) != _FIELDS or fields[0].strip() != _RECORD:
             raise Malformed("its state is not the record of 3.2")
-        return len(_parts(fields[_NEVER_STARTED].strip(), "[", "]"))
+        never_started = _parts(fields[_NEVER_STARTED].strip(), "[", "]")
+        known = {each.strip() for each in _parts(fields[_KNOWN_MODULES].strip(), "[", "]")}
+        return len(never_started) if known >= _MODULES else None
 
-    return reading("riak_core_vnode_manager's state", parse)
+    found = reading("riak_core_vnode_manager's state", parse)
+    if found is None:
+        return Unknown(reason="its vnode manager has not listed its vnodes yet", passes=True)
+    return found
 
 
 def _answer(output: CommandOutput) -> str:

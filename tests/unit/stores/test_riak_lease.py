@@ -115,6 +115,29 @@ def test_who_is_first_on_the_first_host_has_it_and_the_other_leaves_nothing(thre
     assert where(three) == ["m1", "m2", "m3"]
 
 
+def test_the_withdrawal_of_an_attempt_leaves_what_another_run_has_made_under_its_number(
+    three: LeaseHosts,
+) -> None:
+    """The network breaks as Anna creates, Ben takes the lease, and it heals as she withdraws."""
+    ben, lock = three.seen_by().lease(), threading.Lock()
+    results: list[ActionResult] = []
+
+    def meanwhile(_node: NodeName, verb: str) -> None:
+        if verb == "create":
+            three.down = {"m1", "m2", "m3"}
+        with lock:
+            if verb == "withdraw" and not results:
+                results.append(ben.create(BEN))
+                three.down = set()
+
+    three.before = meanwhile
+    assert isinstance(three.lease().create(ANNA), Refused)
+    assert results == [Done()]
+    assert [verb for _, verb in three.asked].count("withdraw") == 3
+    assert three.seen_by().lease().read() == BEN
+    assert ben.write(replace(BEN, heartbeat=1)) == Done()
+
+
 def test_one_that_cannot_reach_the_first_host_may_win_and_the_first_one_is_withdrawn(
     three: LeaseHosts,
 ) -> None:

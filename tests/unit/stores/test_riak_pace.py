@@ -20,16 +20,18 @@ from orchestrator.model.action import (
     SettingChange,
     WriteSettings,
 )
-from orchestrator.model.cluster import Incarnation, Node
+from orchestrator.model.cluster import Incarnation, Node, NodeName
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import Phase
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_pace import parse_done, parse_forced, parse_timer, parse_unstarted
 from orchestrator.stores.riak.reading import Memory
 from tests.unit.stores.riak_cluster import DEV1, DEV2, DEV3, NAMES, VERSIONS, Staged, staged
 
-STATE = '{state,#Ref<0.1.2.3>,[<0.4.0>],[],[riak_kv_vnode],%s,16,{x,<<"},">>},{chstate_v2,\'a@b\',"[{,"},[]}'
+MODULES = "[riak_kv_vnode,riak_pipe_vnode]"
+STATE = f'{{state,#Ref<0.1.2.3>,{{dict,\'a@b\',"[{{,"}},[],{MODULES},%s,16,{{x,<<"}},">>}},[]}}'
+"""In the order of riak_core's record; what is in the other members is made up to mislead."""
 FORCE = ("rpc", "rpc", "multicall", "[riak_core_vnode_manager,force_handoffs,[]]")
 MANAGER = ("rpc", "sys", "get_state", "[riak_core_vnode_manager]")
 TIMER = ("rpc", "application", "get_env", "[riak_core,vnode_management_timer]")
@@ -87,10 +89,18 @@ def test_what_was_never_started_is_counted_in_the_managers_state(never_started: 
     assert parse_unstarted(out(STATE % never_started)) == count
 
 
+@pytest.mark.parametrize("modules", ["[]", "[riak_pipe_vnode]"])
+def test_that_none_is_left_proves_nothing_before_the_manager_has_listed_them(modules: str) -> None:
+    found = parse_unstarted(out((STATE % "[]").replace(MODULES, modules)))
+    assert isinstance(found, Unknown)
+    assert found.passes
+
+
 @pytest.mark.parametrize(
     "said",
     [
         STATE.replace(",16,", ",") % "[]",
+        STATE.replace(",16,", ",16,[],") % "[]",
         (STATE % "[]").replace("{state,", "{other,"),
         (STATE % "[]")[:-1],
         STATE % "undefined",
@@ -125,6 +135,23 @@ def restarted(stage: Staged) -> None:
 
 def paced(phase: Phase) -> frozenset[Look]:
     return READS[phase].look | {Look.PACE}
+
+
+def test_a_node_whose_manager_has_listed_nothing_yet_is_asked_again(stage: Staged) -> None:
+    """That it has none to start is not remembered of a life that has only begun."""
+    restarted(stage)
+    listed = stage.runner.world.ask(DEV3, " ".join(MANAGER))
+    stage.runner.instead[DEV3, " ".join(MANAGER)] = out((STATE % "[]").replace(MODULES, "[]"))
+    assert isinstance(unstarted_of(stage, DEV3), Unknown)
+    stage.runner.instead[DEV3, " ".join(MANAGER)] = out(listed)
+    assert unstarted_of(stage, DEV3) == parse_unstarted(out(listed))
+
+
+def unstarted_of(stage: Staged, node: NodeName) -> Reading[int]:
+    view = stage.cluster.observe(paced(Phase.REASSIGNED)).cluster
+    assert isinstance(view, ClusterView)
+    assert view.riak is not None
+    return view.riak.unstarted[node]
 
 
 def test_every_node_is_asked_what_it_has_to_start_until_that_is_nothing(stage: Staged) -> None:

@@ -74,7 +74,7 @@ def unstarted(state: RunState, riak: RiakView) -> str | None:
     for name, count in sorted(riak.unstarted.items()):
         if not isinstance(count, Unknown) and count:
             return f"{name} has not started {count} of its vnodes yet, which may hold data of other nodes"
-        if isinstance(count, Unknown) and was_forced:
+        if isinstance(count, Unknown) and (was_forced or count.passes):
             return f"the vnodes that {name} has not started are unknown: {count.reason}"
     return None
 
