@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from orchestrator.engine.kinds.riak.hasten import forced, home, timer_changes, unstarted
 from orchestrator.engine.kinds.riak.settings import limit_key, timer_key
-from orchestrator.engine.state import RunState
+from orchestrator.engine.state import Failing, RunState
 from orchestrator.model.action import ForceHandoff
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.event import ActionFailed
 from orchestrator.model.observation import ClusterView, Look, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Wave
@@ -109,10 +111,27 @@ def test_vnodes_that_are_left_to_start_keep_the_wave() -> None:
     )
 
 
-def test_an_unknown_number_keeps_it_once_handoff_was_forced() -> None:
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"confirmed": (ForceHandoff(),)},
+        {
+            "failing": (
+                Failing(
+                    last=ActionFailed(action=ForceHandoff(), reason="no answer", in_doubt=True), since=0.0
+                ),
+            )
+        },
+    ],
+    ids=["confirmed", "in doubt"],
+)
+def test_an_unknown_number_keeps_it_once_handoff_was_forced(what: dict[str, Any]) -> None:
     """Not before: a version that does not tell would keep a run that hastens nothing."""
+    refused = ActionFailed(action=ForceHandoff(), reason="sudo refuses it", in_doubt=False)
     assert unstarted(STATE, _riak(two=SILENT)) is None
-    forced_once = replace(STATE, in_phase=replace(STATE.in_phase, confirmed=(ForceHandoff(),)))
+    never = replace(STATE, in_phase=replace(STATE.in_phase, failing=(Failing(last=refused, since=0.0),)))
+    assert unstarted(never, _riak(two=SILENT)) is None
+    forced_once = replace(STATE, in_phase=replace(STATE.in_phase, **what))
     assert (
         unstarted(forced_once, _riak(two=SILENT))
         == f"the vnodes that {TWO} has not started are unknown: {SILENT.reason}"

@@ -70,7 +70,8 @@ def _counted(view: ClusterView, riak: RiakView) -> bool:
 
 def unstarted(state: RunState, riak: RiakView) -> str | None:
     """Why clean transfers may be clean for a moment alone; None where they are done."""
-    was_forced = ForceHandoff() in state.in_phase.confirmed
+    lost = state.failure_of(ForceHandoff())
+    was_forced = ForceHandoff() in state.in_phase.confirmed or (lost is not None and lost.in_doubt)
     for name, count in sorted(riak.unstarted.items()):
         if not isinstance(count, Unknown) and count:
             return f"{name} has not started {count} of its vnodes yet, which may hold data of other nodes"
