@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import takewhile
 from typing import Final
 
@@ -203,8 +204,7 @@ class RiakWorld(World):
         self.changed(f"{node.name} left")
         self.judge_down()
         self._judge_quorum(node)
-        life = node.life
-        self.agenda.after(_MISSED_SECONDS, lambda: self._take_over(node, life))
+        self.agenda.after(_MISSED_SECONDS, partial(self._take_over, node, node.life))
 
     def process_began(self, node: SimNode) -> None:
         """A new life: the limit of the files, no vnode yet, and fallbacks of its own."""
@@ -216,8 +216,7 @@ class RiakWorld(World):
         vnodes.seen = not vnodes.unseen
         if not (node.stopped_by_us and self.attended):
             vnodes.others.append(vnodes.configured)
-        life = node.life
-        self.agenda.after(node.join_seconds, lambda: self._join(node, life))
+        self.agenda.after(node.join_seconds, partial(self._join, node, node.life))
 
     def _join(self, node: SimNode, life: int) -> None:
         if not node.process or node.life != life or node.joined:
@@ -229,8 +228,7 @@ class RiakWorld(World):
         known = {each.partition for each in self._fallbacks_of(node.name)}
         others = [number for number, owner in enumerate(self.ring.owners) if owner != node.name]
         free = [number for number in others if number not in known]
-        if self.rolling:
-            # At the end: what is found last is what a look at the transfers misses.
+        if self.rolling:  # at the end: what is found last is what a look at the transfers misses
             vnodes.unstarted = len(others)
             vnodes.unfound, vnodes.listed = frozenset(free[-vnodes.own_fallbacks :]), False
             first = max(0.0, node.began + USUAL_TIMER / 1000 - self.agenda.now)
@@ -245,9 +243,8 @@ class RiakWorld(World):
     def _list_vnodes(self, node: SimNode, life: int, others: list[int]) -> None:
         """The manager's first tick, whatever its timer was set to since: until then it has listed nothing."""
         if node.life == life and node.joined:
-            vnodes = self.vnodes[node.name]
-            vnodes.listed = True
-            self._step_in(node, life, others, vnodes.unfound)
+            self.vnodes[node.name].listed = True
+            self._step_in(node, life, others, self.vnodes[node.name].unfound)
 
     def _step_in(self, node: SimNode, life: int, left: list[int], held: frozenset[int]) -> None:
         """In so long the manager starts the next vnodes of others; some are fallbacks with data."""
