@@ -16,7 +16,6 @@ import typer
 from orchestrator.errors import OrchestratorError
 
 if TYPE_CHECKING:
-    from orchestrator.config.lookup import Wanted
     from orchestrator.model.event import RunStarted
     from orchestrator.runtime.store import StateStore
 
@@ -26,23 +25,17 @@ _RUNS = 20
 
 def clusters(incomplete: str) -> list[str]:
     """Cluster files by name."""
-    from orchestrator.config.lookup import Wanted
-
-    return _beginning(incomplete, _files(Wanted.CLUSTER))
+    return _files("clusters", incomplete)
 
 
 def playbooks(incomplete: str) -> list[str]:
     """Playbooks by name, the shipped ones too."""
-    from orchestrator.config.lookup import Wanted
-
-    return _beginning(incomplete, _files(Wanted.PLAYBOOK))
+    return _files("playbooks", incomplete)
 
 
 def profiles(incomplete: str) -> list[str]:
     """Tuning profiles by name, the shipped ones too."""
-    from orchestrator.config.lookup import Wanted
-
-    return _beginning(incomplete, _files(Wanted.TUNING))
+    return _files("tuning", incomplete)
 
 
 def predicates(incomplete: str) -> list[str]:
@@ -100,10 +93,10 @@ def _store(context: typer.Context) -> AbstractContextManager[StateStore]:
     return context_of(Output.JSON).state(context.params.get("state"), Access.READ)
 
 
-def _files(wanted: Wanted) -> list[str]:
-    from orchestrator.config.lookup import names, standard_places
+def _files(folder: str, incomplete: str) -> list[str]:
+    from orchestrator.config.lookup import Wanted, names, standard_places
 
-    return names(wanted, standard_places(os.environ, home=Path.home()))
+    return _beginning(incomplete, names(Wanted(folder), standard_places(os.environ, home=Path.home())))
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -29,24 +29,18 @@ class Output(Enum):
     JSON = "json"
 
 
-Cluster = Annotated[
-    str,
-    typer.Option(
-        "--cluster",
-        help="The cluster: name or path of its file.",
-        metavar="NAME_OR_PATH",
-        autocompletion=completion.clusters,
-    ),
-]
-AnyCluster = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        help="Only runs of this cluster.",
-        metavar="NAME_OR_PATH",
-        autocompletion=completion.clusters,
-    ),
-]
+def by_name(flag: str, help_: str, offered: Callable[[str], list[str]]) -> Any:
+    """A flag that takes the name or path of a file; a TAB offers the names."""
+    return typer.Option(flag, help=help_, metavar="NAME_OR_PATH", autocompletion=offered)
+
+
+def by_node(flag: str, help_: str) -> Any:
+    """A flag that takes a node; a TAB offers those of the last run."""
+    return typer.Option(flag, help=help_, metavar="NODE", autocompletion=completion.nodes)
+
+
+Cluster = Annotated[str, by_name("--cluster", "The cluster: name or path of its file.", completion.clusters)]
+AnyCluster = Annotated[str | None, by_name("--cluster", "Only runs of this cluster.", completion.clusters)]
 Run = Annotated[
     str | None,
     typer.Argument(
@@ -69,15 +63,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there
 YesToOne = Annotated[
     bool, typer.Option("--yes", help="Do not ask which run is meant, where only one can be.")
 ]
-Playbook = Annotated[
-    str | None,
-    typer.Option(
-        "--playbook",
-        help="Name or path of a playbook.",
-        metavar="NAME_OR_PATH",
-        autocompletion=completion.playbooks,
-    ),
-]
+Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]
 Strategy = Annotated[
     str | None,
     typer.Option("--strategy", help="How waves are cut: `node` (one node at a time) or `zone` (one zone)."),
@@ -85,24 +71,8 @@ Strategy = Annotated[
 MaxUnavailable = Annotated[
     str | None, typer.Option("--max-unavailable", help="Nodes that may be away at once.", metavar="N|N%")
 ]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only",
-        help="Only these nodes (glob; repeatable).",
-        metavar="NODE",
-        autocompletion=completion.nodes,
-    ),
-]
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude",
-        help="Not these nodes (glob; repeatable).",
-        metavar="NODE",
-        autocompletion=completion.nodes,
-    ),
-]
+Only = Annotated[list[str] | None, by_node("--only", "Only these nodes (glob; repeatable).")]
+Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes (glob; repeatable).")]
 Zone = Annotated[
     str | None, typer.Option("--zone", help="Only nodes of this awareness zone.", metavar="ZONE")
 ]

@@ -41,7 +41,7 @@ from orchestrator.view.units import stamp_seconds
 
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
 """A plan does not use recoveries."""
-_TELLS_SECONDS: Final = 30.0
+_REPORT_SECONDS: Final = 30.0
 """A node that has just joined, or hangs briefly, says what it is within these; no run is refused for it."""
 
 
@@ -305,7 +305,7 @@ def _prepared(
 
 
 def _first_reading(connection: Connection) -> tuple[ClusterView, Reading[SettingsView]]:
-    ports, read = connection.ports, _once_told(connection)
+    ports, read = connection.ports, _first_readings(connection)
     try:
         return require_cluster(read.cluster, ports.name, ports.source), read.settings
     except UsageError as error:
@@ -314,17 +314,17 @@ def _first_reading(connection: Connection) -> tuple[ClusterView, Reading[Setting
         raise UsageError(f"{error}{_stopped_here(connection)}") from error
 
 
-def _once_told(connection: Connection) -> ClusterReadings:
+def _first_readings(connection: Connection) -> ClusterReadings:
     """Cluster and settings; read again while a member has not said what it is, but not for ever."""
     cluster, process = connection.ports.cluster, connection.process
-    limit, waiting = process.now + _TELLS_SECONDS, False
+    limit, waiting = process.now + _REPORT_SECONDS, False
     while True:
         read = cluster.observe({Look.CLUSTER, Look.SETTINGS})
         unknown = read.cluster
         if not (isinstance(unknown, Unknown) and unknown.passes and process.now < limit):
             return read
         if not waiting:
-            process.tell(f"waiting up to {_TELLS_SECONDS:.0f} s for the first reading: {unknown.reason}")
+            process.tell(f"waiting up to {_REPORT_SECONDS:.0f} s for the first reading: {unknown.reason}")
         waiting = True
         process.clock.wait(1.0)
 

@@ -12,7 +12,7 @@ from orchestrator.runs import planning
 from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 
-UNTOLD = "cluster state: node es3 has not told its roles and version yet"
+UNREPORTED = "cluster state: node es3 has not reported its roles and version yet"
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_a_member_that_has_just_joined_is_waited_for(
     file = cluster.write_file(console.folder)
     assert run(["plan", "--cluster", file, "--state", f"sqlite:///{console.state}"]) == ExitCode.DONE
     said = capsys.readouterr()
-    assert said.err.count(f"waiting up to 30 s for the first reading: {UNTOLD}") == 1, said.err
+    assert said.err.count(f"waiting up to 30 s for the first reading: {UNREPORTED}") == 1, said.err
     assert "es3" in said.out
 
 
@@ -39,8 +39,8 @@ def test_one_that_never_says_what_it_is_ends_the_wait(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "_TELLS_SECONDS", 1.0)
+    monkeypatch.setattr(planning, "_REPORT_SECONDS", 1.0)
     cluster.silent = 1_000_000
     file = cluster.write_file(console.folder)
     assert run(["plan", "--cluster", file, "--state", f"sqlite:///{console.state}"]) == ExitCode.USAGE
-    assert f"cannot be read: {UNTOLD}\n" in capsys.readouterr().err
+    assert f"cannot be read: {UNREPORTED}\n" in capsys.readouterr().err

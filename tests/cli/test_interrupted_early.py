@@ -141,10 +141,8 @@ def test_a_signal_while_the_program_is_loaded_ends_it_with_the_code_of_the_contr
 AFTER_THE_WORK = """
 import os, signal
 from orchestrator.cli import context
-from orchestrator.cli.interrupts import EARLY
 from orchestrator.cli.main import main
 from orchestrator.cli.work import status
-from orchestrator.runtime.signals import LastWords, Signals
 
 def worked(*_words, **_flags):
     around = context.context_of(context.Output.TEXT)

@@ -105,7 +105,7 @@ class Chain:
             else:
                 code = bastion.orchestrate("resume", "--yes")
                 # A restore may have been all that was left to do, and may be a run of its own.
-                assert code in ((0, OVER) if self._rescuer or over else (0,)), bastion.story()
+                assert code in ((0, OVER) if self._rescuer else (OVER,) if over else (0,)), bastion.story()
             judge.restarted_once(bastion.story())
         return self.deaths > began
 

@@ -304,10 +304,10 @@ class Life(AnyLife):
             added = self._added_by_others(index)
             missing, without_place = missing - added, len(shard.copies) - added - places
             excused = max(self.world.unassigned_before[shard.id], without_place)
-            if seen and missing > excused and missing > self._told_missing(index, shard):
+            if seen and missing > excused and missing > self._reported_missing(index, shard):
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
 
-    def _told_missing(self, index: SimIndex, shard: SimShard) -> int:
+    def _reported_missing(self, index: SimIndex, shard: SimShard) -> int:
         """How many copies the run has said that it does not wait for: a wave finds and leaves the shard so.
 
         None while fewer serve than when a wave last took some down, whichever of the copies without a place

@@ -12,12 +12,7 @@ from orchestrator.cli import options as opt
 
 Diagnosed = Annotated[
     str | None,
-    typer.Option(
-        "--cluster",
-        help="The cluster: name or path of its file.",
-        metavar="NAME_OR_PATH",
-        autocompletion=completion.clusters,
-    ),
+    opt.by_name("--cluster", "The cluster: name or path of its file.", completion.clusters),
 ]
 Sample = Annotated[
     str, typer.Option("--sample", help="How long the hosts are sampled: 1s to 10m.", metavar="AGE")

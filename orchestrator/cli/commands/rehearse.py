@@ -21,12 +21,7 @@ def rehearse(
     *,
     cluster: Annotated[
         str | None,
-        typer.Option(
-            "--cluster",
-            help="The cluster: name or path of its file. Only read.",
-            metavar="NAME_OR_PATH",
-            autocompletion=completion.clusters,
-        ),
+        opt.by_name("--cluster", "The cluster: name or path of its file. Only read.", completion.clusters),
     ] = None,
     snapshot: Annotated[
         Path | None, typer.Option("--snapshot", help="Instead of a cluster: what `--save` has saved of one.")

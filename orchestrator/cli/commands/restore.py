@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli import completion
 from orchestrator.cli import options as opt
 
 if TYPE_CHECKING:
@@ -16,12 +15,7 @@ if TYPE_CHECKING:
 
 InServiceNodes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--in-service",
-        help="With --cluster: this node was put into service by hand (repeatable).",
-        metavar="NODE",
-        autocompletion=completion.nodes,
-    ),
+    opt.by_node("--in-service", "With --cluster: this node was put into service by hand (repeatable)."),
 ]
 
 

@@ -6,17 +6,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import completion
 from orchestrator.cli import options as opt
 
 Skip = Annotated[
     list[str] | None,
-    typer.Option(
-        "--skip",
-        help="Do without this node (repeatable).",
-        metavar="NODE",
-        autocompletion=completion.nodes,
-    ),
+    opt.by_node("--skip", "Do without this node (repeatable)."),
 ]
 RetryFailed = Annotated[
     bool, typer.Option("--retry-failed", help="Start nodes that failed again, once they are repaired.")

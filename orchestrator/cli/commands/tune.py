@@ -21,11 +21,10 @@ class CheckOutput(Enum):
 
 Profile = Annotated[
     str | None,
-    typer.Option(
+    opt.by_name(
         "--profile",
-        help="Name or path of a tuning profile; else the playbook's `tune`, else that of the cluster's kind.",
-        metavar="NAME_OR_PATH",
-        autocompletion=completion.profiles,
+        "Name or path of a tuning profile; else the playbook's `tune`, else that of the cluster's kind.",
+        completion.profiles,
     ),
 ]
 CheckOutputMode = Annotated[

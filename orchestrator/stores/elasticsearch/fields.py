@@ -33,7 +33,7 @@ class Malformed(Exception):  # noqa: N818  (says what the answer is)
     """The answer lacks what it must have, or has it in another shape. Becomes `Unknown` at the border."""
 
 
-class NotYetTold(Malformed):
+class NotYetReported(Malformed):
     """It lacks what will be there a moment later. Becomes an `Unknown` that passes."""
 
 
@@ -41,7 +41,7 @@ def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
     """Run a parser; what it cannot read is `Unknown`, with what and why."""
     try:
         return parse()
-    except NotYetTold as error:
+    except NotYetReported as error:
         return Unknown(reason=f"{what}: {error}", passes=True)
     except Malformed as error:
         return Unknown(reason=f"{what}: the answer is not what it should be: {error}")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.stores.elasticsearch.fields import (
-    NotYetTold,
+    NotYetReported,
     items,
     mapping,
     number,
@@ -108,11 +108,11 @@ def parse_nodes(body: Any, lives: Mapping[str, Life], *, roles_in_state: bool) -
         body: the cluster state.
         lives: what is known of nodes, by ephemeral id.
         roles_in_state: whether this version's state lists roles and versions. Where it does not, a node that
-            has not told them yet makes the reading unknown: its roles decide whether others may go down.
+            has not reported them yet makes the reading unknown: its roles decide whether others may go down.
 
     Raises:
         Malformed: a node lacks what it must have.
-        NotYetTold: a node has joined, or begun a new life, and has not said what it is.
+        NotYetReported: a node has joined, or begun a new life, and has not said what it is.
     """
     found: dict[str, Node] = {}
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
@@ -127,7 +127,7 @@ def parse_nodes(body: Any, lives: Mapping[str, Life], *, roles_in_state: bool) -
         elif life is not None:
             roles, version = life.roles, life.version
         else:
-            raise NotYetTold(f"node {name} has not told its roles and version yet")
+            raise NotYetReported(f"node {name} has not reported its roles and version yet")
         found[node_id] = Node(
             name=NodeName(name),
             node_id=node_id,

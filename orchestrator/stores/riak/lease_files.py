@@ -117,14 +117,12 @@ discard() {
 }
 
 withdraw() {
-    # What another run made meanwhile under the same name is not ours to remove; `ln` lets nobody in between.
-    name=$prefix.$1.json left=''
+    # Another run may have made a file of the same name meanwhile: only one with our own content is removed.
+    name=$prefix.$1.json
     if [ -f "$name" ] && [ ! -h "$name" ] && [ "$(head -c "$((${#2} + 2))" "$name" 2>/dev/null)" = "$2" ]
     then
-        rm -f "$name" 2>/dev/null
-        ! there "$name" || left=" $1"
+        rm -f "$name"
     fi
-    echo "left$left"
 }
 
 case $verb in
@@ -227,7 +225,7 @@ class Folder:
         return self._command("replace", str(number), text)
 
     def withdraw(self, number: int, text: str) -> Command:
-        """Removes a file that has this content; see `parse_left`."""
+        """Removes a file that has this content, and no other; what it prints means nothing."""
         return self._command("withdraw", str(number), text)
 
     def remove(self, numbers: Collection[int]) -> Command:

@@ -286,7 +286,7 @@ def test_roles_come_from_where_the_version_has_them(version: str) -> None:
         assert view.nodes[0].incarnation.started_at_ms is None, "what was not told is not made up"
     else:
         assert isinstance(view, Unknown)
-        assert "has not told its roles" in view.reason
+        assert "has not reported its roles" in view.reason
 
 
 @each_version
