@@ -26,9 +26,10 @@ from orchestrator.model.observation import HostView
 from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 from orchestrator.simulation import gates, judge, machines, tuning, turns, views
+from orchestrator.simulation.facts import Fact
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mishaps import How, Seams
-from orchestrator.simulation.parts import Fact, SimNode
+from orchestrator.simulation.parts import SimNode
 from orchestrator.simulation.world import World
 
 _READ_SECONDS: Final = 0.1

@@ -9,7 +9,8 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import ServiceState
 from orchestrator.model.reading import Seconds
 from orchestrator.simulation.agenda import Agenda
-from orchestrator.simulation.parts import Fact, SimNode
+from orchestrator.simulation.facts import Fact
+from orchestrator.simulation.parts import SimNode
 
 _DOWN: Final = (ServiceState.STOPPED, ServiceState.FAILED)
 

@@ -16,6 +16,7 @@ from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Recovery, ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.counted import Part
+from orchestrator.simulation.facts import Fact
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """What a node does that was not told otherwise."""
@@ -71,22 +72,6 @@ class Meddled:
     at: Instant
     value: SettingValue | None
     raced: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """Something that a node's machine saw.
-
-    Attributes:
-        what: `hook while_stopped 0`, `tuned vm.swappiness`, `stopped`, `began` or `booted`.
-        alive: the node's process ran.
-        missing: of an after_recovery hook, the shards of the node whose copies were not back.
-    """
-
-    at: Instant
-    what: str
-    alive: bool
-    missing: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -6,6 +6,7 @@ booted, and which hooks and which tuning reached it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +31,8 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.model.tuning import OnFailure
 from orchestrator.simulation.deciders import places_for, shards_of
-from orchestrator.simulation.parts import Fact, SimIndex, SimNode, SimShard
+from orchestrator.simulation.facts import Absent, Fact
+from orchestrator.simulation.parts import SimIndex, SimNode, SimShard
 from orchestrator.simulation.world import World
 
 _CHANGES: Final = (WriteSettings, SetReplicas, SetIndexSettings, ExcludeFromVoting, ClearVotingExclusions)
@@ -100,7 +102,7 @@ def _seen_back(world: World, node: SimNode) -> bool:
 
 def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
     """A hook ran to its end; write down that it ran beside a process that it must not meet."""
-    missing: tuple[str, ...] = ()
+    missing: tuple[Absent, ...] = ()
     match moment:
         case Moment.BEFORE_STOP:
             node.ready[number] = world.agenda.now
@@ -118,7 +120,7 @@ def ran(world: World, node: SimNode, moment: Moment, number: int) -> None:
     node.facts.append(Fact(at=world.agenda.now, what=what, alive=node.process, missing=missing))
 
 
-def _missing(world: World, node: SimNode) -> tuple[str, ...]:
+def _missing(world: World, node: SimNode) -> tuple[Absent, ...]:
     """Shards of a node that lost a copy with a stop by the program, and for which it still waits.
 
     A copy that is on its way to another node is none of this node's any more, and one whose node left by
@@ -129,7 +131,7 @@ def _missing(world: World, node: SimNode) -> tuple[str, ...]:
         return ()
     seen = world.last_read if stop_sent(node) < world.last_read else world.agenda.now
     return tuple(
-        str(shard.id)
+        Absent(shard=shard.id, serving=len(shard.started), had=shard.had)
         for index, shard in shards_of(world)
         if shard.id in world.missing
         and world.missing[shard.id] < seen
@@ -156,7 +158,13 @@ def _waits_for(world: World, index: SimIndex, shard: SimShard, node: SimNode) ->
     return here or (lost and had - len(shard.started) > arriving)
 
 
-def lacking(node: SimNode, policy: Policy, began: Instant, attempt: Instant) -> list[str]:
+def lacking(
+    node: SimNode,
+    policy: Policy,
+    began: Instant,
+    attempt: Instant,
+    as_found: Callable[[Instant, Absent], bool] = lambda _at, _absent: False,
+) -> list[str]:
     """What a node lacks of its turn at the end of a run that says that it is done.
 
     Args:
@@ -164,6 +172,8 @@ def lacking(node: SimNode, policy: Policy, began: Instant, attempt: Instant) -> 
         policy: of the run.
         began: when the run began.
         attempt: when its last attempt did.
+        as_found: whether a shard was then as the last wave had found it, after the run had said that it does
+            not wait for more.
     """
     name, facts = node.name, [fact for fact in node.facts if fact.at >= began]
     told = []
@@ -178,11 +188,10 @@ def lacking(node: SimNode, policy: Policy, began: Instant, attempt: Instant) -> 
         told.append(f"after_recovery hook {min(node.to_undo)} did not run on {name} after its before_stop")
     if policy.reboot and not any(fact.what == "booted" for fact in facts):
         told.append(f"the host of {name} was not rebooted")
-    told += [
-        f"{fact.what} ran on {name} without a copy of {fact.missing[0]}"
-        for fact in facts
-        if fact.missing and fact.at >= attempt
-    ]
+    for fact in facts:
+        missing = [absent for absent in fact.missing if not as_found(fact.at, absent)]
+        if missing and fact.at >= attempt:
+            told.append(f"{fact.what} ran on {name} without a copy of {missing[0]}")
     return told + _untuned(node, policy)
 
 

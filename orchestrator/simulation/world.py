@@ -20,8 +20,8 @@ from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import allocation, machines, membership, segments
 from orchestrator.simulation.agenda import Agenda
 from orchestrator.simulation.deciders import shards_of
+from orchestrator.simulation.facts import Fact
 from orchestrator.simulation.parts import (
-    Fact,
     Meddled,
     SimCopy,
     SimForced,

@@ -16,8 +16,9 @@ from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Deadlines, Hook, Hooks, Policy
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation import allocation, deciders, index_mishaps, mishaps
+from orchestrator.simulation.facts import Absent, Fact
 from orchestrator.simulation.mishaps import How, Mishap, Trip
-from orchestrator.simulation.parts import Fact, SimIndex
+from orchestrator.simulation.parts import SimIndex
 from tests.simulation.chance import chance
 from tests.simulation.lived import BrokenError
 from tests.simulation.play import cluster, play, policy
@@ -164,6 +165,10 @@ def test_a_copy_that_was_told_as_not_waited_for_is_missed_only_if_fewer_serve_th
     )
     with pytest.raises(BrokenError, match="missing at the end") if missed else nullcontext():
         life._judge_copies([])
+    now, before = life.simulation.clock.now(), life.began - 1.0
+    assert life._as_found(now, Absent(shard=shard.id, serving=1, had=2)) is not missed
+    assert not life._as_found(now, Absent(shard=shard.id, serving=1, had=3))  # one more than it said
+    assert not life._as_found(before, Absent(shard=shard.id, serving=1, had=2))  # it had not said so yet
 
 
 def test_a_replica_that_others_add_is_theirs_to_wait_for_and_those_before_it_are_not(life: Life) -> None:

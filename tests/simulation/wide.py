@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 
 from orchestrator.engine.kinds.elasticsearch.settings import ALLOCATION, EXCLUSIONS
 from orchestrator.engine.state import RunState
 from orchestrator.model.action import StopNode
-from orchestrator.model.cluster import CopyState, NodeName, Role
+from orchestrator.model.cluster import CopyState, NodeName, Role, ShardId
 from orchestrator.model.event import (
     ActionSent,
     NotWaitedFor,
@@ -25,9 +26,11 @@ from orchestrator.model.event import (
 from orchestrator.model.merge_event import MergeWarned
 from orchestrator.model.observation import Level, SettingValue
 from orchestrator.model.phase import NodePhase, Outcome, Phase, Request
+from orchestrator.model.reading import Instant
 from orchestrator.simulation import allocation, deciders, machines, turns
+from orchestrator.simulation.facts import Absent
 from orchestrator.simulation.mishaps import How, SettingMeddled, SettingsRefused
-from orchestrator.simulation.parts import SimCopy, SimIndex, SimShard
+from orchestrator.simulation.parts import SimCopy, SimIndex
 from tests.simulation import merged, tuned
 from tests.simulation.chance import Chance, chance, world_of
 from tests.simulation.chance_riak import FIRST, chance_riak
@@ -240,7 +243,8 @@ class Life(AnyLife):
             self._judge_copies(since)
         for name in state.nodes:
             node = world.nodes[name]
-            lacks = turns.lacking(node, state.begun.policy, self.simulation.began, self.attempt_began)
+            began, attempt = self.simulation.began, self.attempt_began
+            lacks = turns.lacking(node, state.begun.policy, began, attempt, self._as_found)
             if lacks:
                 raise BrokenError("completeness", "; ".join(lacks))
             stops = node.restarts_by_us - self.stops_before.get(name, 0) - self._stops_of_others(name)
@@ -304,32 +308,42 @@ class Life(AnyLife):
             added = self._added_by_others(index)
             missing, without_place = missing - added, len(shard.copies) - added - places
             excused = max(self.world.unassigned_before[shard.id], without_place)
-            if seen and missing > excused and missing > self._reported_missing(index, shard):
+            serving = sum(copy.serves for copy in shard.copies)
+            if seen and missing > excused and missing > self._reported_missing(shard.id, serving):
                 raise BrokenError("completeness", f"{missing} copies of {shard.id} are missing at the end")
 
-    def _reported_missing(self, index: SimIndex, shard: SimShard) -> int:
+    def _as_found(self, at: Instant, absent: Absent) -> bool:
+        return absent.had - absent.serving <= self._reported_missing(absent.shard, absent.serving, until=at)
+
+    def _reported_missing(self, shard: ShardId, serving: int, until: Instant = inf) -> int:
         """How many copies the run has said that it does not wait for: a wave finds and leaves the shard so.
 
         None while fewer serve than when a wave last took some down, whichever of the copies without a place
         the cluster builds first: those are the wave's own.
         """
+        events = [
+            record.event
+            for run in (*self.past, self.simulation)
+            for record in run.journal.records
+            if record.at - run.clock.ahead <= until
+        ]
         taken = [
             count
-            for event in self._events
+            for event in events
             if isinstance(event, TakenDown)
             for each in event.indices
-            if each.index_uuid == index.uuid
+            if each.index_uuid == shard.index_uuid
             for number, count in each.started
-            if number == shard.id.number
+            if number == shard.number
         ]
-        if taken and sum(copy.serves for copy in shard.copies) < taken[-1]:
+        if taken and serving < taken[-1]:
             return 0
         told = [
             missing.count
-            for event in self._events
+            for event in events
             if isinstance(event, NotWaitedFor)
             for missing in event.shards
-            if (missing.index_uuid, missing.number) == (index.uuid, shard.id.number)
+            if (missing.index_uuid, missing.number) == (shard.index_uuid, shard.number)
         ]
         return max(told, default=0)
 
