@@ -19,7 +19,7 @@ from orchestrator.runs.attempt import Attempt, drive, driven, exit_code
 from orchestrator.runs.connection import Connection, Process
 from orchestrator.runtime.journal import SqlJournal, UnwrittenJournal
 from orchestrator.runtime.lease import Lease
-from orchestrator.runtime.store import RunEntry, StateStore
+from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 from orchestrator.runtime.taking import Claim, Place, Taken, Watcher
 from orchestrator.runtime.unwritten_lease import UnwrittenLease
 
@@ -141,14 +141,28 @@ def claim(connection: Connection, store: StateStore, started: RunStarted) -> Cla
     run = process.new_run()
     lease = lease_of(connection, store, run, started)
     taken = acquire(lease, process)
-    left = None if taken.previous is None or taken.previous.owes_nothing else taken.previous
     try:
+        left = _owed_by(taken.previous, store)
         journal = store.create_run(_entry(run, started, process))
     except JournalError:
-        if left is None:
+        if taken.previous is None or taken.previous.owes_nothing:
             lease.release()
         raise
     return Claimed(attempt=_attempt(connection, lease, taken, journal, started), left=left)
+
+
+def _owed_by(record: LeaseRecord | None, store: StateStore) -> LeaseRecord | None:
+    """The record, if anything is owed by it.
+
+    A run that is finished by this state was killed before it gave its lease back, and its record is older
+    than its end: settings are restored, and it waited for the last stop that could still take a node down.
+
+    Raises:
+        JournalError: the state cannot be read.
+    """
+    if record is None or record.owes_nothing or store.outcome(record.debtor) in FINISHED:
+        return None
+    return record
 
 
 def _attempt(
@@ -205,8 +219,8 @@ def take_up(
             return restored
         lease = lease_of(connection, store, run, started, in_cluster=in_cluster, state=state)
         taken = acquire(lease, connection.process)
-        left = taken.previous if taken.takeover else None
-        if left is None or left.owes_nothing:
+        left = _owed_by(taken.previous, store) if taken.takeover else None
+        if left is None:
             return lease, taken
         _announce(left, connection.process)
         repair = connection.process.new_run()
@@ -257,7 +271,7 @@ def restore_others(
     """
     in_cluster = started.policy.lease is LeasePlace.CLUSTER
     found = (connection.ports.lease if in_cluster else store.lease(started.cluster_uuid)).read()
-    if not isinstance(found, LeaseRecord) or found.debtor == run or found.owes_nothing:
+    if not isinstance(found, LeaseRecord) or found.debtor == run or _owed_by(found, store) is None:
         return None
     claimed = claim(connection, store, started)
     if claimed.left is None:  # another process restored it in the meantime

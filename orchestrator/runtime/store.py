@@ -148,6 +148,16 @@ class StateStore:
         """Runs that can be resumed, the latest first: killed, stopped, failed, held, paused, not restored."""
         return tuple(entry for entry in self.runs(cluster=cluster) if entry.unfinished)
 
+    def outcome(self, run: str) -> Outcome | None:
+        """How the last attempt of a run ended; None if it did not, or if there is no such run."""
+        query = select(tables.runs.c.outcome).where(tables.runs.c.id == run)
+        with telling(self.where, f"reading run {run}"), self._engine.connect() as connection:
+            ended = connection.execute(query).scalar_one_or_none()
+        try:
+            return None if ended is None else Outcome(ended)
+        except ValueError as error:
+            raise JournalError(f"{self.where}: run {run} cannot be read: {error}") from error
+
     def replay(self, run: str, *, after: int = 0) -> tuple[Record, ...]:
         """The journal of a run from the event behind `after` on.
 

@@ -300,15 +300,35 @@ def test_a_stop_in_doubt_is_known_to_another_machine_though_its_node_died_and_wa
     assert _away(world) == []
 
 
-def test_a_node_that_a_stop_in_doubt_left_up_is_not_restarted_when_its_repair_is_resumed() -> None:
-    """The run was done. It was killed before it gave the lease back, with a stop that it was not sure of."""
-    world = cluster(3)
+def _done_and_killed(world: World) -> Simulation:
+    """A run that was done, killed before it gave its lease back, with a stop that it was not sure of."""
     simulation = Simulation(world)
     _begun_and_killed(simulation, f"after stop of {ES3}")
     simulation.seams = simulation.cluster.seams = simulation.hosts.seams = _Deadly(
         "after the commit of phase_entered, run_finished"
     )
     assert killed(simulation, simulation.resume())
+    return simulation
+
+
+def test_a_run_that_is_done_by_the_state_leaves_nothing_to_restore_though_its_lease_was_not_given_back() -> (
+    None
+):
+    world = cluster(3)
+    simulation = _done_and_killed(world)
+    world.agenda.advance(100.0)
+    assert simulation.take_over(policy(deadlines=_SHORT)) is None
+    again = simulation.successor("run-2")
+    state = play(again, again.begin(policy(deadlines=_SHORT)))
+    assert state.outcome is Outcome.DONE, state.message
+    assert lives(world) == {ES1: 3, ES2: 3, ES3: 3}
+    assert world.violations == []
+
+
+def test_a_node_that_a_stop_in_doubt_left_up_is_not_restarted_when_its_repair_is_resumed() -> None:
+    """Another machine cannot know that it was done."""
+    world = cluster(3)
+    simulation = _done_and_killed(world)
     before = lives(world)
     world.agenda.advance(100.0)
     other = simulation.elsewhere("run-2")
