@@ -7,7 +7,7 @@ the size. Which readings prove what is the business of `engine/kinds/riak/predic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -212,35 +212,6 @@ class LimitSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffCell:
-    """Transfers of one kind: active ones, and all that are known of (None: unknown)."""
-
-    active: int
-    known: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffRow:
-    """A line of `handoff summary`; kinds without any are left out."""
-
-    node: NodeName
-    active: int
-    kinds: Mapping[str, HandoffCell]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffSummary:
-    """`handoff summary`: for people, and no proof that nothing is under way.
-
-    It was seen with no active transfer while `transfers` showed one, and with known ones left over while
-    `transfers` was clean.
-    """
-
-    rows: tuple[HandoffRow, ...]
-    unreachable: tuple[NodeName, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceWait:
     """`wait-for-service`: is the service up?
 
@@ -319,10 +290,6 @@ class Ring:
         A list cannot be longer than the ring; an owner that has two of the partitions stands in it twice.
         """
         return tuple(self.owners[(first + step) % self.size] for step in range(min(n_val, self.size)))
-
-    def preference_lists(self, n_val: int) -> Iterator[tuple[NodeName, ...]]:
-        """Every list that a key can have: one from each partition."""
-        return (self.preference_list(first, n_val) for first in range(self.size))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

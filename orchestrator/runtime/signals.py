@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -165,21 +164,6 @@ def strongest(*sources: Asked) -> Asked:
         return max((source() for source in sources), key=lambda found: found[0])
 
     return asked
-
-
-def finish_output() -> None:
-    """Flush the standard streams; a reader that has gone (`| head`) must not change the exit code.
-
-    Without this the interpreter, flushing at its own end, exits with 120.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):  # ValueError: closed already
-            with contextlib.suppress(OSError, ValueError):
-                silent = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(silent, stream.fileno())
-                os.close(silent)
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:

@@ -10,7 +10,6 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import (
     Availability,
     ClusterStatus,
-    HandoffSummary,
     LimitSet,
     RiakMember,
     RingReady,
@@ -50,26 +49,16 @@ PARSERS: Mapping[str, Parser] = {
     "riak daemon": parse_node.parse_start,
     "riak start": parse_node.parse_start,
     "riak versions": parse_node.parse_versions,
-    "riak chkconfig": parse_node.parse_config_check,
-    "riak eval": parse_node.parse_schedulers,
-    "riak rpc erlang": parse_node.parse_count,
-    "riak rpc riak_core_node_watcher services": parse_node.parse_watched_services,
-    "riak admin services": _with(parse_node.parse_services),
     "riak admin wait-for-service riak_kv": lambda it: parse_node.parse_wait_for_service(it, "riak_kv"),
     "riak admin wait-for-service nosuch": lambda it: parse_node.parse_wait_for_service(it, "nosuch"),
     "riak admin ringready": _with(parse_ring.parse_ringready),
     "riak admin ring-status": _with(parse_ring.parse_ring_status),
-    "riak admin vnode-status": _with(parse_ring.parse_vnode_status),
     "riak admin member-status": _with(parse_members.parse_member_status),
     "riak admin cluster status": _with(parse_members.parse_cluster_status),
-    "riak admin cluster plan": _with(parse_node.parse_staged),
     "riak admin cluster partitions": _with(parse_ring.parse_partitions),
     "riak admin bucket-type list": _with(parse_bucket_types.parse_bucket_types),
     "riak admin bucket-type status default": lambda it: parse_bucket_types.parse_n_val(it, "default"),
-    "riak admin cluster partition-count": _with(parse_node.parse_partition_count),
     "riak admin transfers": _with(parse_transfers.parse_transfers),
-    "riak admin handoff summary": _with(parse_transfers.parse_handoff_summary),
-    "riak admin handoff config": _with(parse_limits.parse_handoff_config),
     "riak admin show transfer_limit": lambda it: parse_limits.parse_shown(it, DIALECT, "transfer_limit"),
     "riak admin show handoff.outbound": lambda it: parse_limits.parse_shown(it, DIALECT, "handoff.outbound"),
     "riak admin show nosuch": lambda it: parse_limits.parse_shown(it, DIALECT, "nosuch"),
@@ -79,11 +68,21 @@ PARSERS: Mapping[str, Parser] = {
     "riak admin transfer-limit": _with(parse_limits.parse_transfer_limits),
 }
 NOT_READ: Mapping[str, str] = {
+    "riak chkconfig": "a start tells",
+    "riak eval": "not asked: `riak rpc` does what is needed",
+    "riak rpc erlang": "not needed for a restart",
+    "riak rpc riak_core_node_watcher services": "peers are asked where a service is up",
+    "riak admin services": "prints `[]` on 3.2, whatever runs",
+    "riak admin vnode-status": "raw bytes; `/stats` counts the vnodes",
+    "riak admin cluster plan": "what is staged and not committed changes nothing",
+    "riak admin cluster partition-count": "`/stats` has it",
+    "riak admin handoff config": "`transfer-limit` and `show` tell",
     "riak status": "prints nothing; `riak ping` tells",
     "riak restart": "the applications start anew in the same process; it is no restart of the node",
     "riak config": "`riak` has no such command",
     "riak admin status": "the text form of `/stats`",
     "riak admin handoff details": "one node's view: seen without a transfer while `transfers` showed one",
+    "riak admin handoff summary": "`transfers` tells the same of each node",
     "riak admin handoff summary --help": "help",
     "riak admin handoff disable": "changes handoff, which the program never does",
     "riak admin handoff enable": "changes handoff, which the program never does",
@@ -99,8 +98,6 @@ NOT_READ: Mapping[str, str] = {
 
 WORDS: Mapping[str, Mapping[Any, str]] = {
     "riak ping": {True: "answers", False: "the node is DOWN"},
-    "riak chkconfig": {True: "the configuration is taken", False: "the configuration is REFUSED"},
-    "riak admin cluster plan": {True: "changes are STAGED", False: "nothing staged"},
     "riak stop": {
         parse_node.Stop.STOPPED: "stopped",
         parse_node.Stop.SILENT: "stopped nothing, or does not tell: `riak ping` tells",
@@ -172,13 +169,6 @@ def told(value: Any) -> str:
         case LimitSet(limit=limit, failed=failed):
             done = "limit not set" if limit is None else f"limit set to {limit}"
             return done + (f"; FAILED for {_names(failed)}" if failed else "")
-        case HandoffSummary(rows=rows, unreachable=unreachable):
-            cells = [
-                f"{_names([row.node])} {row.active} active, "
-                f"{sum(each.known or 0 for each in row.kinds.values())} known"
-                for row in rows
-            ]
-            return "; ".join(cells + [f"{_names([node])} UNREACHABLE" for node in unreachable])
     return _told_of_node(value)
 
 
@@ -192,10 +182,6 @@ def _told_of_node(value: Any) -> str:
                 + (f" → {each.pending_share} %" if each.pending_share is not None else "")
                 for each in value
             )
-        case frozenset():
-            return f"{len(value)} vnodes run"
-        case parse_node.Schedulers(total=total, online=online):
-            return f"{total} schedulers, {online} online"
         case tuple() if len(value) == 2 and isinstance(value[1], frozenset):
             return f"{_names(value[:1])} owns {len(value[1])} partitions"
         case tuple() if len(value) == 2 and isinstance(value[1], dict):

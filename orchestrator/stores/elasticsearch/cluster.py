@@ -100,8 +100,7 @@ class ElasticsearchCluster:
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
         """What names, globs, aliases and data streams stand for; one call.
 
-        Patterns that name another cluster (`remote_patterns`) are for the caller to refuse first: here they
-        match nothing.
+        Patterns that name another cluster (`cluster:index`) match nothing: no name here has a colon.
         """
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):

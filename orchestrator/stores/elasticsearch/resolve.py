@@ -52,14 +52,6 @@ def patterns_in(given_patterns: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in each if part))
 
 
-def remote_patterns(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Those that name another cluster, as `cluster:index`: no index of this one has a colon in its name.
-
-    Nothing there can be merged or restarted from here.
-    """
-    return tuple(pattern for pattern in patterns_in(patterns) if ":" in pattern)
-
-
 def parse_resolution(body: Any, patterns: Sequence[str]) -> Reading[Resolution]:
     """What patterns stand for.
 

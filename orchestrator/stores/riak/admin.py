@@ -38,10 +38,6 @@ T = TypeVar("T")
 READ_SECONDS: Final[Seconds] = 60.0
 """For a reading. They took 0.2 to 4 s on a small idle cluster (recorded); Riak itself waits up to 30 s for a
 member that hangs, in `transfers` and `ringready`."""
-STOP_SECONDS: Final[Seconds] = 300.0
-"""For `riak stop`, which returns when the Erlang machine is gone: 4 to 10 s recorded, with little data."""
-START_SECONDS: Final[Seconds] = 120.0
-"""For `riak start`, which waits for a first sign of life; 4 s recorded."""
 KV: Final = "riak_kv"
 _TIMER: Final = "vnode_management_timer"
 _MANAGER: Final = "riak_core_vnode_manager"
@@ -89,21 +85,6 @@ class Commands:
     riak: tuple[str, ...]
     admin: tuple[str, ...]
     pid_word: str = "pid"
-
-    @property
-    def stop(self) -> Command:
-        """Stop the node; exit code 1 and no word when it is down already."""
-        return Command(argv=(*self.riak, "stop"), timeout=STOP_SECONDS)
-
-    @property
-    def start(self) -> Command:
-        """Start it in the background."""
-        return Command(argv=(*self.riak, "start"), timeout=START_SECONDS)
-
-    @property
-    def ping(self) -> Command:
-        """Whether the Erlang machine answers."""
-        return Command(argv=(*self.riak, "ping"))
 
     @property
     def pid(self) -> Command:
@@ -212,10 +193,6 @@ class RiakAdmin:
     runner: Runner
     commands: Callable[[NodeName], Commands]
     dialect: Dialect
-
-    def ping(self, node: NodeName) -> Reading[bool]:
-        """Whether it answers; that says nothing of its vnodes."""
-        return self._ask(node, self.commands(node).ping, lambda output, _: parse_node.parse_ping(output))
 
     def pid(self, node: NodeName) -> Reading[int]:
         """The process of its Erlang machine."""

@@ -21,15 +21,13 @@ class Dialect:
 
     Attributes:
         returns_term: the last line of a `riak admin` command is what it returned.
-        lists_services: `services` tells them; 3.2 prints `[]` whatever runs.
         admin: the words before a command's own, unless the cluster file says otherwise.
-        has_cluster_status: `cluster status`, `cluster partitions`, `handoff summary` and `show` exist.
-        has_eval: `riak rpc` and `riak eval` exist.
+        has_cluster_status: `cluster status`, `cluster partitions` and `show` exist.
+        has_eval: `riak rpc` exists.
         can_be_hastened: what its vnode manager has not started can be read out of its state.
     """
 
     returns_term: bool
-    lists_services: bool
     admin: tuple[str, ...]
     has_cluster_status: bool
     has_eval: bool
@@ -46,7 +44,6 @@ def dialect_of(version: str) -> Dialect | None:
         return None
     return Dialect(
         returns_term=number >= _FIRST_WITH_RETURN_TERM,
-        lists_services=number < _FIRST_WITH_RETURN_TERM,
         admin=("riak-admin",) if number < _FIRST_WITHOUT_RIAK_ADMIN else ("riak", "admin"),
         has_cluster_status=number >= _FIRST_WITH_CLIQUE,
         has_eval=number >= _FIRST_WITHOUT_RIAK_ADMIN,

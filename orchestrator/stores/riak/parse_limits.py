@@ -83,23 +83,6 @@ def parse_shown(output: CommandOutput, dialect: Dialect, key: str) -> Reading[tu
     return reading(f"show {key}", parse)
 
 
-def parse_handoff_config(output: CommandOutput, dialect: Dialect) -> Reading[tuple[NodeName, dict[str, str]]]:
-    """`handoff config`: the limit, and whether handoff goes out and comes in, on the node that was asked."""
-    keys = ("transfer_limit", "handoff.outbound", "handoff.inbound", "handoff.port")
-
-    def parse() -> tuple[NodeName, dict[str, str]]:
-        answer = said(output, dialect)
-        answer.must_be_ok()
-        table, rest = take_table(answer.lines, ("node", *keys))
-        if any(not blank(line) for line in rest) or len(table.rows) != 1:
-            raise Malformed("more follows than one node's values")
-        table.must_be_uncut()
-        name, *values = (cell.strip() for cell in table.rows[0])
-        return node_name(name), dict(zip(keys, values, strict=True))
-
-    return reading("handoff config", parse)
-
-
 def parse_limit_set(output: CommandOutput, dialect: Dialect) -> Reading[LimitSet]:
     """`transfer-limit LIMIT`, `transfer-limit NODE LIMIT` or `set transfer_limit=LIMIT`.
 

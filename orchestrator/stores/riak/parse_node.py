@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading
 from orchestrator.model.riak import ServiceWait
-from orchestrator.stores.riak.dialect import Dialect
 from orchestrator.stores.riak.output import (
     CommandOutput,
     Malformed,
@@ -19,10 +17,9 @@ from orchestrator.stores.riak.output import (
     lines_of,
     node_down,
     reading,
-    said,
     shown,
 )
-from orchestrator.stores.riak.terms import atoms, node_names, parse_term
+from orchestrator.stores.riak.terms import node_names
 
 PONG: Final = "pong"
 """What `riak ping` prints of a node that answers, on a line of its own."""
@@ -44,9 +41,6 @@ _REFUSED: Final = (
 _PID: Final = re.compile(r"\d{1,10}")
 _VERSION: Final = re.compile(r"\*\s+(\S+)\s+permanent")
 _NUMBER: Final = re.compile(r"\d{1,4}\.\d{1,4}(?:[.-]?[0-9A-Za-z]{1,20}){0,4}")
-_CONFIG_OK: Final = re.compile(r"config is OK")
-_COUNT: Final = re.compile(r"Cluster-wide partition-count: (\d{1,6})")
-_NO_STAGED: Final = "There are no staged changes"
 
 
 class Stop(Enum):
@@ -73,14 +67,6 @@ class Start(Enum):
     WAS_RUNNING = auto()
     NOT_YET = auto()
     REFUSED = auto()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedulers:
-    """Erlang schedulers of a running node."""
-
-    total: int
-    online: int
 
 
 def parse_ping(output: CommandOutput) -> Reading[bool]:
@@ -175,34 +161,6 @@ def parse_versions(output: CommandOutput) -> Reading[str]:
     return reading("riak versions", parse)
 
 
-def parse_config_check(output: CommandOutput) -> Reading[bool]:
-    """`riak chkconfig`: True when a start would take the configuration as it stands."""
-
-    def parse() -> bool:
-        if output.exit is None:
-            raise Malformed("the command did not come to its end")
-        lines = lines_of(output.stdout)
-        return output.exit == 0 and any(_CONFIG_OK.fullmatch(line) for line in lines)
-
-    return reading("riak chkconfig", parse)
-
-
-def parse_services(output: CommandOutput, dialect: Dialect) -> Reading[tuple[str, ...]]:
-    """`services`: those of the node that was asked. Unknown on 3.2, where it prints `[]` whatever runs."""
-
-    def parse() -> tuple[str, ...]:
-        if not dialect.lists_services and node_down(output) is None:
-            raise Malformed("this version does not tell; ask riak_core_node_watcher")
-        return _services(output)
-
-    return reading("services", parse)
-
-
-def parse_watched_services(output: CommandOutput) -> Reading[tuple[str, ...]]:
-    """`riak rpc riak_core_node_watcher services` of 3.x; with a node as argument, what is seen of it here."""
-    return reading("riak_core_node_watcher services", lambda: _services(output))
-
-
 def parse_watched_nodes(output: CommandOutput) -> Reading[tuple[NodeName, ...]]:
     """`riak rpc riak_core_node_watcher nodes [riak_kv]` of 3.x: where the asked node sees the service up."""
 
@@ -235,68 +193,6 @@ def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[Servi
         raise Malformed(f"neither up nor waiting: {shown(lines[-1])}")
 
     return reading("wait-for-service", parse)
-
-
-def parse_partition_count(output: CommandOutput, dialect: Dialect) -> Reading[int]:
-    """`cluster partition-count`, from 2.0 on: the size of the ring."""
-
-    def parse() -> int:
-        answer = said(output, dialect)
-        answer.must_be_ok()
-        found = _COUNT.fullmatch(answer.text)
-        if found is None:
-            raise Malformed(f"{shown(answer.text)} is no count of partitions")
-        return int(found[1])
-
-    return reading("cluster partition-count", parse)
-
-
-def parse_staged(output: CommandOutput, dialect: Dialect) -> Reading[bool]:
-    """`cluster plan`: whether somebody has staged changes of the cluster that are not committed yet."""
-
-    def parse() -> bool:
-        answer = said(output, dialect)
-        answer.must_be_ok()
-        if answer.text == _NO_STAGED:
-            return False
-        if any(line.strip("= ") == "Staged Changes" for line in answer.lines):
-            return True
-        raise Malformed(f"neither staged changes nor none: {shown(answer.text)}")
-
-    return reading("cluster plan", parse)
-
-
-def parse_count(output: CommandOutput) -> Reading[int]:
-    """`riak rpc erlang system_info [schedulers]` and the like, of 3.x: one number."""
-
-    def parse() -> int:
-        found = parse_term(output.stdout) if output.exit == 0 else None
-        if not isinstance(found, int):
-            raise Malformed(f"{shown(_text(output))} is no number")
-        return found
-
-    return reading("riak rpc", parse)
-
-
-def parse_schedulers(output: CommandOutput) -> Reading[Schedulers]:
-    """`riak eval` of a tuple that begins with the schedulers, total and online, of 3.x."""
-
-    def parse() -> Schedulers:
-        found = parse_term(output.stdout) if output.exit == 0 else None
-        if not isinstance(found, tuple) or len(found) < 2:  # noqa: PLR2004  (total, online)
-            raise Malformed(f"{shown(_text(output))} is no pair of numbers")
-        total, online = found[:2]
-        if not (isinstance(total, int) and isinstance(online, int) and 0 < online <= total):
-            raise Malformed(f"{shown(_text(output))} is no pair of numbers")
-        return Schedulers(total=total, online=online)
-
-    return reading("riak eval", parse)
-
-
-def _services(output: CommandOutput) -> tuple[str, ...]:
-    if output.exit != 0 or node_down(output) is not None:
-        raise Malformed(node_down(output) or f"exit code {output.exit}")
-    return tuple(sorted(atoms(" ".join(lines_of(output.stdout)))))
 
 
 def _text(output: CommandOutput) -> str:

@@ -25,14 +25,12 @@ from orchestrator.stores.riak.output import (
     Return,
     Said,
     blank,
-    lines_of,
-    node_down,
     reading,
     said,
     shown,
 )
 from orchestrator.stores.riak.tables import take_table
-from orchestrator.stores.riak.terms import atoms, node_name, node_names, parse_term, printed_node
+from orchestrator.stores.riak.terms import atoms, node_names, printed_node
 
 _TRUE: Final = re.compile(r"TRUE All nodes agree on the ring (\[.*\])")
 _DOWN: Final = re.compile(r"FALSE (\[.*\]) down\.\s+All nodes need to be up to check\.")
@@ -57,8 +55,6 @@ _REACHABLE: Final = "All nodes are up and reachable"
 _UNREACHABLE: Final = re.compile(r"The following nodes are unreachable: (\[.*\])")
 _WARNING: Final = "WARNING: The cluster state will not converge"
 
-_VNODES: Final = "Vnode status information"
-_VNODE: Final = re.compile(r"VNode: (\d{1,49})")
 _PARTITIONS_OF: Final = re.compile(r"Partitions owned by (\S+):")
 _PARTITION_COLUMNS: Final = ("type", "index", "id")
 _OWNED: Final = ("primary", "stopped")
@@ -144,46 +140,6 @@ def parse_partitions(output: CommandOutput, dialect: Dialect) -> Reading[tuple[N
         return printed_node(named[1]), frozenset(owned)
 
     return reading("cluster partitions", parse)
-
-
-def parse_vnode_status(output: CommandOutput, dialect: Dialect) -> Reading[frozenset[int]]:
-    """`vnode-status`: indices of the key-value vnodes that run on the node that was asked.
-
-    They are what it owns only while nothing waits to be handed off, since fallbacks are among them; `ring_of`
-    notices if not. The rest of the output holds raw bytes and is not read.
-    """
-
-    def parse() -> frozenset[int]:
-        if output.exit != 0:
-            raise Malformed(node_down(output) or f"exit code {output.exit}")
-        lines = [line for line in lines_of(output.stdout) if not blank(line)]
-        if not lines or lines[0] != _VNODES or (dialect.returns_term and lines[-1] != Return.OK.value):
-            raise Malformed("it is not whole")
-        indices = [int(found[1]) for line in lines if (found := _VNODE.fullmatch(line))]
-        if not indices or len(set(indices)) != len(indices):
-            raise Malformed("it names no vnode, or one twice")
-        return frozenset(indices)
-
-    return reading("vnode-status", parse)
-
-
-def parse_owners(output: CommandOutput) -> Reading[Mapping[NodeName, frozenset[int]]]:
-    """A term `[{Index, Node}, …]`, as `riak eval` prints what `riak_core_ring:all_owners` returns (3.x)."""
-
-    def parse() -> Mapping[NodeName, frozenset[int]]:
-        if output.exit != 0:
-            raise Malformed("the command failed")
-        found = parse_term(output.stdout)
-        if not isinstance(found, list):
-            raise Malformed("it is no list")
-        owned: dict[NodeName, set[int]] = {}
-        for each in found:
-            if not (isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], int)):  # noqa: PLR2004  (a pair)
-                raise Malformed(f"{each!r} is no index with its owner")
-            owned.setdefault(node_name(each[1]), set()).add(each[0])
-        return {node: frozenset(indices) for node, indices in owned.items()}
-
-    return reading("owners of the ring", parse)
 
 
 def ring_of(owned: Mapping[NodeName, Collection[int]], stats: NodeStats) -> Reading[Ring]:

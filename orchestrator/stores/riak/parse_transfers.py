@@ -1,4 +1,4 @@
-"""`transfers` and `handoff summary`: what is still to be handed off, and what moves now."""
+"""`transfers`: what is still to be handed off, and what moves now."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading
 from orchestrator.model.riak import (
     ActiveTransfer,
-    HandoffCell,
-    HandoffRow,
-    HandoffSummary,
     PartitionCount,
     Transfers,
 )
 from orchestrator.stores.riak.dialect import Dialect
 from orchestrator.stores.riak.output import CommandOutput, Malformed, Return, blank, reading, said, shown
-from orchestrator.stores.riak.tables import take_table
 from orchestrator.stores.riak.terms import node_name, node_names, printed_node
 
 _DOWN: Final = re.compile(r"Nodes (\[.*\]) are currently down\.")
@@ -38,15 +34,6 @@ _NAME_WIDTH: Final = 25
 _RATE_ARROW_BAR_RATE: Final = 4
 """Lines of a picture, at least."""
 
-_KINDS: Final = ("Ownership", "Resize", "Hinted", "Repair")
-_LEGEND: Final = (
-    "Each cell indicates active transfers and, in parenthesis, the number of all known transfers.",
-    "The 'Total' column is the sum of the active transfers.",
-)
-_CELL: Final = re.compile(r"(\d+) \((\d+|Unknown)\)")
-_NODE_CELL: Final = re.compile(r"\s+(\S+)\s{2,}")
-_UNREACHABLE: Final = re.compile(r"\(unreachable\):((?: \S+)+)")
-
 
 def parse_transfers(output: CommandOutput, dialect: Dialect) -> Reading[Transfers]:
     """`transfers`. Only a whole text with `No transfers active` and none of the five bad lines is clean."""
@@ -64,21 +51,6 @@ def parse_transfers(output: CommandOutput, dialect: Dialect) -> Reading[Transfer
         )
 
     return reading("transfers", parse)
-
-
-def parse_handoff_summary(output: CommandOutput, dialect: Dialect) -> Reading[HandoffSummary]:
-    """`handoff summary`, from 2.0 on."""
-
-    def parse() -> HandoffSummary:
-        answer = said(output, dialect)
-        answer.must_be_ok()
-        lines = [line for line in answer.lines if not blank(line)]
-        if tuple(lines[:2]) != _LEGEND:
-            raise Malformed("the legend of the table is missing")
-        table, rest = take_table(lines[2:], ("Node", "Total", *_KINDS))
-        return HandoffSummary(rows=tuple(_row(row) for row in table.rows), unreachable=_unreachable(rest))
-
-    return reading("handoff summary", parse)
 
 
 def _pending(
@@ -174,31 +146,3 @@ def _way(picture: Sequence[str]) -> tuple[NodeName, NodeName, int | None]:
                 raise Malformed(f"{shown(line)} stands in the picture of an active transfer")
             names[at] += rest
     return node_name(names[0]), node_name(names[1]), None if bar[1] == "N/A" else int(bar[1])
-
-
-def _row(row: Sequence[str]) -> HandoffRow:
-    # Two blanks follow a name: a cell without them was cut to fit the screen.
-    named = _NODE_CELL.fullmatch(row[0])
-    if named is None or not row[1].strip().isdecimal():
-        raise Malformed(f"{shown('|'.join(row))} is no line of the summary")
-    kinds: dict[str, HandoffCell] = {}
-    for kind, cell in zip(_KINDS, row[2:], strict=True):
-        if blank(cell):
-            continue
-        found = _CELL.fullmatch(cell.strip())
-        if found is None:
-            raise Malformed(f"{shown(cell)} is no number of transfers")
-        kinds[kind] = HandoffCell(active=int(found[1]), known=int(found[2]) if found[2].isdecimal() else None)
-    total = int(row[1])
-    if total != sum(cell.active for cell in kinds.values()):
-        raise Malformed("the total is not the sum of its line")
-    return HandoffRow(node=node_name(named[1]), active=total, kinds=kinds)
-
-
-def _unreachable(lines: Sequence[str]) -> tuple[NodeName, ...]:
-    if not lines:
-        return ()
-    found = _UNREACHABLE.fullmatch(lines[0])
-    if found is None or len(lines) != 1:
-        raise Malformed(f"{shown(lines[0])} follows the table")
-    return tuple(node_name(name) for name in found[1].split())

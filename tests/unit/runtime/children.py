@@ -25,7 +25,7 @@ from orchestrator.runtime.database import Access
 from orchestrator.runtime.identity import current_process
 from orchestrator.runtime.lease import Lease
 from orchestrator.runtime.ledger import Tuning
-from orchestrator.runtime.signals import LastWords, Signals, finish_output, last_words
+from orchestrator.runtime.signals import LastWords, Signals, last_words
 from orchestrator.runtime.store import open_store
 from orchestrator.runtime.taking import Claim, Place, Terms
 
@@ -126,17 +126,6 @@ def once(_: str) -> None:
         assert not signals.interrupted()
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     say("the same")
-
-
-def chatter(_: str) -> None:
-    """Write to a reader that goes away."""
-    for _number in range(100_000):
-        try:
-            sys.stdout.write("x" * 80)
-        except BrokenPipeError:
-            break
-    finish_output()
-    sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -146,17 +146,6 @@ def test_the_handlers_are_put_back(start: Start) -> None:
     assert (output, child.returncode) == ("the same\n", 0), errors
 
 
-def test_a_reader_that_goes_away_does_not_change_the_exit_code(start: Start) -> None:
-    child = start("chatter", "")
-    assert child.stdout is not None
-    assert child.stderr is not None
-    child.stdout.readline()
-    child.stdout.close()
-    assert child.stderr.read() == ""
-    assert child.wait(30) == 3
-    child.stdout = None
-
-
 def test_the_words_say_what_repairs() -> None:
     text = last_words("r1", ["a = b, found c"])
     assert "NOT PUT BACK: a = b, found c" in text

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.model.reading import Unknown
 from orchestrator.model.resolution import Resolution
-from orchestrator.stores.elasticsearch.resolve import parse_resolution, patterns_in, remote_patterns
+from orchestrator.stores.elasticsearch.resolve import parse_resolution, patterns_in
 
 
 def index(*aliases: str, state: str = "open", hidden: str | None = None) -> dict[str, Any]:
@@ -110,7 +110,5 @@ def test_an_answer_that_is_none_is_unknown(body: Any) -> None:
     assert isinstance(parse_resolution(body, ["*"]), Unknown)
 
 
-def test_patterns_of_other_clusters_are_found() -> None:
-    assert remote_patterns(["posts-*", "east:posts, west*:x", "*:*"]) == ("east:posts", "west*:x", "*:*")
-    assert remote_patterns(["posts-*"]) == ()
+def test_patterns_are_told_apart_and_kept_once() -> None:
     assert patterns_in(["a, b", "a", ",c,"]) == ("a", "b", "c")

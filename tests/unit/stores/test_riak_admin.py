@@ -15,8 +15,6 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import LimitSet, NodeStats, ServiceWait, TransferLimits
 from orchestrator.stores.riak.admin import (
     READ_SECONDS,
-    START_SECONDS,
-    STOP_SECONDS,
     Command,
     Commands,
     RiakAdmin,
@@ -125,7 +123,6 @@ def test_the_words_of_each_version() -> None:
         DEV1,
         "8",
     )
-    assert own.stop.argv == ("/opt/riak/bin/riak", "stop")
 
 
 def test_the_shipped_sudoers_allow_every_command_and_no_other_of_the_program() -> None:
@@ -134,8 +131,10 @@ def test_the_shipped_sudoers_allow_every_command_and_no_other_of_the_program() -
     found = re.findall(r"/usr/sbin/riak (?:[^,\n\\]|\\[\[\],])+", lines)
     allowed = [_as_fnmatch(line.strip()) for line in found]
     commands = commands_for(DIALECT, riak=("/usr/sbin/riak",))
-    used = [commands.stop, commands.start, commands.ping, commands.pid, commands.versions]
-    used += [
+    used = [
+        *(Command(argv=("/usr/sbin/riak", word)) for word in ("stop", "start", "ping")),
+        commands.pid,
+        commands.versions,
         commands.watched_nodes("riak_kv"),
         commands.set_transfer_limit(DEV1, 8),
         commands.wait_for_service("riak_kv", DEV1, 5.0),
@@ -184,13 +183,11 @@ def test_the_shipped_sudoers_end_what_may_never_end() -> None:
         for line in re.findall(r"/usr/sbin/riak ([^,\n\\]+)", groups[group])
     }
     assert ended == {"stop": 1800, "start": 1800, "admin wait-for-service riak_kv *": 5}
-    assert ended["stop"] > STOP_SECONDS
-    assert ended["start"] > START_SECONDS
 
 
 def test_every_command_has_a_limit_and_no_word_for_a_shell() -> None:
     commands: Commands = commands_for(DIALECT)
-    plain = [commands.stop, commands.start, commands.ping, commands.pid, commands.versions]
+    plain = [commands.pid, commands.versions]
     plain += [commands.asking("transfers"), commands.set_transfer_limit(DEV1, 4)]
     plain += [commands.wait_for_service("riak_kv", DEV1, 5.0)]
     assert all(0 < each.timeout <= 300 for each in plain)

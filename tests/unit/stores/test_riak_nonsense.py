@@ -21,7 +21,7 @@ from orchestrator.model.riak import RiakView, SignsOfLife
 from orchestrator.ports import ClusterReadings
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_members import parse_cluster_status
-from orchestrator.stores.riak.parse_node import parse_count
+from orchestrator.stores.riak.parse_pace import parse_timer
 from orchestrator.stores.riak.parse_ring import parse_ring_status, parse_ringready
 from orchestrator.stores.riak.parse_stats import parse_stats
 from orchestrator.stores.riak.parse_transfers import parse_transfers
@@ -277,7 +277,7 @@ LONG: Mapping[str, Callable[[], Any]] = {
     "a text where a number should be": lambda: parse_stats(
         json.dumps({"ring_num_partitions": "x" * 3_000_000})
     ),
-    "brackets in brackets": lambda: parse_count(CommandOutput(exit=0, stdout="[" * 10**5)),
+    "brackets in brackets": lambda: parse_timer(CommandOutput(exit=0, stdout="[" * 10**5)),
 }
 
 

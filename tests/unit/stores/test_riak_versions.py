@@ -14,22 +14,18 @@ from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
 from orchestrator.stores.riak.parse_node import (
     parse_ping,
-    parse_services,
     parse_start,
     parse_version,
     parse_versions,
 )
 from orchestrator.stores.riak.parse_ring import (
-    parse_owners,
     parse_partitions,
     parse_ring_status,
     parse_ringready,
-    parse_vnode_status,
     ring_of,
 )
 from orchestrator.stores.riak.parse_transfers import parse_transfers
 from tests.fakes.riak_rings import claimed, names
-from tests.fakes.riak_transcripts import recorded
 
 ONE, TWO, THREE = names(3)
 
@@ -50,19 +46,19 @@ def out(text: str, exit_code: int | None = 0, stderr: str = "") -> CommandOutput
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        ("1.4.12", (False, True, ("riak-admin",))),
-        ("2.2.3", (False, True, ("riak-admin",))),
-        ("2.9.10", (False, True, ("riak-admin",))),
-        ("3.0.16", (False, True, ("riak", "admin"))),
-        ("3.2.0", (True, False, ("riak", "admin"))),
-        ("3.2.1\n", (True, False, ("riak", "admin"))),
-        ("3.4.0", (True, False, ("riak", "admin"))),
+        ("1.4.12", (False, ("riak-admin",))),
+        ("2.2.3", (False, ("riak-admin",))),
+        ("2.9.10", (False, ("riak-admin",))),
+        ("3.0.16", (False, ("riak", "admin"))),
+        ("3.2.0", (True, ("riak", "admin"))),
+        ("3.2.1\n", (True, ("riak", "admin"))),
+        ("3.4.0", (True, ("riak", "admin"))),
     ],
 )
-def test_dialects(version: str, told: tuple[bool, bool, tuple[str, ...]]) -> None:
-    """Whether the return term is printed, whether services are told, how a command begins."""
+def test_dialects(version: str, told: tuple[bool, tuple[str, ...]]) -> None:
+    """Whether the return term is printed, and how a command begins."""
     found = dialect(version)
-    assert (found.returns_term, found.lists_services, found.admin) == told
+    assert (found.returns_term, found.admin) == told
 
 
 @pytest.mark.parametrize("version", ["", "1.3.2", "riak", "x3.2", "3"])
@@ -250,11 +246,6 @@ def test_active_transfers_of_old_nodes_and_with_long_names() -> None:
     assert not repair.clean
 
 
-def test_services_are_told_before_3_2() -> None:
-    assert parse_services(out("[riak_pipe,riak_kv]\n"), V29) == ("riak_kv", "riak_pipe")
-    assert isinstance(parse_services(out("[]\n"), V32), Unknown)
-
-
 def test_a_start_with_another_word_is_unknown() -> None:
     assert isinstance(parse_start(out("Node 'riak1@10.0.0.1' failed to start\n")), Unknown)
     assert isinstance(parse_start(out("", None)), Unknown)
@@ -297,17 +288,6 @@ def test_the_ring_from_cluster_partitions_of_every_node() -> None:
     assert ring_of(read, STATS) == RING
 
 
-def test_the_ring_from_all_owners() -> None:
-    term = ",\n ".join(
-        f"{{{number * (HASH_SPACE // 16)},'{owner}'}}" for number, owner in enumerate(RING.owners)
-    )
-    found = parse_owners(out(f"[{term}]\n"))
-    assert not isinstance(found, Unknown)
-    assert ring_of(found, STATS) == RING
-    assert isinstance(parse_owners(out(f"[{term}")), Unknown)
-    assert isinstance(parse_owners(out(f"[{term}]\n", 1)), Unknown)
-
-
 def test_a_node_that_lists_some_of_its_partitions_only_makes_no_ring() -> None:
     """A whole table with a row too few looks whole; /stats counts what is missing."""
     for node, indices in owned().items():
@@ -334,28 +314,6 @@ def test_partitions_that_are_cut_are_unknown() -> None:
     assert not isinstance(whole, Unknown)
     cuts = [parse_partitions(out(older[:end]), V29) for end in range(len(older))]
     assert all(isinstance(cut, Unknown) or cut == whole for cut in cuts)
-
-
-def test_the_recorded_vnodes_of_a_single_node_are_its_whole_ring() -> None:
-    """The one recorded output that names every partition of a ring."""
-    (record,) = (each for each in recorded() if each.command == "riak admin vnode-status")
-    indices = parse_vnode_status(record.output, V32)
-    assert not isinstance(indices, Unknown)
-    node = NodeName("dev1@127.0.0.1")
-    alone = NodeStats(
-        node=node,
-        kv_vnodes=16,
-        connected=frozenset(),
-        members=frozenset({node}),
-        ring_size=16,
-        ownership={node: 16},
-    )
-    assert ring_of({node: indices}, alone) == Ring(owners=(node,) * 16)
-    cut = out(record.text[: len(record.text) // 2])
-    assert isinstance(parse_vnode_status(cut, V32), Unknown)
-    fewer = parse_vnode_status(cut, V29)
-    assert not isinstance(fewer, Unknown), "before 3.2 nothing shows the cut"
-    assert isinstance(ring_of({node: fewer}, alone), Unknown), "but /stats does"
 
 
 def test_the_release_is_told_by_another_word_before_3_0() -> None:

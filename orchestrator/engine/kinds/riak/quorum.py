@@ -44,11 +44,6 @@ def quorum_of(n_val: int) -> int:
     return n_val // 2 + 1
 
 
-def may_be_down(n_val: int) -> int:
-    """Partitions of one preference list that can be down while a quorum of it is up."""
-    return n_val - quorum_of(n_val)
-
-
 def breaches(ring: Ring, n_vals: Collection[int], down: Collection[NodeName]) -> tuple[Breach, ...]:
     """Every way in which these nodes, down together, leave a preference list without its quorum.
 
