@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -32,8 +33,12 @@ from orchestrator.errors import ExitCode, OrchestratorError
 
 PROGRAM: Final = "orchestrate"
 _WORDS: Final = {
-    "Value error, ": "",
-    "Input should be a valid integer, unable to parse string as an integer": "a whole number is needed",
+    r"Value error, ": "",
+    r"Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
+    r"Input should be greater than or equal to (\d+)": r"must be at least \1",
+    r"Input should be less than or equal to (\d+)": r"must be at most \1",
+    r"Got unexpected extra argument\(s\)": "Unexpected argument",
+    r"No such option: (\S+) \(Possible options: (\S+?)(?:, .*)?\)": r"No such option: \1; did you mean \2?",
 }
 """What the validator of flags says, in words of ours."""
 _NOBODY_READS: Final = 141
@@ -93,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:
         return _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED)
     except typer.TyperException as error:
-        return _refuse(arguments, _usage(error), ExitCode.USAGE)
+        return _refuse(arguments, _usage(error, arguments), ExitCode.USAGE)
     except (KeyboardInterrupt, InterruptedEarly):
         return _refuse(arguments, EARLY.said, ExitCode.INTERRUPTED)
     except OrchestratorError as error:
@@ -118,20 +123,24 @@ def run(arguments: Sequence[str]) -> int:
     return int(code or ExitCode.DONE)
 
 
-def _usage(error: typer.TyperException) -> str:
-    """What is wrong with the command line, and where its right form stands; in one line."""
+def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
+    """What is wrong with the command line, and where its right form is explained; in one line."""
     said = " ".join(error.format_message().split()).rstrip(".")
     for theirs, ours in _WORDS.items():
-        said = said.replace(theirs, ours)
+        said = re.sub(theirs, ours, said)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else PROGRAM
+    named = [word for word in arguments[len(command.split()) - 1 :] if not word.startswith("-")]
+    if said == "Missing option '--cluster'" and named:
+        said = f"The cluster is an option: --cluster {named[0]}"
     return f"{said}; see `{command} --help`"
 
 
 def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:
     from orchestrator.view.outlet import shown  # noqa: PLC0415  (as above, and the next ones too)
 
-    sys.stderr.write(shown(f"orchestrate: {message}", sys.stderr) + "\n")
+    lines = (line if line.startswith(" ") else f"{PROGRAM}: {line}" for line in message.splitlines())
+    sys.stderr.write(shown("\n".join(lines), sys.stderr) + "\n")
     if wants_json(arguments):
         from orchestrator.view.jsonlines import json_line  # noqa: PLC0415
         from orchestrator.view.summary import refusal_object  # noqa: PLC0415

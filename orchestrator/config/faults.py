@@ -1,7 +1,7 @@
-"""Faults of a file, turned into one ConfigError that names file, line and key of each.
+"""Faults of a file, turned into one ConfigError that names file, line and key of each, five at most.
 
-No message repeats a value of the file: it could be a secret in the wrong place. Keys are named, since they
-are the address, except unknown ones beside secrets, where a secret may stand as a key by a slip.
+No message repeats a value of the file, nor a key that is not one of ours: a wrong file may be one of secrets.
+Of an unknown key the line is named, and the nearest key that is known.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import difflib
 import math
 import types
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
@@ -19,7 +20,12 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.config.spec import LATER_ERROR, LONG_FORM, MAPPING, SCALAR, Spec, later
 from orchestrator.config.yaml import Document, KeyPath, dotted
-from orchestrator.errors import NotInThisVersion, OrchestratorError
+from orchestrator.errors import ConfigError, NotInThisVersion, OrchestratorError
+
+_MOST: Final = 5
+"""Faults that are shown of a file: who has more reads the first ones, and the reference."""
+_MOST_LISTED: Final = 12
+"""Known words that a message lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +33,15 @@ class Fault:
     """One thing that is wrong with a file.
 
     Attributes:
+        path: the key to name.
+        at: the key whose line is named, where that one is not to be shown.
         later: it is right, but for a later version.
         choice: the choice that a later version brings, or nothing when it is the key.
     """
 
     path: KeyPath
     message: str
+    at: KeyPath | None = None
     later: bool = False
     choice: str = ""
 
@@ -44,9 +53,9 @@ class Faults:
     document: Document
     found: list[Fault] = field(default_factory=list)
 
-    def add(self, path: KeyPath, message: str) -> None:
-        """Note one."""
-        self.found.append(Fault(path=path, message=message))
+    def add(self, path: KeyPath, message: str, *, at: KeyPath | None = None) -> None:
+        """Note one; `at` as in `Fault`."""
+        self.found.append(Fault(path=path, message=message, at=at))
 
     def raise_any(self) -> None:
         """Raise what was noted, if anything was.
@@ -54,22 +63,29 @@ class Faults:
         Raises:
             NotInThisVersion: all of it belongs to a later version.
             ConfigError: it does not; the error's place is the first fault's, the others follow, a line each.
+                Of more than five the number is named.
         """
         if self.found:
             raise self.error()
 
     def error(self) -> OrchestratorError:
         """The one error for what was noted, which is not nothing."""
-        ordered = sorted(self.found, key=lambda fault: self.document.line(fault.path) or math.inf)
+        ordered = sorted(self.found, key=lambda fault: self._line(fault) or math.inf)
         if all(fault.later for fault in ordered):
             what = (": ".join(filter(None, (self._where(fault), fault.choice))) for fault in ordered)
             return NotInThisVersion(": not in this version\n".join(what))
-        first, *rest = ordered
+        first, *rest = ordered[:_MOST]
         others = "".join(f"\n{self._where(fault)}: {fault.message}" for fault in rest)
-        return self.document.error(first.path, first.message + others)
+        if len(ordered) > _MOST:
+            others += f"\n{self.document.file}: and {len(ordered) - _MOST} more"
+        key = dotted(first.path) or None
+        return ConfigError(first.message + others, file=self.document.file, line=self._line(first), key=key)
+
+    def _line(self, fault: Fault) -> int | None:
+        return self.document.line(fault.path if fault.at is None else fault.at)
 
     def _where(self, fault: Fault) -> str:
-        line = self.document.line(fault.path)
+        line = self._line(fault)
         place = self.document.file if line is None else f"{self.document.file}:{line}"
         return f"{place}: {dotted(fault.path)}" if fault.path else place
 
@@ -87,18 +103,19 @@ def validate(model: type[Model], document: Document) -> Model:
     try:
         return model.model_validate(document.content)
     except ValidationError as error:
-        found = [_fault(model, details) for details in error.errors(include_url=False)]
+        found = _joined([_fault(model, details) for details in error.errors(include_url=False)])
     # Raised outside the handler: pydantic's error knows the values, and must not hang on ours as its context.
     raise Faults(document, found).error()
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """A tail for messages about an unknown word: the nearest known one, or all of them."""
+    """A tail for messages about an unknown word: the nearest known one, or the first twelve."""
     names = list(known)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"
-    return f"known: {', '.join(names)}" if names else "none is known here"
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return f"known: {', '.join(names[:_MOST_LISTED])}{more}" if names else "none is known here"
 
 
 def _fault(model: type[Spec], details: ErrorDetails) -> Fault:
@@ -120,10 +137,21 @@ def _unknown_key(model: type[Spec], path: KeyPath) -> Fault:
         if path[-1] in parent.ELSEWHERE:
             return Fault(path=path, message=parent.ELSEWHERE[str(path[-1])])
     known = [name for parent in parents for name, info in parent.model_fields.items() if not is_later(info)]
-    tail = near(str(path[-1]), known)
-    if any(parent.BESIDE_SECRETS for parent in parents):
-        return Fault(path=path[:-1], message=f"unknown key in it; {tail}")
-    return Fault(path=path, message=f"unknown key; {tail}")
+    return Fault(path=path[:-1], at=path, message=f"unknown key; {near(str(path[-1]), known)}")
+
+
+def _joined(found: list[Fault]) -> list[Fault]:
+    """Without those that say the same of the same mapping: a wrong file has no key that is known."""
+    first: dict[tuple[KeyPath, str], Fault] = {}
+    again: Counter[tuple[KeyPath, str]] = Counter()
+    for fault in found:
+        same = (fault.path, fault.message)
+        again[same] += 1
+        first.setdefault(same, fault)
+    return [
+        fault if again[same] == 1 else replace(fault, message=f"{fault.message} ({again[same]} such keys)")
+        for same, fault in first.items()
+    ]
 
 
 def is_later(info: FieldInfo) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field, PlainValidator, StrictInt, WithJsonSchema, model_validator
@@ -103,8 +103,6 @@ _CA: Final = "Certificates that are trusted; the system's otherwise."
 
 class _HttpSpec(Spec):
     """What all gates have that ask a server."""
-
-    BESIDE_SECRETS: ClassVar[bool] = True
 
     auth: Unset[Reference] = Field(default=None, description=_AUTH)
     ca: Unset[Name] = Field(default=None, description=_CA)

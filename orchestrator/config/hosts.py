@@ -58,8 +58,6 @@ class Connect(Enum):
 class SudoSpec(Spec):
     """Sudo with a password."""
 
-    BESIDE_SECRETS: ClassVar[bool] = True
-
     password: Reference = Field(description="The SSH user's password for sudo, by reference.")
 
 

@@ -21,6 +21,8 @@ from orchestrator.errors import ConfigError
 
 SUFFIX: Final = ".yml"
 _ABSENT: Final = "is not there"
+_MOST_NAMES: Final = 12
+"""Names that a message lists."""
 
 
 class Wanted(Enum):
@@ -141,17 +143,16 @@ def names(wanted: Wanted, places: Places) -> list[str]:
 
 
 def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Places) -> str:
-    what = wanted.what
-    lines = "".join(f"\n  {path}" + ("" if why == _ABSENT else f" {why}") for path, why in looked.items())
-    message = f"there is no {what} {name!r}; looked at:{lines}"
-    known = names(wanted, places)
+    what, known = wanted.what, names(wanted, places)
+    where = ", ".join(f"{path}" + ("" if why == _ABSENT else f" ({why})") for path, why in looked.items())
+    message = f"there is no {what} {name!r} (looked for {where})"
     close = difflib.get_close_matches(name, known, n=3)
     if close:
-        return f"{message}\ndid you mean {' or '.join(close)}?"
+        return f"{message}; did you mean {' or '.join(close)}?"
     if known:
-        return f"{message}\nthere is: {', '.join(known[:20])}"
+        return f"{message}; known: {', '.join(known[:_MOST_NAMES])}"
     example = places.shipped_clusters / "example.yml"
-    return f"{message}\nan example to copy: {example}, or for Riak riak-example.yml beside it"
+    return f"{message}; copy an example: {example}, or for Riak riak-example.yml beside it"
 
 
 def _files(folder: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StrictBool, WithJsonSchema, model_validator
@@ -71,16 +71,12 @@ RiakEndpoint = Annotated[str, AfterValidator(_riak), _URL]
 class BasicSpec(Spec):
     """User and password."""
 
-    BESIDE_SECRETS: ClassVar[bool] = True
-
     username: Name = Field(description="The user's name.")
     password: Reference = Field(description="The password, by reference.")
 
 
 class AuthSpec(Spec):
     """How to log in to the cluster: one of the two."""
-
-    BESIDE_SECRETS: ClassVar[bool] = True
 
     api_key: Unset[Reference] = Field(
         default=None, description="The encoded form (`id:key` in base 64), by reference. Elasticsearch only."

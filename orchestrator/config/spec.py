@@ -46,7 +46,6 @@ class Spec(BaseModel):
     """A mapping of a file. Unknown keys are refused, values are not coerced from other types.
 
     Attributes:
-        BESIDE_SECRETS: keys of this mapping stand beside secrets, so unknown ones are not repeated.
         ELSEWHERE: keys that mean something with another kind of cluster, and what is said of them here.
     """
 
@@ -54,7 +53,6 @@ class Spec(BaseModel):
         extra="forbid", frozen=True, hide_input_in_errors=True, arbitrary_types_allowed=True
     )
 
-    BESIDE_SECRETS: ClassVar[bool] = False
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
 

@@ -134,7 +134,7 @@ def check_profile(document: Document, *, rules: Rules, name: str) -> TuningProfi
         path = ("settings", tunable)
         rule = rules.get(tunable)
         if rule is None:
-            faults.add(path, _unknown(tunable, rules))
+            faults.add(("settings",), f"unknown tunable; {near(tunable, rules)}", at=path)
             continue
         wrong = rule(setting)
         if wrong is not None:
@@ -166,9 +166,3 @@ def _wanted(value: str | DiskKindsSpec) -> Wanted:
     if isinstance(value, str):
         return str(value)
     return {kind: str(word) for kind, word in (("ssd", value.ssd), ("rotational", value.rotational)) if word}
-
-
-def _unknown(tunable: str, rules: Rules) -> str:
-    tail = near(tunable, rules)
-    known = "" if tail.startswith("known") else f" known: {', '.join(rules)}"
-    return f"unknown tunable; {tail}{known}"

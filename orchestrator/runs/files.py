@@ -182,5 +182,8 @@ def _read_json(path: Path, what: str) -> object:
         return json.loads(text)
     except RecursionError:
         raise ConfigError(f"is no {what}: it is nested too deeply", file=str(path)) from None
+    except json.JSONDecodeError as error:
+        trouble = f"is no {what}: it is not JSON ({error.msg}, column {error.colno})"
+        raise ConfigError(trouble, file=str(path), line=error.lineno) from error
     except ValueError as error:
         raise ConfigError(f"is no {what}: {error}", file=str(path)) from error

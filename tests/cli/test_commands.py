@@ -118,11 +118,20 @@ def test_every_command_that_changes_something_takes_yes(
             ),
         ),
         ("restart", "Missing option '--cluster'; see `orchestrate restart --help`"),
+        ("restart prod", "The cluster is an option: --cluster prod; see `orchestrate restart --help`"),
+        (
+            "rehearse --cluster x --seed -1",
+            "Invalid value for '--seed': must be at least 0; see `orchestrate rehearse --help`",
+        ),
+        (
+            "restart --clster prod",
+            "No such option: --clster; did you mean --cluster?; see `orchestrate restart --help`",
+        ),
         ("restart --cluster", "Option '--cluster' requires an argument; see `orchestrate --help`"),
         ("restart --cluster x --bogus", "No such option: --bogus; see `orchestrate restart --help`"),
         (
             "restart --cluster x y",
-            "Got unexpected extra argument(s) (y); see `orchestrate restart --help`",
+            "Unexpected argument (y); see `orchestrate restart --help`",
         ),
         (
             "plan --cluster x --output xml",
@@ -130,7 +139,7 @@ def test_every_command_that_changes_something_takes_yes(
         ),
         (
             "plan --cluster x --pause-after two",
-            "Invalid value for '--pause-after': a whole number is needed; see `orchestrate plan --help`",
+            "Invalid value for '--pause-after': must be a whole number; see `orchestrate plan --help`",
         ),
         ("apply", "Missing argument 'PLAN.JSON'; see `orchestrate apply --help`"),
     ],

@@ -112,9 +112,9 @@ def test_an_edited_plan_is_told_as_such(saved: Path, state: str, capsys: pytest.
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"[" * 100_000, "is no saved plan: it is nested too deeply"),
-        (b"{", "is no saved plan: Expecting"),
-        (b"\xff\xfe\xfd", "is no saved plan: "),
+        (b"[" * 100_000, ": is no saved plan: it is nested too deeply"),
+        (b"\n{", ":2: is no saved plan: it is not JSON (Expecting property name"),
+        (b"\xff\xfe\xfd", ": is no saved plan: "),
     ],
 )
 def test_what_is_no_json(
@@ -124,7 +124,7 @@ def test_what_is_no_json(
     path.write_bytes(content)
     assert run(["apply", str(path), "--yes"]) == ExitCode.USAGE
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"orchestrate: {path}: {says}")
+    assert line.startswith(f"orchestrate: {path}{says}")
 
 
 def test_only_a_file_is_read_and_only_so_much_of_it(

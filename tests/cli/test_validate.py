@@ -26,7 +26,7 @@ HEAD = "applies_to: elasticsearch\nsettings: {vm.swappiness: 1}\n"
     ("profile", "code", "says"),
     [
         (HEAD, ExitCode.DONE, "its playbook and tuning profile are sound"),
-        (HEAD + "persits: false\n", ExitCode.USAGE, "profile.yml:3: persits: unknown key"),
+        (HEAD + "persits: false\n", ExitCode.USAGE, "profile.yml:3: unknown key"),
         (HEAD.replace("elasticsearch", "riak"), ExitCode.USAGE, "is for riak (`applies_to`), and"),
         (None, ExitCode.USAGE, "profile.yml: there is no such tuning profile file"),
     ],

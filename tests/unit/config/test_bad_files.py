@@ -41,13 +41,13 @@ CLUSTER_FILES = [
     ("kind: elasticsearch\nname: x\nendpoints: ['http://:9200']\n", 3, "endpoints[0]", "must be a URL such as https://es1:9200"),
     ("kind: elasticsearch\nname: x\nendpoints: ['http://a:1?q=1']\n", 3, "endpoints[0]", "must end with the port or a path; a query or a fragment has no meaning here"),
     ("kind: elasticsearch\nname: x\nendpoints: ['http://u:s3cret@a:1']\n", 3, "endpoints[0]", "must not hold a user or a password; `auth` is for them, by reference"),
-    (HEAD + "zone_attribut: zone\n", 4, "zone_attribut", "unknown key; did you mean `zone_attribute`?"),
+    (HEAD + "zone_attribut: zone\n", 4, None, "unknown key; did you mean `zone_attribute`?"),
     (HEAD + "zone_attribute: 7\n", 4, "zone_attribute", "must be text, in quotes"),
     (HEAD + "playbook:\n", 4, "playbook", "has no value"),
     (HEAD + "auth:\n", 4, "auth", "has no value"),
     (HEAD + "auth: {}\n", 4, "auth", "needs either `api_key` or `basic`"),
     (HEAD + "auth: {api_key: env:A, basic: {username: u, password: env:B}}\n", 4, "auth", "needs either `api_key` or `basic`"),
-    (HEAD + "auth:\n  api_kee: s3cret\n", 4, "auth", "unknown key in it; did you mean `api_key`?"),
+    (HEAD + "auth:\n  api_kee: s3cret\n", 5, "auth", "unknown key; did you mean `api_key`?"),
     (HEAD + "auth:\n  api_key: s3cret\n", 5, "auth.api_key", LITERAL),
     (HEAD + "auth:\n  basic:\n    username: u\n    password: s3cret\n", 7, "auth.basic.password", LITERAL),
     (HEAD + "auth:\n  basic:\n    username: u\n    password: 12345\n", 7, "auth.basic.password", LITERAL),
@@ -60,7 +60,7 @@ CLUSTER_FILES = [
     (HEAD + "tls: {fingerprint: abc}\n", 4, "tls.fingerprint", "must be 64 hexadecimal digits (SHA-256)"),
     (HEAD + "expect: {nodes: 0}\n", 4, "expect.nodes", "must be at least 1"),
     (HEAD + "expect: {nodes: '3'}\n", 4, "expect.nodes", "must be a whole number"),
-    (HEAD + "hosts:\n  conect: ssh\n", 5, "hosts.conect", "unknown key; did you mean `connect`?"),
+    (HEAD + "hosts:\n  conect: ssh\n", 5, "hosts", "unknown key; did you mean `connect`?"),
     (HEAD + "hosts:\n  connect: telnet\n", 5, "hosts.connect", "must be one of ssh, local"),
     (HEAD + "hosts:\n  port: 70000\n", 5, "hosts.port", "must be at most 65535"),
     (HEAD + "hosts:\n  port: true\n", 5, "hosts.port", "must be a whole number"),
@@ -83,7 +83,7 @@ CLUSTER_FILES = [
     (HEAD + "hosts:\n  service: {start: x}\n", 5, "hosts.service", "start: only for `manager: command`, and this one is systemd"),
     (HEAD + "riak: {}\n", 4, "riak", "only for `kind: riak`"),
     (HEAD + "hosts:\n  nodes: {riak1: 10.0.0.1}\n", 5, "hosts.nodes", "only for `kind: riak`; Elasticsearch tells where its nodes are, and where that is wrong, `overrides: {NODE: {address: ADDRESS}}` puts it right"),
-    (HEAD + "hosts:\n  overrides:\n    es7.x:\n      adress: a\n", 7, 'hosts.overrides["es7.x"].adress', "unknown key; did you mean `address`?"),
+    (HEAD + "hosts:\n  overrides:\n    es7.x:\n      adress: a\n", 7, 'hosts.overrides["es7.x"]', "unknown key; did you mean `address`?"),
     (HEAD + "hosts:\n  overrides:\n    es7:\n", 6, "hosts.overrides.es7", "has no value"),
     (HEAD + "hosts:\n  overrides:\n    es7: {address: 'root@a'}\n", 6, "hosts.overrides.es7.address", "must be a host name or an IP address, alone"),
     (HEAD + "hosts:\n  overrides:\n    es7:\n      service: {manager: command}\n", 7, "hosts.overrides.es7.service", "`manager: command` needs stop, start, status as well"),
@@ -122,13 +122,13 @@ PLAYBOOKS = [
     (KIND + "deadlines:\n  stop: 10\n", 3, "deadlines.stop", DURATION),
     (KIND + "deadlines:\n  stop: 1h30m\n", 3, "deadlines.stop", DURATION),
     (KIND + "deadlines:\n  stop: 0s\n", 3, "deadlines.stop", "must be more than nothing and at most 3650d"),
-    (KIND + "deadlines:\n  holt: 1h\n", 3, "deadlines.holt", "unknown key; did you mean `hold`?"),
+    (KIND + "deadlines:\n  holt: 1h\n", 3, "deadlines", "unknown key; did you mean `hold`?"),
     (KIND + "on_failure: continue\n", 2, "on_failure", "must be stand_down"),
     (KIND + 'hooks:\n  before_stop:\n  - run: depool "{node}\n', 4, "hooks.before_stop[0].run", "a quote is opened and not closed, or a backslash comes last"),
     (KIND + "hooks:\n  before_stop: depool\n", 3, "hooks.before_stop", "must be a list, not a text"),
     (KIND + "hooks:\n  before_stop: [depool]\n", 3, "hooks.before_stop[0]", "must be a mapping of keys (`key: value`), not a text"),
     (KIND + "hooks:\n  before_stop: [{run: depool {node}}]\n", 3, None, "is not valid YAML: a comma or a closing bracket is missing; a text that holds braces or brackets needs quotes"),
-    (KIND + "hooks:\n  before_stop:\n  - run: x\n    locl: true\n", 5, "hooks.before_stop[0].locl", "unknown key; did you mean `local`?"),
+    (KIND + "hooks:\n  before_stop:\n  - run: x\n    locl: true\n", 5, "hooks.before_stop[0]", "unknown key; did you mean `local`?"),
 ]  # fmt: skip
 
 
@@ -178,8 +178,31 @@ def test_all_faults_of_a_file_are_told_at_once_in_the_order_of_its_lines() -> No
     with pytest.raises(ConfigError) as caught:
         check_cluster(parse(text, "prod.yml"), path=Path("prod.yml"), home=Path("/home/op"))
     assert str(caught.value).splitlines()[0] == "prod.yml:4: expect.nodes: must be at least 1"
-    assert str(caught.value).splitlines()[1].startswith("prod.yml:5: gates: unknown key; known: kind, name")
+    assert str(caught.value).splitlines()[1].startswith("prod.yml:5: unknown key; known: kind, name")
     assert str(caught.value).splitlines()[2:] == ["prod.yml:7: hosts.port: must be a whole number"]
+
+
+def test_a_wrong_file_shows_nothing_that_it_holds() -> None:
+    """It may be one of secrets. Those that are unknown are counted, and five faults are shown at most."""
+    text = "".join(f"TOKEN_{number}: hunter{number}\n" for number in range(9))
+    with pytest.raises(ConfigError) as caught:
+        check_cluster(parse(text, ".env"), path=Path(".env"), home=Path("/home/op"))
+    said = str(caught.value).splitlines()
+    assert not any(word in line for line in said for word in ("TOKEN", "hunter"))
+    assert len(said) <= 6
+    assert said[0].startswith(".env:1: unknown key; known: kind, name, endpoints, ")
+    assert said[0].endswith("(9 such keys)")
+
+
+def test_five_faults_are_shown_and_the_others_counted() -> None:
+    deadlines = "".join(
+        f"  {name}: never\n" for name in ("stop", "start", "rejoin", "recover", "hold", "gate")
+    )
+    with pytest.raises(ConfigError) as caught:
+        check_playbook(parse(f"{KIND}deadlines:\n{deadlines}", "b.yml"), path=Path("b.yml"), name="b")
+    said = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in said] == [*(f"b.yml:{line}" for line in range(3, 8)), "b.yml"]
+    assert said[-1] == "b.yml: and 1 more"
 
 
 @pytest.mark.parametrize(

@@ -105,31 +105,29 @@ def test_a_place_that_is_not_accessible_is_passed_over_and_named() -> None:
                 find(Wanted.CLUSTER, "other", _places(root))
         finally:
             (root / "cwd").chmod(0o700)
-    assert str(caught.value).splitlines()[1:3] == [
-        f"  {root}/cwd/clusters/other.yml is not accessible: Permission denied",
-        f"  {root}/configured/clusters/other.yml",
-    ]
+    assert (
+        f"{root}/cwd/clusters/other.yml (is not accessible: Permission denied), "
+        f"{root}/configured/clusters/other.yml, "
+    ) in str(caught.value)
 
 
 def test_an_unknown_name_lists_the_places_and_the_near_names(tmp_path: Path) -> None:
     _put(tmp_path / "home" / "clusters" / "prod.yml", tmp_path / "etc" / "clusters" / "staging.yml")
     with pytest.raises(ConfigError) as caught:
         find(Wanted.CLUSTER, "prdo", _places(tmp_path))
-    assert str(caught.value).splitlines() == [
-        "there is no cluster 'prdo'; looked at:",
-        *(f"  {tmp_path}/{folder}/clusters/prdo.yml" for folder in ("cwd", "configured", "home", "etc")),
-        "did you mean prod?",
-    ]
+    places = (f"{tmp_path}/{folder}/clusters/prdo.yml" for folder in ("cwd", "configured", "home", "etc"))
+    said = f"there is no cluster 'prdo' (looked for {', '.join(places)}); did you mean prod?"
+    assert str(caught.value) == said
     with pytest.raises(ConfigError) as caught:
         find(Wanted.CLUSTER, "xyz", _places(tmp_path))
-    assert str(caught.value).splitlines()[-1] == "there is: prod, staging"
+    assert str(caught.value).endswith("; known: prod, staging")
 
 
 def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         find(Wanted.CLUSTER, "prod", _places(tmp_path))
-    assert str(caught.value).splitlines()[-1] == (
-        f"an example to copy: {tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
+    assert str(caught.value).endswith(
+        f"; copy an example: {tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
     )
 
 

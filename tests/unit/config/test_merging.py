@@ -95,7 +95,7 @@ def test_wrong_flags_are_named(flags: MergeFlags, message: str) -> None:
         ("{at_once: 0}", "force_merge.at_once: must be at least 1"),
         ("{per_node: 0}", "force_merge.per_node: must be at least 1"),
         ("{deadline: 8}", "force_merge.deadline: must be a duration"),
-        ("{segments: 5}", "force_merge.segments: unknown key; did you mean `max_segments`?"),
+        ("{segments: 5}", "force_merge: unknown key; did you mean `max_segments`?"),
         (
             "{put_right: {number_of_replicas: 0}}",
             "force_merge.put_right.number_of_replicas: must be at least",

@@ -316,10 +316,10 @@ CLUSTER_FILES = [
     (HEAD.replace("ring", '" ring"'), 2, "name", "must be a name of one line, without blanks at its ends or control characters"),
     (HEAD + "auth: {api_key: env:K}\n", 4, "auth", "not for `kind: riak`: `/ping` and `/stats` are read without logging in"),
     (HEAD + "zone_attribute: rack\n", 4, "zone_attribute", "not for `kind: riak`: its zones are the locations of its members"),
-    (HEAD + "raik: {}\n", 4, "raik", "unknown key; did you mean `riak`?"),
+    (HEAD + "raik: {}\n", 4, None, "unknown key; did you mean `riak`?"),
     (HEAD + "riak:\n", 4, "riak", "has no value"),
     (HEAD + "riak: riak\n", 4, "riak", "must be a mapping of keys (`key: value`), not a text"),
-    (HEAD + "riak: {comand: riak}\n", 4, "riak.comand", "unknown key; did you mean `command`?"),
+    (HEAD + "riak: {comand: riak}\n", 4, "riak", "unknown key; did you mean `command`?"),
     (HEAD + "riak: {command: ' '}\n", 4, "riak.command", "must not be empty"),
     (HEAD + "riak: {command: riak; reboot}\n", 4, "riak.command", WORDS),
     (HEAD + "riak: {command: 'riak $(id)'}\n", 4, "riak.command", WORDS),
@@ -331,7 +331,7 @@ CLUSTER_FILES = [
     (HEAD + "riak: {admin: '/opt/{}/riak admin'}\n", 4, "riak.admin", "`{}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
     (HEAD + "riak: {command: '/opt/{name/riak'}\n", 4, "riak.command", WORDS),
     (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {command: '/opt/{nme}/riak'}}\n", 6, "hosts.overrides.riak1.riak.command", "`{nme}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
-    (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {comand: riak}}\n", 6, "hosts.overrides.riak1.riak.comand", "unknown key; did you mean `command`?"),
+    (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {comand: riak}}\n", 6, "hosts.overrides.riak1.riak", "unknown key; did you mean `command`?"),
     (HEAD.replace("kind: riak", "kind: elasticsearch") + "hosts:\n  overrides:\n    es1: {riak: {command: riak}}\n", 6, "hosts.overrides.es1.riak", "only for `kind: riak`"),
     (HEAD + 'riak: {command: "riak\\nreboot *"}\n', 4, "riak.command", WORDS),
     (HEAD + "riak: {command: \"riak 'x\"}\n", 4, "riak.command", "a quote is opened here and not closed"),
@@ -342,7 +342,7 @@ CLUSTER_FILES = [
     (HEAD + "hosts:\n  nodes: {riak1: root@a}\n", 5, "hosts.nodes.riak1", LISTED),
     (HEAD + "hosts:\n  nodes: {riak1: 10}\n", 5, "hosts.nodes.riak1", "must be text, in quotes"),
     (HEAD + "hosts:\n  nodes:\n    riak 1: a\n", 6, 'hosts.nodes["riak 1"]', "must be a node's name, or the host in it, without blanks"),
-    (HEAD + "hosts:\n  nods: {riak1: a}\n", 5, "hosts.nods", "unknown key; did you mean `nodes`?"),
+    (HEAD + "hosts:\n  nods: {riak1: a}\n", 5, "hosts", "unknown key; did you mean `nodes`?"),
     (HEAD + "hosts:\n  service: {unit: riak}\n", 5, "hosts.service", "unit: not for `manager: command`, which holds here; name its manager, too"),
     (HEAD + "hosts:\n  service: {manager: command, unit: riak}\n", 5, "hosts.service", "unit: not for `manager: command`; its command lines name what they run"),
     (HEAD + "hosts:\n  service: {manager: systemd, stop: x}\n", 5, "hosts.service", "stop: only for `manager: command`, and this one is systemd"),
@@ -355,7 +355,7 @@ PLAYBOOKS = [
     (BOOK + "transfer_limit: 1001\n", 2, "transfer_limit", "must be at most 1000"),
     (BOOK + "transfer_limit: 99999999999999999999\n", 2, "transfer_limit", "must be at most 1000"),
     (BOOK + "transfer_limit: many\n", 2, "transfer_limit", "must be a whole number"),
-    (BOOK + "transfer_limt: 3\n", 2, "transfer_limt", "unknown key; did you mean `transfer_limit`?"),
+    (BOOK + "transfer_limt: 3\n", 2, None, "unknown key; did you mean `transfer_limit`?"),
     (BOOK + "deadlines:\n  withheld: 30m\n", 3, "deadlines.withheld", "not for `kind: riak`: it allocates nothing; other nodes stand in while one is down"),
     (BOOK + "deadlines: {stop: 0s}\n", 2, "deadlines.stop", "must be more than nothing and at most 3650d"),
 ]  # fmt: skip
@@ -363,19 +363,22 @@ PLAYBOOKS = [
 
 @pytest.mark.parametrize(("text", "line", "key", "message"), CLUSTER_FILES)
 def test_a_bad_cluster_file_is_refused_by_file_line_and_key(
-    text: str, line: int | None, key: str, message: str
+    text: str, line: int | None, key: str | None, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         _cluster(text, head="")
-    assert str(caught.value) == f"ring.yml{f':{line}' if line else ''}: {key}: {message}"
+    where = f"ring.yml{f':{line}' if line else ''}{f': {key}' if key else ''}"
+    assert str(caught.value) == f"{where}: {message}"
     assert caught.value.exit_code is ExitCode.USAGE
 
 
 @pytest.mark.parametrize(("text", "line", "key", "message"), PLAYBOOKS)
-def test_a_bad_playbook_is_refused_by_file_line_and_key(text: str, line: int, key: str, message: str) -> None:
+def test_a_bad_playbook_is_refused_by_file_line_and_key(
+    text: str, line: int, key: str | None, message: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         check_playbook(parse(text, "b.yml"), path=Path("b.yml"), name="b")
-    assert str(caught.value) == f"b.yml:{line}: {key}: {message}"
+    assert str(caught.value) == f"b.yml:{line}{f': {key}' if key else ''}: {message}"
 
 
 def test_nodes_that_the_file_names_have_the_address_that_it_gives_or_their_own() -> None:
