@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 import typer
 
 from orchestrator.cli.program import app
+from orchestrator.cli.work.explain import EXIT_MEANINGS, PHASE_LIMITS, paragraph, question_of
 from orchestrator.config import reference
 from orchestrator.config.lookup import shipped
 from orchestrator.config.tuning import load_profile
@@ -61,71 +62,6 @@ from orchestrator.view.waits import awaited
 
 FOLDER: Final = Path(__file__).parent / "reference"
 
-EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
-    ExitCode.DONE: (
-        "Done; what the plan said holds. Also when nothing was due (`--started-before`; merged before).",
-        "Nothing.",
-    ),
-    ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
-    ExitCode.USAGE: (
-        "Usage, configuration or the state file: file, line and key are named. Nothing was changed.",
-        "Correct what the message names.",
-    ),
-    ExitCode.HELD: (
-        (
-            "Held: a predicate refused, a plan holds, `validate` or `diagnose` found something, `--timeout` "
-            "ran out, the lease cannot be reached. Nothing is left half done."
-        ),
-        "Mend what the hold names, then `orchestrate resume RUN`.",
-    ),
-    ExitCode.FAILED: (
-        (
-            "A node or host failed; the run stood down, settings are back, it can be resumed. `restore` that "
-            "finds nodes still down ends so too, and names them; so does `diagnose` when a host could not be "
-            "read."
-        ),
-        "Repair the node, then `orchestrate resume RUN --retry-failed`.",
-    ),
-    ExitCode.INTERRUPTED: (
-        "Interrupted (SIGINT, SIGTERM, SIGHUP, `orchestrate stop`); stood down, resumable.",
-        "`orchestrate resume RUN`.",
-    ),
-    ExitCode.LEASED: (
-        (
-            "Another run holds the lease on this cluster: who, since when, from where. Also: another process "
-            "took this run over while it was suspended or cut off; that process restores the settings."
-        ),
-        (
-            "Wait for that run, or stop it where it runs. If the message says that its process is suspended "
-            "there, continue it: `kill -CONT PID`; with `kill PID` before that, it stands down."
-        ),
-    ),
-    ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
-    ExitCode.NOT_RESTORED: (
-        "**Not put back**: settings or nodes are left as listed, with the command that repairs them.",
-        "`orchestrate restore RUN`, now.",
-    ),
-    ExitCode.PAUSED: (
-        "Paused as asked (`pause`, `--pause-after`); settings are back, the lease is released.",
-        "`orchestrate resume RUN` when you are content.",
-    ),
-}
-"""Code to its meaning and to what one does then; the meanings are the contract's."""
-
-_LIMITS: Final[Mapping[Phase, str]] = {
-    Phase.PREPARING: "`hold`",
-    Phase.MERGING: "`hold` before a merge, `force_merge.deadline` for each index",
-    Phase.MERGED: "`recover`",
-    Phase.GATED: "`hold`",
-    Phase.WITHHELD: "never waits",
-    Phase.DOWN: "`stop`, `start` or `reboot`, of each node",
-    Phase.REJOINED: "`rejoin`",
-    Phase.REASSIGNED: "`recover`",
-    Phase.SETTLED: "the time-out of each hook; `rejoin` while a node is not seen",
-    Phase.FINISHING: "`rejoin`",
-    Phase.STANDING_DOWN: "`start` of each node, then `rejoin`",
-    Phase.ENDED: "",
-}
 _JSON: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "number", bool: "true or false"}
 
 _PREDICATES: Final = """\
@@ -291,8 +227,8 @@ def _overview(predicates: Sequence[Predicate]) -> str:
     return _table(("", "predicate", "may be disabled", "passes with time", "is about"), rows)
 
 
-def _rules(predicates: Sequence[Predicate], level: str) -> str:
-    return "\n".join(f"{level} {rule.name}\n\n{_rule(rule)}\n\n*Why:* {rule.why}\n" for rule in predicates)
+def _rules(rules: Sequence[Predicate], level: str) -> str:
+    return "\n".join(f"{level} {rule.name}\n\n{question_of(rule)}\n\n*Why:* {rule.why}\n" for rule in rules)
 
 
 def _merge_rules() -> str:
@@ -306,15 +242,8 @@ def _merge_rules() -> str:
     ]
     shared = ", ".join(f"`{rule.name}`" for rule in MERGE_RULES if rule not in OWN_RULES)
     overview = _table(("predicate", "may be disabled", "passes with time"), rows)
-    rules = "\n".join(f"### {rule.name}\n\n{_rule(rule)}\n\n*Why:* {rule.why}\n" for rule in OWN_RULES)
+    rules = "\n".join(f"### {rule.name}\n\n{question_of(rule)}\n\n*Why:* {rule.why}\n" for rule in OWN_RULES)
     return f"{_MERGE_RULES}Asked as before a stop: {shared}. Beside them:\n\n{overview}\n{rules}"
-
-
-def _rule(predicate: Predicate) -> str:
-    """What the rule asks, from its function; a rule on the cluster state is wrapped in another."""
-    around = inspect.getclosurevars(predicate.check).nonlocals
-    rule = around.get("rule", around.get("check", predicate.check))
-    return _paragraph(inspect.getdoc(rule))
 
 
 def phases() -> str:
@@ -327,7 +256,7 @@ def phases() -> str:
         (
             f"`{phase.value}`",
             awaited(RunState(run="")) if phase is Phase.PREPARING else awaited(RunState(run="", phase=phase)),
-            _LIMITS[phase],
+            PHASE_LIMITS[phase],
             "yes" if phase in MAY_WAIT_WITHHELD else "no",
         )
         for phase in Phase
@@ -452,7 +381,7 @@ def events() -> str:
             if name != "event"
         ]
         table = _table(("field", "is", ""), rows) if rows else "No fields.\n"
-        parts.append(f"## {names['event'].default}\n\n{_paragraph(inspect.getdoc(event))}\n\n{table}")
+        parts.append(f"## {names['event'].default}\n\n{paragraph(inspect.getdoc(event))}\n\n{table}")
     return _page("Journal events", "orchestrator/model/event.py", head, *parts)
 
 
@@ -532,12 +461,6 @@ def _table(head: tuple[str, ...], rows: Collection[tuple[str, ...]]) -> str:
 
 def _console(text: str) -> str:
     return "```console\n" + "\n".join(line.rstrip() for line in text.rstrip().splitlines()) + "\n```\n"
-
-
-def _paragraph(doc: str | None) -> str:
-    """A docstring up to its sections, one line a paragraph."""
-    whole = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", doc or "")[0]
-    return "\n\n".join(" ".join(part.split()) for part in whole.split("\n\n"))
 
 
 def _attributes(doc: str | None) -> dict[str, str]:

@@ -49,6 +49,13 @@ def predicates(incomplete: str) -> list[str]:
     )
 
 
+def explained(incomplete: str) -> list[str]:
+    """Names that `explain` knows."""
+    from orchestrator.cli.work.explain import all_entries
+
+    return _beginning(incomplete, {name for entry in all_entries() for name in entry.names})
+
+
 def runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Runs in the state, the latest first, each with its cluster and outcome."""
     try:

@@ -16,6 +16,7 @@ import typer
 from orchestrator.cli.commands import (
     demo,
     diagnose,
+    explain,
     later,
     pause,
     plan,
@@ -84,6 +85,7 @@ for module in (
     rehearse,
     tune,
     diagnose,
+    explain,
     demo,
     later,
 ):

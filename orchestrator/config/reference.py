@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -119,6 +120,41 @@ def page() -> str:
         ]
         shown |= places.keys()
     return "\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key of a file.
+
+    Attributes:
+        path: from the top of the file; `NAME` is a name of the operator's, `[]` an item of a list.
+        file: as people call it.
+        takes: what it may be; `default`, where it has one. Both as Markdown.
+    """
+
+    path: str
+    file: str
+    takes: str
+    default: str
+    meaning: str
+
+
+def keys() -> Iterator[Key]:
+    """Every key of every file that this version takes."""
+    for which in SchemaOf:
+        schema = json_schema(which)
+        for place, model, shape in _sections("", model_of(which), schema, schema.get("$defs", {})):
+            for name, info in model.model_fields.items():
+                if is_later(info):
+                    continue
+                prop = shape["properties"][name]
+                yield Key(
+                    path=f"{place}.{name}".lstrip("."),
+                    file=_TITLES[which].removeprefix("The "),
+                    takes=_takes(prop),
+                    default=_default(info, prop),
+                    meaning=info.description or "",
+                )
 
 
 def _sections(

@@ -1,0 +1,31 @@
+"""`orchestrate explain`: what a name in a message or a file is. Reads no cluster and no state."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli import completion
+
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        help="A predicate, phase, exit code (number or name), cluster setting, or key of a file.",
+        metavar="NAME",
+        autocompletion=completion.explained,
+        show_default=False,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("explain")(explain)
+
+
+def explain(name: Name = None) -> int:
+    """Explain a predicate, phase, exit code, cluster setting or key of a file. Without a name, list them."""
+    from orchestrator.cli.work.explain import show
+
+    return show(name)

@@ -1,0 +1,270 @@
+"""What predicates, phases, exit codes, settings and keys of files are: for `explain` and the reference."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+import typer
+
+from orchestrator.config.reference import Key, keys
+from orchestrator.engine.kinds.elasticsearch import settings
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.predicates import Predicate
+from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
+from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
+from orchestrator.engine.run import exit_code_of
+from orchestrator.engine.state import RunState
+from orchestrator.errors import ExitCode, UsageError
+from orchestrator.merging.rules import OWN_RULES
+from orchestrator.model.observation import SettingsView
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.model.policy import Kind, Policy
+from orchestrator.view.waits import awaited
+
+_WIDEST: Final = 100
+"""Columns of a line of text, however wide the terminal is."""
+
+EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
+    ExitCode.DONE: (
+        "Done; what the plan said holds. Also when nothing was due (`--started-before`; merged before).",
+        "Nothing.",
+    ),
+    ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
+    ExitCode.USAGE: (
+        "Usage, configuration or the state file: file, line and key are named. Nothing was changed.",
+        "Correct what the message names.",
+    ),
+    ExitCode.HELD: (
+        (
+            "Held: a predicate refused, a plan holds, `validate` or `diagnose` found something, `--timeout` "
+            "ran out, the lease cannot be reached. Nothing is left half done."
+        ),
+        "Mend what the hold names, then `orchestrate resume RUN`.",
+    ),
+    ExitCode.FAILED: (
+        (
+            "A node or host failed; the run stood down, settings are back, it can be resumed. `restore` that "
+            "finds nodes still down ends so too, and names them; so does `diagnose` when a host could not be "
+            "read."
+        ),
+        "Repair the node, then `orchestrate resume RUN --retry-failed`.",
+    ),
+    ExitCode.INTERRUPTED: (
+        "Interrupted (SIGINT, SIGTERM, SIGHUP, `orchestrate stop`); stood down, resumable.",
+        "`orchestrate resume RUN`.",
+    ),
+    ExitCode.LEASED: (
+        (
+            "Another run holds the lease on this cluster: who, since when, from where. Also: another process "
+            "took this run over while it was suspended or cut off; that process restores the settings."
+        ),
+        (
+            "Wait for that run, or stop it where it runs. If the message says that its process is suspended "
+            "there, continue it: `kill -CONT PID`; with `kill PID` before that, it stands down."
+        ),
+    ),
+    ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
+    ExitCode.NOT_RESTORED: (
+        "**Not put back**: settings or nodes are left as listed, with the command that repairs them.",
+        "`orchestrate restore RUN`, now.",
+    ),
+    ExitCode.PAUSED: (
+        "Paused as asked (`pause`, `--pause-after`); settings are back, the lease is released.",
+        "`orchestrate resume RUN` when you are content.",
+    ),
+}
+"""Code to its meaning and to what one does then; the meanings are the contract's."""
+
+PHASE_LIMITS: Final[Mapping[Phase, str]] = {
+    Phase.PREPARING: "`hold`",
+    Phase.MERGING: "`hold` before a merge, `force_merge.deadline` for each index",
+    Phase.MERGED: "`recover`",
+    Phase.GATED: "`hold`",
+    Phase.WITHHELD: "never waits",
+    Phase.DOWN: "`stop`, `start` or `reboot`, of each node",
+    Phase.REJOINED: "`rejoin`",
+    Phase.REASSIGNED: "`recover`",
+    Phase.SETTLED: "the time-out of each hook; `rejoin` while a node is not seen",
+    Phase.FINISHING: "`rejoin`",
+    Phase.STANDING_DOWN: "`start` of each node, then `rejoin`",
+    Phase.ENDED: "",
+}
+"""The deadline of each phase of a run, by its key below `deadlines`."""
+
+_NODE_PHASES: Final[Mapping[NodePhase, str]] = {
+    NodePhase.PENDING: "Its turn has not begun.",
+    NodePhase.STOPPING: "A stop has been sent; nothing says yet that the service has ended.",
+    NodePhase.STOPPED: "The service has ended. Hooks of `while_stopped` and tuning run now.",
+    NodePhase.STARTING: "A start has been sent, or the host reboots; the node is no member yet.",
+    NodePhase.REJOINED: "The node is a member again. Its copies may still be on their way.",
+    NodePhase.RECOVERED: "Its copies are back and its `after_recovery` hooks have run: its turn is over.",
+    NodePhase.FAILED: "Its stop, start or a hook failed. `resume --retry-failed` tries again.",
+    NodePhase.SKIPPED: "It is left out of this run.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What one name is.
+
+    Attributes:
+        names: all that it is found by, the one to show first.
+        kind: as people call it, such as `predicate`.
+        text: paragraphs.
+        facts: each with its label.
+    """
+
+    names: tuple[str, ...]
+    kind: str
+    text: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+def show(name: str | None) -> int:
+    """Print what a name is; without one, all names.
+
+    Raises:
+        UsageError: there is no such name.
+    """
+    entries = all_entries()
+    if name is None:
+        typer.echo(_overview(entries), nl=False)
+        return ExitCode.DONE
+    wanted = name.casefold()
+    found = [entry for entry in entries if wanted in {each.casefold() for each in entry.names}]
+    if not found:
+        close = difflib.get_close_matches(wanted, [each for entry in entries for each in entry.names], n=1)
+        nearest = f"did you mean `{close[0]}`? " if close else ""
+        raise UsageError(f"explain {name}: unknown name; {nearest}`orchestrate explain` lists all names")
+    typer.echo("\n".join(map(_page, found)), nl=False)
+    return ExitCode.DONE
+
+
+@cache
+def all_entries() -> tuple[Entry, ...]:
+    """Everything that can be explained, grouped by kind."""
+    return (*_predicates(), *_phases(), *_exit_codes(), *_cluster_settings(), *_keys())
+
+
+def question_of(predicate: Predicate) -> str:
+    """What a rule asks, from its function; a rule on the cluster state is wrapped in another."""
+    around = inspect.getclosurevars(predicate.check).nonlocals
+    rule = around.get("rule", around.get("check", predicate.check))
+    return paragraph(inspect.getdoc(rule))
+
+
+def paragraph(doc: str | None) -> str:
+    """A docstring up to its sections, one line a paragraph."""
+    whole = re.split(r"\n\n(?:Attributes|Args|Raises|Returns):\n", doc or "")[0]
+    return "\n\n".join(" ".join(part.split()) for part in whole.split("\n\n"))
+
+
+def _predicates() -> Iterator[Entry]:
+    shared = {rule.name for rule in PREDICATES}
+    for kind, rules in (
+        ("predicate", PREDICATES),
+        ("predicate before a merge", OWN_RULES),
+        ("predicate of Riak", tuple(rule for rule in RIAK_PREDICATES if rule.name not in shared)),
+    ):
+        for rule in rules:
+            passes = "in part" if rule.lasting else "yes" if rule.passes_with_time else "no"
+            disable = f"--disable-predicate {rule.name}" if rule.may_be_disabled else "not possible"
+            facts = (("passes with time", passes), ("to disable it", disable))
+            text = (question_of(rule), f"Why: {rule.why}")
+            yield Entry(names=(rule.name,), kind=kind, text=text, facts=facts)
+
+
+def _phases() -> Iterator[Entry]:
+    for phase in Phase:
+        state = RunState(run="") if phase is Phase.PREPARING else RunState(run="", phase=phase)
+        facts = (
+            ("waits for", awaited(state)),
+            ("at most (`deadlines`)", PHASE_LIMITS[phase]),
+            ("allocation may be disabled", "yes" if phase in MAY_WAIT_WITHHELD else "no"),
+            ("next", ", ".join(each.value for each in Phase if each in RUN_STEPS[phase])),
+        )
+        yield Entry(names=(phase.value,), kind="phase of a run", facts=facts)
+    for node in NodePhase:
+        following = ", ".join(each.value for each in NodePhase if each in NODE_STEPS[node])
+        text = (_NODE_PHASES[node],)
+        yield Entry(names=(node.value,), kind="phase of a node", text=text, facts=(("next", following),))
+
+
+def _exit_codes() -> Iterator[Entry]:
+    for code in ExitCode:
+        meaning, then = EXIT_MEANINGS[code]
+        outcomes = tuple(outcome.value for outcome in Outcome if exit_code_of(outcome) is code)
+        facts = (("outcome", ", ".join(outcomes) or "refused"), ("what to do", then))
+        names = (f"{code.value}", code.name, *outcomes)
+        yield Entry(names=names, kind=f"exit code, {code.name}", text=(meaning,), facts=facts)
+
+
+def _cluster_settings() -> Iterator[Entry]:
+    """Those that a run writes to a cluster on which none of them is set, by the shipped playbook."""
+    policy = Policy(kind=Kind.ELASTICSEARCH, cluster="prod")
+    view = SettingsView(
+        files={
+            settings.BANDWIDTH: "40mb",
+            settings.INITIAL_PRIMARIES: "4",
+            settings.CONCURRENT_RECOVERIES: "2",
+            settings.REBALANCE: "all",
+        }
+    )
+    moments = (
+        ("while a node is down", settings.withhold_changes(view, policy)),
+        ("for the whole run", settings.limit_changes(view, policy)),
+    )
+    for moment, changes in moments:
+        for change in changes:
+            facts = (("during a run", f"{change.wanted} ({change.level.value}), {moment}"),)
+            text = ("A run changes it, and restores the original value, or its absence, at each level.",)
+            yield Entry(names=(change.key,), kind="cluster setting", text=text, facts=facts)
+
+
+def _keys() -> Iterator[Entry]:
+    """Keys of files; one that several files have alike is one entry."""
+    files: dict[Key, list[str]] = {}
+    for key in keys():
+        files.setdefault(replace(key, file=""), []).append(key.file)
+    for key, names in files.items():
+        yield Entry(
+            names=(key.path, key.path.rpartition(".")[2]),
+            kind=f"key of {' and '.join(names)}",
+            text=(key.meaning,),
+            facts=(("takes", key.takes), ("default", key.default)),
+        )
+
+
+def _page(entry: Entry) -> str:
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    lines = [f"{entry.names[0]} ({entry.kind})", ""]
+    for text in entry.text:
+        for part in text.split("\n\n"):
+            lines += [*textwrap.wrap(part, width, initial_indent="  ", subsequent_indent="  "), ""]
+    facts = [(name, fact) for name, fact in entry.facts if fact]
+    label = max((len(name) for name, _ in facts), default=0)
+    for name, fact in facts:
+        indent = " " * (label + 4)
+        lines += textwrap.wrap(fact, width, initial_indent=f"  {name:<{label}}  ", subsequent_indent=indent)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _overview(entries: tuple[Entry, ...]) -> str:
+    """All names by kind, less the keys below names of the operator's: those are as above them."""
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    groups: dict[str, list[str]] = {}
+    for entry in entries:
+        if ".NAME." not in entry.names[0]:
+            groups.setdefault(entry.kind.partition(",")[0], []).append(entry.names[0])
+    wrapper = textwrap.TextWrapper(
+        width, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return "".join(f"{kind}:\n{wrapper.fill(', '.join(names))}\n" for kind, names in groups.items())

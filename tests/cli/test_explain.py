@@ -1,0 +1,87 @@
+"""`orchestrate explain`: every public name has a page, and the page says what the reference says."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.cli.program import run
+from orchestrator.cli.work.explain import EXIT_MEANINGS, all_entries, question_of
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
+from orchestrator.errors import ExitCode
+from orchestrator.merging.rules import OWN_RULES
+from orchestrator.model.phase import NodePhase, Outcome, Phase
+
+RULES = {rule.name: rule for rule in (*RIAK_PREDICATES, *OWN_RULES, *PREDICATES)}
+
+
+def _said(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(["explain", name]) == ExitCode.DONE
+    said = capsys.readouterr()
+    assert said.err == ""
+    return " ".join(said.out.split())
+
+
+def test_every_predicate_is_explained_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, rule in RULES.items():
+        said = _said(name, capsys)
+        assert " ".join(question_of(rule).split()) in said, name
+        assert f"Why: {' '.join(rule.why.split())}" in said, name
+        assert (f"--disable-predicate {name}" in said) is rule.may_be_disabled, name
+
+
+def test_an_exit_code_is_found_by_number_name_and_outcome(capsys: pytest.CaptureFixture[str]) -> None:
+    for code in ExitCode:
+        pages = {_said(name, capsys) for name in (str(int(code)), code.name, code.name.lower())}
+        if not any(phase.value == code.name.lower() for phase in NodePhase):
+            assert len(pages) == 1, code
+        meaning = " ".join(EXIT_MEANINGS[code][0].split())
+        assert all(meaning in page for page in pages), code
+    assert "exit code, FAILED" in _said(Outcome.FAILED.value, capsys)
+    assert "phase of a node" in _said(Outcome.FAILED.value, capsys)
+
+
+def test_every_phase_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    for phase in Phase:
+        assert f"{phase.value} (phase of a run) waits for" in _said(phase.value, capsys)
+    for node in NodePhase:
+        assert f"{node.value} (phase of a node) " in _said(node.value, capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("cluster.routing.allocation.enable", "primaries (persistent), while a node is down"),
+        ("indices.recovery.max_bytes_per_sec", "for the whole run"),
+        ("deadlines.hold", "default `1h`"),
+        ("zone_attribute", "key of cluster file)"),
+    ],
+)
+def test_settings_and_keys_are_explained(name: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert says in _said(name, capsys)
+
+
+def test_a_key_that_several_files_have_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _said("hold", capsys).count("deadlines.hold (key of") == 1
+
+
+def test_no_page_is_empty() -> None:
+    entries = all_entries()
+    assert len(entries) > 150
+    assert [entry.names[0] for entry in entries if not any(entry.text) and not entry.facts] == []
+
+
+def test_without_a_name_every_kind_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain"]) == ExitCode.DONE
+    said = capsys.readouterr().out
+    assert all(name in said for name in (*RULES, *(phase.value for phase in Phase)))
+
+
+@pytest.mark.parametrize(
+    ("name", "tail"), [("gate_open", "did you mean `gates_open`? `orch"), ("xyzzy", "`orchestrate explain`")]
+)
+def test_an_unknown_name_is_refused_with_the_nearest(
+    name: str, tail: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["explain", name]) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith(f"orchestrate: explain {name}: unknown name; {tail}")
