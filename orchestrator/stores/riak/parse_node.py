@@ -270,7 +270,7 @@ def parse_count(output: CommandOutput) -> Reading[int]:
     """`riak rpc erlang system_info [schedulers]` and the like, of 3.x: one number."""
 
     def parse() -> int:
-        found = parse_term(output.stdout) if output.exit == 0 else None
+        found = parse_term(_text(output)) if output.exit == 0 else None
         if not isinstance(found, int):
             raise Malformed(f"{shown(_text(output))} is no number")
         return found
@@ -282,7 +282,7 @@ def parse_schedulers(output: CommandOutput) -> Reading[Schedulers]:
     """`riak eval` of a tuple that begins with the schedulers, total and online, of 3.x."""
 
     def parse() -> Schedulers:
-        found = parse_term(output.stdout) if output.exit == 0 else None
+        found = parse_term(_text(output)) if output.exit == 0 else None
         if not isinstance(found, tuple) or len(found) < 2:  # noqa: PLR2004  (total, online)
             raise Malformed(f"{shown(_text(output))} is no pair of numbers")
         total, online = found[:2]
