@@ -157,8 +157,8 @@ def riak_service(words: RiakWords) -> UsualService:
     """How a node is stopped and started unless the file says: through `riak`, which every package has.
 
     The unit that 3.2 ships is of no use for that: systemd takes `riak start`, which ends when the node is up,
-    for the node itself. Every version from 1.4 on has `start`; `daemon`, which 3.2 names instead and starts
-    the node in the same way, is unknown before it. `ping` reads files that only root and `riak` may read;
+    for the node itself. Every version has `start`; `daemon`, which 3.2 names instead and starts the node in
+    the same way, is unknown before it. `ping` reads files that only root and `riak` may read;
     without them it takes a node that runs for one that does not. What these commands print is read, never
     their exit code alone: the packaged `riak` of 3.2.0 and 3.2.1 exits 0 for everything (recorded).
     """
