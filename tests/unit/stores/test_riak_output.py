@@ -132,7 +132,7 @@ def test_nothing_may_follow_the_word_that_all_agree() -> None:
 
 
 ULIMIT = "!!!!\n!!!! WARNING: ulimit -n is 20000; 65536 is the recommended minimum.\n!!!!\n"
-"""As `riak daemon` of 3.2.1 printed it (recorded); the script of other versions prints it before any answer."""
+"""As `riak daemon` of 3.2.1 printed it (recorded); other versions print it before any answer."""
 ANSWERED = [each for each in recorded() if parser_of(each.command) is not None and each.text.strip()]
 
 
