@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator, Field, PlainValidator, StrictInt, WithJsonSchema, model_validator
 
 from orchestrator.config.secrets import Scheme, SecretReference, parse_reference
-from orchestrator.config.spec import CommandLine, Duration, Name, Reference, Spec, Unset
+from orchestrator.config.spec import NO_PLACEHOLDER, CommandLine, Duration, Name, Reference, Spec, Unset
 from orchestrator.model.gate import (
     CommandGate,
     EqualTo,
@@ -168,7 +168,9 @@ class HttpJsonSpec(_BearerSpec):
 class CommandSpec(Spec):
     """Open while a command on this machine exits with 0. It gets few variables and no input."""
 
-    run: CommandLine = Field(description="Command line; it runs in the playbook's folder.")
+    run: Annotated[CommandLine, NO_PLACEHOLDER] = Field(
+        description="Command line; it runs in the playbook's folder."
+    )
     timeout: Timeout = Field(default=30.0, description="Then it is killed, and counts as closed.")
     name: Unset[GateName] = Field(default=None, description=_NAME)
 

@@ -22,6 +22,7 @@ from orchestrator.config.services import (
 )
 from orchestrator.config.spec import (
     MAPPING,
+    NO_PLACEHOLDER,
     SCALAR,
     Name,
     Reference,
@@ -42,7 +43,9 @@ DataPath = Annotated[
     ),
 ]
 User = Annotated[str, matching(r"[^\s-]\S{0,255}", "must be a user's name, without blanks or a leading dash")]
-Address = Annotated[str, matching(r"[^\s/@-][^\s/@]{0,255}", "must be a host name or an IP address, alone")]
+Address = Annotated[
+    str, matching(r"[^\s/@-][^\s/@]{0,255}", "must be a host name or an IP address, alone"), NO_PLACEHOLDER
+]
 MemberOrHost = Annotated[
     str, matching(r"[^\s/@-][^\s/]{0,511}", "must be a node's name, or the host in it, without blanks")
 ]

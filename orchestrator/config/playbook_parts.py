@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
-from orchestrator.config.spec import CommandLine, Duration, Spec
+from orchestrator.config.spec import Duration, NodeCommandLine, Spec
 
 LATER_STRATEGIES: Final = ("shard-safe",)
 
@@ -34,7 +34,7 @@ class LimitsSpec(Spec):
 class HookSpec(Spec):
     """A command at a moment of a node's restart. One that fails stands the run down, with the node up."""
 
-    run: CommandLine = Field(description="Command line; `{node}` stands for the node's name.")
+    run: NodeCommandLine = Field(description="Command line; `{node}` stands for the node's name.")
     local: StrictBool = Field(default=False, description="On this machine instead of the node's.")
     timeout: Duration = Field(default=300.0, description="After so long it has failed.")
 

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from orchestrator.config.services import Manager, UsualService
-from orchestrator.config.spec import Name, Spec, Unset
+from orchestrator.config.spec import NO_PLACEHOLDER, PLACEHOLDERS, Name, Spec, Unset
 
 DEFAULT_COMMAND: Final = "/usr/sbin/riak"
 """Where the packages put it. With its folder: an SSH session has often no `/usr/sbin` in its path."""
@@ -28,8 +28,6 @@ UNIT: Final = "riak"
 _WORD: Final = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
 _FIRST_WORD: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_@+:,./-]*")
 """Not with `=`: that would set a variable."""
-PLACEHOLDERS: Final = ("{node}", "{name}", "{host}")
-"""A node's full name, what stands before its `@`, and what stands behind it."""
 EXAMPLE: Final = "riak@riak1"
 """A node's name, for what does not depend on it."""
 _LISTED: Final = "`{node}`, `{name}` and `{host}`"
@@ -101,7 +99,7 @@ class RiakSpec(Spec):
 
     command: Words = Field(default=DEFAULT_COMMAND, description=_COMMAND, examples=["/opt/{name}/bin/riak"])
     admin: Unset[Words] = Field(default=None, description=_ADMIN, examples=["riak admin"])
-    lease_directory: Annotated[Name, AfterValidator(_folder)] = Field(
+    lease_directory: Annotated[Name, AfterValidator(_folder), NO_PLACEHOLDER] = Field(
         default=LEASE_DIRECTORY,
         description="The folder on every host in which a run leaves the record of its lease. It survives a"
         " reboot, and every account that restarts this cluster can create files in it. The same in every copy"
@@ -157,8 +155,8 @@ def riak_service(words: RiakWords) -> UsualService:
     """How a node is stopped and started unless the file says: through `riak`, which every package has.
 
     The unit that 3.2 ships is of no use for that: systemd takes `riak start`, which ends when the node is up,
-    for the node itself. Every version from 1.4 on has `start`; `daemon`, which 3.2 names instead and starts
-    the node in the same way, is unknown before it. `ping` reads files that only root and `riak` may read;
+    for the node itself. Every version has `start`; `daemon`, which 3.2 names instead and starts the node in
+    the same way, is unknown before it. `ping` reads files that only root and `riak` may read;
     without them it takes a node that runs for one that does not. What these commands print is read, never
     their exit code alone: the packaged `riak` of 3.2.0 and 3.2.1 exits 0 for everything (recorded).
     """

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from orchestrator.config.spec import CommandLine, Spec, Unset, matching
+from orchestrator.config.spec import NodeCommandLine, Spec, Unset, matching
 
 Unit = Annotated[
     str,
@@ -43,13 +43,13 @@ class ServiceSpec(Spec):
         " `riak` if nothing is said. Not for `manager: command`.",
         examples=["elasticsearch"],
     )
-    stop: Unset[CommandLine] = Field(
+    stop: Unset[NodeCommandLine] = Field(
         default=None, description="Only for `manager: command`: the command line that stops `{node}`."
     )
-    start: Unset[CommandLine] = Field(
+    start: Unset[NodeCommandLine] = Field(
         default=None, description="Only for `manager: command`: the command line that starts `{node}`."
     )
-    status: Unset[CommandLine] = Field(
+    status: Unset[NodeCommandLine] = Field(
         default=None,
         description="Only for `manager: command`: exits 0 when `{node}` runs, and other than 0 when not. Of"
         " `riak ping` the text is read, not the exit code.",
@@ -120,7 +120,7 @@ def settle_service(service: ServiceSpec, usual: UsualService) -> ServiceSettings
             )
         unit = service.unit or usual.unit
         if set(unit.replace("{node}", "")) & {"{", "}"}:
-            raise ValueError("unit: `{node}` is the only placeholder")
+            raise ValueError("unit: `{node}` is the only placeholder here")
         return ServiceSettings(manager=manager, unit=unit)
     if service.unit is not None and service.manager is None:
         raise ValueError("unit: not for `manager: command`, which holds here; name its manager, too")

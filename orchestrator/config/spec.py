@@ -188,5 +188,36 @@ def _quotes_are_closed(line: str) -> str:
     raise ValueError("a quote is opened and not closed, or a backslash comes last")
 
 
+PLACEHOLDERS: Final = ("{node}", "{name}", "{host}")
+"""A node's full name, what stands before its `@`, and what stands behind it."""
+_PLACEHOLDER: Final = re.compile(rf"(?<![$%{{])(?:{'|'.join(map(re.escape, PLACEHOLDERS))})(?!}})")
+"""Not `${name}`, a variable of the shell, nor what curl and Go's templates write."""
+
+
+def no_placeholder_but(*here: str, which: str) -> AfterValidator:
+    """Refuse a placeholder that another key has and this one has not: a shell would get it as it stands.
+
+    Args:
+        here: those that this key has.
+        which: the same in words.
+    """
+
+    def check(text: str) -> str:
+        for placeholder in _PLACEHOLDER.findall(text):
+            if placeholder not in here:
+                raise ValueError(f"`{placeholder}` is no placeholder here: {which}")
+        return text
+
+    return AfterValidator(check)
+
+
+ONLY_NODE: Final = no_placeholder_but(
+    "{node}",
+    which="there is `{node}` alone (`{name}` and `{host}` are for `riak.command` and `riak.admin`)",
+)
+NO_PLACEHOLDER: Final = no_placeholder_but(which="there is none, since it is not about one node")
+
 CommandLine = Annotated[Name, AfterValidator(_quotes_are_closed)]
+NodeCommandLine = Annotated[CommandLine, ONLY_NODE]
+"""In which `{node}` stands for the node's name."""
 Positive = Annotated[StrictInt, Field(ge=1)]

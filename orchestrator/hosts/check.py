@@ -1,4 +1,4 @@
-"""What can be checked of a host before a run, changing nothing: each point with what to do about it."""
+"""What can be checked of a host before a run, changing nothing for good: each with what to do about it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Point(Enum):
     RIGHT_START = "right_start"
     RIGHT_REBOOT = "right_reboot"
     LOCK = "lock"
+    LEASE_DIRECTORY = "lease_directory"
 
 
 class Grade(Enum):
@@ -80,7 +81,12 @@ _RIGHTS: Final = {
 
 
 def check_hosts(
-    settings: Collection[HostSettings], connections: Connections, *, reboot: bool, redact: Redactor
+    settings: Collection[HostSettings],
+    connections: Connections,
+    *,
+    reboot: bool,
+    redact: Redactor,
+    lease_directory: str | None = None,
 ) -> Mapping[NodeName, tuple[HostCheck, ...]]:
     """Check hosts in parallel.
 
@@ -89,8 +95,12 @@ def check_hosts(
         connections: used and left open.
         reboot: whether the right to reboot is needed too.
         redact: takes secrets out of what the hosts say.
+        lease_directory: the folder on each host in which a run leaves the record of its lease; None if none.
     """
-    work = {one.node: partial(check_host, one, connections, reboot=reboot, redact=redact) for one in settings}
+    check = partial(
+        check_host, connections=connections, reboot=reboot, redact=redact, lease_directory=lease_directory
+    )
+    work = {one.node: partial(check, one) for one in settings}
     done = in_parallel(work, timeout=CHECK_LIMIT_SECONDS)
     late = f"no answer within {CHECK_LIMIT_SECONDS:.0f} s: is its name server or its network gone?"
     return {
@@ -100,7 +110,12 @@ def check_hosts(
 
 
 def check_host(
-    settings: HostSettings, connections: Connections, *, reboot: bool, redact: Redactor
+    settings: HostSettings,
+    connections: Connections,
+    *,
+    reboot: bool,
+    redact: Redactor,
+    lease_directory: str | None = None,
 ) -> tuple[HostCheck, ...]:
     """Check one host, point by point; behind the first that fails on the way there, nothing is checked."""
 
@@ -108,12 +123,12 @@ def check_host(
         grade = Grade.GOOD if good else Grade.BAD
         return HostCheck(node=settings.node, point=point, grade=grade, message=redact(message))
 
-    points = _points(settings, reboot=reboot)
+    points = _points(settings, reboot=reboot, lease_directory=lease_directory)
     connection = connections.to(settings)
     if isinstance(connection, Unreachable):
         return _cut_off(settings, points, Point.RESOLVE, redact(connection.reason))
     outcome = connection.run(
-        survey_script(settings, rights=True, reboot=reboot),
+        survey_script(settings, rights=True, reboot=reboot, folder=lease_directory),
         timeout=settings.limits.command,
         stdin=survey_stdin(settings, rights=True, reboot=reboot),
     )
@@ -136,7 +151,19 @@ def check_host(
         if right.what == "reboot" and settings.connect is Connect.LOCAL:
             message, good = "this machine is not rebooted under the run itself", False
         checks.append(found(_RIGHTS[right.what], message, good=good))
+    if lease_directory is not None:
+        fault = survey.folder_fault
+        message = _cannot_keep_lease(lease_directory, fault) if fault else f"{lease_directory} takes files"
+        checks.append(found(Point.LEASE_DIRECTORY, message, good=not fault))
     return tuple(checks)
+
+
+def _cannot_keep_lease(folder: str, fault: str) -> str:
+    return (
+        f"no file can be created in {folder} ({fault}), and a run leaves the record of its lease there:"
+        " create the folder on this host and let the account create files in it, or name another folder with"
+        " `riak.lease_directory`, the same for all hosts"
+    )
 
 
 def _allowed(right: Right) -> str:
@@ -154,8 +181,10 @@ _WELL: Final = {
 _HERE: Final = "this machine: nothing to reach"
 
 
-def _points(settings: HostSettings, *, reboot: bool) -> tuple[Point, ...]:
+def _points(settings: HostSettings, *, reboot: bool, lease_directory: str | None) -> tuple[Point, ...]:
     left_out = set() if reboot else {Point.RIGHT_REBOOT}
+    if lease_directory is None:
+        left_out.add(Point.LEASE_DIRECTORY)
     if not exclusion.is_needed(settings):
         left_out.add(Point.LOCK)
     return tuple(point for point in Point if point not in left_out)

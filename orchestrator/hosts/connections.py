@@ -1,10 +1,10 @@
-"""The connections of a run: one a host, and one a jump host, shared by all that are behind it."""
+"""The connections of a run: as few a host as it allows, and one a jump host, shared by all behind it."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from orchestrator.hosts.connection import Connection, Trouble, Unreachable
 from orchestrator.hosts.local import LocalConnection
@@ -12,6 +12,7 @@ from orchestrator.hosts.settings import Connect, HostSettings, Limits
 from orchestrator.hosts.ssh import SshConnection
 from orchestrator.hosts.ssh_link import Link
 from orchestrator.hosts.ssh_route import Route, RouteError, find_route, read_config
+from orchestrator.hosts.ssh_sessions import Sessions
 from orchestrator.model.reading import Seconds
 
 
@@ -32,6 +33,7 @@ class Connections:
         self._clock, self._wait = clock, wait
         self._lock = threading.Lock()
         self._links: dict[Route, Link] = {}
+        self._sessions: dict[Route, Sessions] = {}
         self._routes: dict[tuple[object, ...], Route] = {}
         self._closed = False
 
@@ -46,7 +48,7 @@ class Connections:
         with self._lock:
             if self._closed:
                 return Unreachable(trouble=Trouble.CLOSED, reason="the connections of this run are closed")
-            return SshConnection(self._link(route, settings.limits), clock=self._clock)
+            return SshConnection(self._sessions_on(route, settings.limits), clock=self._clock)
 
     def here(self) -> Connection:
         """This machine."""
@@ -76,11 +78,18 @@ class Connections:
         """Close all of them, the outermost last."""
         with self._lock:
             self._closed = True
-            links: Sequence[tuple[Route, Link]] = sorted(
-                self._links.items(), key=lambda item: len(item[0]), reverse=True
-            )
-        for _, link in links:
-            link.close()
+            routes = sorted(self._links, key=len, reverse=True)
+            closing = [
+                held[route] for route in routes for held in (self._sessions, self._links) if route in held
+            ]
+        for each in closing:
+            each.close()
+
+    def _sessions_on(self, route: Route, limits: Limits) -> Sessions:
+        if route not in self._sessions:
+            first, parent = self._link(route, limits), self._links.get(route[:-1])
+            self._sessions[route] = Sessions(first, lambda: Link(route[-1], parent, limits, wait=self._wait))
+        return self._sessions[route]
 
     def _link(self, route: Route, limits: Limits) -> Link:
         if route not in self._links:

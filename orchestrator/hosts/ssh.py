@@ -22,7 +22,8 @@ from orchestrator.hosts.connection import (
     Unreachable,
     end_of,
 )
-from orchestrator.hosts.ssh_link import Link, LinkError
+from orchestrator.hosts.ssh_link import LinkError
+from orchestrator.hosts.ssh_sessions import Session, Sessions
 from orchestrator.model.reading import Seconds
 
 _READ_BYTES: Final = 64 * 1024
@@ -50,12 +51,12 @@ class SshConnection:
     """Runs commands on one host.
 
     Args:
-        link: the connection to it; not closed with this object, since others may use it.
+        sessions: on it, over connections that other nodes of the host may use as well.
         clock: monotonic seconds.
     """
 
-    def __init__(self, link: Link, *, clock: Callable[[], Seconds] = time.monotonic) -> None:
-        self._link, self._clock = link, clock
+    def __init__(self, sessions: Sessions, *, clock: Callable[[], Seconds] = time.monotonic) -> None:
+        self._sessions, self._clock = sessions, clock
 
     def run(
         self, command: str, *, timeout: Seconds, stdin: str | None = None, keep: int = KEPT_BYTES
@@ -74,39 +75,42 @@ class SshConnection:
     ) -> Job | Unreachable:
         """Start a command line and read it from a thread of its own."""
         try:
-            channel = self._link.open_session()
+            session = self._sessions.open()
         except LinkError as error:
             return error.unreachable
         order = _Order(command=command, stdin=stdin, timeout=timeout, deadline=self._clock() + timeout)
 
         def work(streams: Streams) -> Ended:
             try:
-                return self._attend(channel, order, streams)
+                return self._attend(session, order, streams)
             except (paramiko.SSHException, OSError, EOFError) as error:
-                return streams.lost(f"the connection to {self._link.hop} was lost: {error}", timed_out=False)
+                return streams.lost(
+                    f"the connection to {session.link.hop} was lost: {error}", timed_out=False
+                )
             finally:
-                channel.close()
+                self._sessions.end(session)
 
-        return ThreadedJob(f"ssh-{self._link.hop.alias}", work, channel.close, ended, keep=keep)
+        return ThreadedJob(f"ssh-{session.link.hop.alias}", work, session.channel.close, ended, keep=keep)
 
     def drop(self) -> None:
         """Forget the connection; the next command makes a new one."""
-        self._link.drop()
+        self._sessions.drop()
 
     def close(self) -> None:
         """Close the connection for good."""
-        self._link.close()
+        self._sessions.close()
 
     def _attend(
         self,
-        channel: paramiko.Channel,
+        session: Session,
         order: _Order,
         streams: Streams,
     ) -> Ended:
+        channel, link = session.channel, session.link
         timeout, deadline = order.timeout, order.deadline
-        late = streams.lost(f"{self._link.hop} gave no answer within {timeout:g} s", timed_out=True)
+        late = streams.lost(f"{link.hop} gave no answer within {timeout:g} s", timed_out=True)
         # exec_command waits for the server's word without any limit of its own: closing the link ends that.
-        watchdog = threading.Timer(max(0.0, deadline - self._clock()), self._link.drop)
+        watchdog = threading.Timer(max(0.0, deadline - self._clock()), link.drop)
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -124,11 +128,11 @@ class SshConnection:
         finally:
             watchdog.cancel()
         if not self._read(channel, streams, deadline):
-            return streams.lost(f"no end within {timeout:g} s on {self._link.hop}", timed_out=True)
+            return streams.lost(f"no end within {timeout:g} s on {link.hop}", timed_out=True)
         code = channel.recv_exit_status() if channel.exit_status_ready() else _NO_EXIT_CODE
         if code == _NO_EXIT_CODE:
-            why = "was killed by a signal" if self._link.alive() else "lost its connection"
-            return streams.lost(f"the command on {self._link.hop} {why}", timed_out=False)
+            why = "was killed by a signal" if link.alive() else "lost its connection"
+            return streams.lost(f"the command on {link.hop} {why}", timed_out=False)
         return streams.result(code)
 
     def _read(self, channel: paramiko.Channel, streams: Streams, deadline: Seconds) -> bool:

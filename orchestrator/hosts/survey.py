@@ -19,6 +19,7 @@ _BOOT, _MACHINE, _UPTIME, _SERVICE = "boot-id", "machine-id", "uptime", "service
 _NEVER_ASKS, _ACCOUNT, _HOLDER = "never-asks", "account", "holder"
 _RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
 _REBOOT, _LOCK = "may-reboot", "may-lock"
+_FOLDER: Final = "folder"
 LOCK: Final = "lock"
 """The right that is no command: whether commands of the node can exclude each other on its host."""
 _NEEDED: Final = frozenset((*(verb.value for verb in Verb), LOCK))
@@ -56,6 +57,7 @@ class Survey:
         uptime: seconds since the boot, as the host counts them.
         root: whether the account is root there; None when the host did not say.
         holder: who holds the node's lock, where there is one.
+        folder_fault: why the account can create no file in the folder in question; empty when it can.
     """
 
     view: Reading[HostView]
@@ -64,10 +66,13 @@ class Survey:
     uptime: float | None = None
     root: bool | None = None
     holder: Holder | None = None
+    folder_fault: str = ""
 
 
-def survey_script(settings: HostSettings, *, rights: bool, reboot: bool = False) -> str:
-    """The command line of a survey."""
+def survey_script(
+    settings: HostSettings, *, rights: bool, reboot: bool = False, folder: str | None = None
+) -> str:
+    """The command line of a survey; with `folder`, whether the account can create files there."""
     parts = [
         (_BOOT, "cat /proc/sys/kernel/random/boot_id"),
         (_MACHINE, "cat /etc/machine-id 2>/dev/null || cat /var/lib/dbus/machine-id"),
@@ -80,6 +85,8 @@ def survey_script(settings: HostSettings, *, rights: bool, reboot: bool = False)
             parts.append((_NEVER_ASKS, sudo.PASSWORDLESS_CHECK))
         elif settings.sudo is Sudo.AUTO:
             parts.append((_NEVER_ASKS, f"{sudo.IS_ROOT} || {sudo.PASSWORDLESS_CHECK}"))
+    if folder is not None:
+        parts.append((_FOLDER, _create_and_remove(folder)))
     parts.append((_HOLDER, exclusion.holder_script(settings)))
     # Last, so that a status command with much to say costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
@@ -110,6 +117,7 @@ def read_survey(settings: HostSettings, output: str, *, rights: bool, reboot: bo
         uptime=float(uptime) if uptime and uptime.replace(".", "", 1).isdigit() else None,
         root=root,
         holder=exclusion.read_holder(_value(answers, _HOLDER) or ""),
+        folder_fault=_folder_fault(answers.get(_FOLDER)),
     )
 
 
@@ -185,6 +193,25 @@ def _program(line: str) -> str:
         return "sh"
     first = words[0] if words else "sh"
     return first if first[:1].isalnum() or (first[:1] in "/.~_" and "=" not in first) else "sh"
+
+
+def _create_and_remove(folder: str) -> str:
+    """A shell line that succeeds where files can be created, filled and linked, and leaves none behind.
+
+    It does so, since a question is no proof: a folder that may be written may be full, or know no links.
+    """
+    return f"""(cd {shlex.quote(folder)} || exit 1
+made=''
+trap '[ -z "$made" ] || rm -f "$made" "$made.link"' EXIT
+trap 'exit 1' HUP INT TERM
+made=$(mktemp ./.orchestrate-validate.XXXXXX) && echo 1 >"$made" && ln "$made" "$made.link")"""
+
+
+def _folder_fault(answer: Section | None) -> str:
+    if answer is not None and answer.exit == 0:
+        return ""
+    said = "" if answer is None else answer.text.strip().partition("\n")[0]
+    return said or "no answer"
 
 
 def _read_rights(

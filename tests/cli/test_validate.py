@@ -16,7 +16,7 @@ from tests.cli.console import Console
 from tests.cli.small_cluster import SmallCluster
 from tests.fakes.lease import FakeLeasePort
 from tests.fakes.scripted_http import reply
-from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of
+from tests.riak_nodes import RIAK_COMMANDS, RiakCommand, name_of, riak_nodes
 from tests.unit.stores.riak_cluster import DEV2, NAMES, Staged, staged
 
 HEAD = "applies_to: elasticsearch\nsettings: {vm.swappiness: 1}\n"
@@ -105,3 +105,30 @@ def test_the_lease_must_be_readable(lease: FakeLeasePort, *, good: bool, says: s
 
 def test_a_lease_in_the_state_alone_is_not_read_in_the_cluster() -> None:
     assert list(lease_checks(FakeLeasePort(offline="nobody asks"), LeasePlace.STATE)) == []
+
+
+@pytest.mark.parametrize(("lease", "code"), [("cluster", ExitCode.HELD), ("state", ExitCode.DONE)])
+def test_the_folder_of_the_lease_is_tried_on_each_host(
+    console: Console, capsys: pytest.CaptureFixture[str], lease: str, code: ExitCode
+) -> None:
+    """The first run failed where it was missing on one of the hosts."""
+    (folder := console.folder / "riak").mkdir()
+    book = console.folder / "book.yml"
+    book.write_text(f"kind: riak\nlease: {lease}\n")
+    with riak_nodes(folder, 2, pace=0.02) as nodes:
+        for node in nodes:
+            assert node.riak("daemon").returncode == 0
+        file = console.folder / "ring.yml"
+        urls = ", ".join(f'"http://127.0.0.1:{node.http}"' for node in nodes)
+        file.write_text(
+            f"kind: riak\nname: ring\nendpoints: [{urls}]\n"
+            "hosts: {connect: local, sudo: false}\n"
+            f'riak: {{command: "{folder}/{{name}}/bin/riak", lease_directory: {folder}/leases}}\n'
+        )
+        found = run(["validate", "--cluster", str(file), "--playbook", str(book)])
+        said = capsys.readouterr().out
+        assert found == code, said
+        assert said.count(f"no file can be created in {folder}/leases") == (2 if lease == "cluster" else 0)
+        (folder / "leases").mkdir()
+        assert run(["validate", "--cluster", str(file), "--playbook", str(book)]) == ExitCode.DONE
+    assert list((folder / "leases").iterdir()) == []

@@ -9,11 +9,14 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from orchestrator.daemons import in_parallel
 from orchestrator.hosts.check import Grade, Point, check_host
 from orchestrator.hosts.connection import (
     KEPT_BYTES,
@@ -27,6 +30,7 @@ from orchestrator.hosts.connections import Connections
 from orchestrator.hosts.port import Hosts
 from orchestrator.hosts.redact import Redactor
 from orchestrator.hosts.settings import HostSettings, Limits
+from orchestrator.hosts.ssh_sessions import SESSIONS_PER_CONNECTION
 from orchestrator.model.action import Done, InDoubt, Moment, Refused, RunHook, StartNode, StopNode
 from orchestrator.model.observation import HostView, ServiceState
 from orchestrator.model.policy import Hook
@@ -102,6 +106,27 @@ def test_one_connection_serves_every_command(
     connection = connected(connections, server.settings("es1", known_hosts))
     ports = {run(connection, "echo $SSH_CONNECTION").stdout.split()[1] for _ in range(5)}
     assert len(ports) == 1
+
+
+def test_more_commands_at_once_than_sshd_allows_on_one_connection_all_run(
+    start: Start, connections: Connections, known_hosts: Path
+) -> None:
+    """Nodes may share a host: sshd refused the eleventh command, and its node counted as unread."""
+    server = start()
+    known_hosts.write_text(server.known())
+    nodes = {
+        f"es{number}": connected(connections, server.settings(f"es{number}", known_hosts))
+        for number in range(2 * SESSIONS_PER_CONNECTION + 4)
+    }
+    work = {
+        name: partial(node.run, "sleep 1; echo $SSH_CONNECTION", timeout=20.0) for name, node in nodes.items()
+    }
+    found = in_parallel(work, timeout=40.0)
+    assert all(isinstance(each, CommandResult) for each in found.values()), found
+    ports = Counter(each.stdout.split()[1] for each in found.values() if isinstance(each, CommandResult))
+    assert max(ports.values()) <= SESSIONS_PER_CONNECTION
+    assert len(ports) == 3, "and no more connections than it takes"
+    assert run(nodes["es0"], "echo $SSH_CONNECTION").stdout.split()[1] in ports, "they are used again"
 
 
 def test_an_unknown_host_key_is_refused_with_its_fingerprint(

@@ -244,27 +244,32 @@ def _keys() -> Iterator[Entry]:
 
 
 def _page(entry: Entry) -> str:
-    width = min(shutil.get_terminal_size().columns, _WIDEST)
     lines = [f"{entry.names[0]} ({entry.kind})", ""]
     for text in entry.text:
         for part in text.split("\n\n"):
-            lines += [*textwrap.wrap(part, width, initial_indent="  ", subsequent_indent="  "), ""]
+            lines += [_wrapped(part), ""]
     facts = [(name, fact) for name, fact in entry.facts if fact]
     label = max((len(name) for name, _ in facts), default=0)
-    for name, fact in facts:
-        indent = " " * (label + 4)
-        lines += textwrap.wrap(fact, width, initial_indent=f"  {name:<{label}}  ", subsequent_indent=indent)
+    lines += [_wrapped(fact, first=f"{name:<{label}}  ") for name, fact in facts]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _overview(entries: tuple[Entry, ...]) -> str:
     """All names by kind, less the keys below names of the operator's: those are as above them."""
-    width = min(shutil.get_terminal_size().columns, _WIDEST)
     groups: dict[str, list[str]] = {}
     for entry in entries:
         if ".NAME." not in entry.names[0]:
             groups.setdefault(entry.kind.partition(",")[0], []).append(entry.names[0])
-    wrapper = textwrap.TextWrapper(
-        width, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    return "".join(f"{kind}:\n{_wrapped(', '.join(names))}\n" for kind, names in groups.items())
+
+
+def _wrapped(text: str, *, first: str = "") -> str:
+    """A paragraph behind its label, as wide as the terminal; names are never broken."""
+    return textwrap.fill(
+        text,
+        min(shutil.get_terminal_size().columns, _WIDEST),
+        initial_indent=f"  {first}",
+        subsequent_indent=" " * (len(first) + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    return "".join(f"{kind}:\n{wrapper.fill(', '.join(names))}\n" for kind, names in groups.items())

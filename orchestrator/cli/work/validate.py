@@ -1,4 +1,4 @@
-"""Everything that a run needs, checked; nothing changed."""
+"""Everything that a run needs, checked; nothing stays changed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import chain
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
+from orchestrator.config.cluster import RiakClusterSpec
 from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
@@ -54,7 +55,7 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     bad = 0
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
-        checks = _checks(ports, context, files, reboot=reboot)
+        checks = _checks(ports, context, files, reboot=reboot, lease_place=book.spec.lease)
         lease, gates = ports.lease, gates_in(book.spec.gates, folder)
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
         pace = pace_checks(ports.cluster) if hastens else ()
@@ -68,7 +69,9 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     return int(context.end(ExitCode.HELD if bad else ExitCode.DONE, bad=bad))
 
 
-def _checks(ports: FilePorts, context: Context, files: str, *, reboot: bool) -> Iterator[Check]:
+def _checks(
+    ports: FilePorts, context: Context, files: str, *, reboot: bool, lease_place: LeasePlace
+) -> Iterator[Check]:
     yield Check(subject="config", point="files", good=True, message=files)
     read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
     view = require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
@@ -90,10 +93,12 @@ def _checks(ports: FilePorts, context: Context, files: str, *, reboot: bool) -> 
     for warning in ports.file.overrides_without_node(ports.members(view)):
         context.warn(warning)
     settings = host_settings(ports.file, addresses, ports.resolver)
+    spec, in_cluster = ports.file.spec, lease_place is LeasePlace.CLUSTER
+    folder = spec.riak.lease_directory if isinstance(spec, RiakClusterSpec) and in_cluster else None
     connections = Connections()
     try:
         for node, found in check_hosts(
-            settings.values(), connections, reboot=reboot, redact=ports.redact
+            settings.values(), connections, reboot=reboot, redact=ports.redact, lease_directory=folder
         ).items():
             for one in found:
                 yield Check(

@@ -1,1 +1,1 @@
-"""How a Riak cluster is read: its command's text, and HTTP. 1.4 to 3.2."""
+"""How a Riak cluster is read: its command's text, and HTTP. 2.0 to 3.2."""

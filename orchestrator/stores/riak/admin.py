@@ -211,9 +211,7 @@ class RiakAdmin:
         return self._ask(node, self.commands(node).asking("member-status"), parse_members.parse_member_status)
 
     def cluster_status(self, node: NodeName) -> Reading[ClusterStatus]:
-        """`cluster status`; Unknown before 2.0, which has none."""
-        if not self.dialect.has_cluster_status:
-            return Unknown(reason="cluster status: this version has no such command")
+        """`cluster status`."""
         return self._ask(
             node, self.commands(node).asking("cluster", "status"), parse_members.parse_cluster_status
         )
@@ -281,9 +279,7 @@ class RiakAdmin:
         return found if isinstance(found, Unknown) else frozenset(found)
 
     def partitions(self, asked: NodeName, owner: NodeName) -> Reading[frozenset[int]]:
-        """Indices of the partitions that a node owns; Unknown before 2.0."""
-        if not self.dialect.has_cluster_status:
-            return Unknown(reason="ring: this version does not tell who owns which partition")
+        """Indices of the partitions that a node owns."""
         command = self.commands(asked).asking("cluster", "partitions", "-n", owner)
         found = self._ask(asked, command, parse_partitions)
         if isinstance(found, Unknown):
@@ -294,9 +290,7 @@ class RiakAdmin:
         return owned
 
     def n_vals(self, asked: NodeName) -> Reading[Mapping[str, int]]:
-        """The `n_val` of every bucket type; Unknown before 2.0, which has no bucket types."""
-        if not self.dialect.has_cluster_status:
-            return Unknown(reason="n_val: this version has no bucket types to ask about")
+        """The `n_val` of every bucket type."""
         types = self._ask(
             asked, self.commands(asked).asking("bucket-type", "list"), parse_bucket_types.parse_bucket_types
         )

@@ -13,7 +13,7 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import NodeStats
 from orchestrator.stores.riak.admin import Commands, Programs, RiakAdmin, Runner, commands_for
-from orchestrator.stores.riak.dialect import Dialect, dialect_of
+from orchestrator.stores.riak.dialect import Dialect, dialect_of, unsupported
 from orchestrator.stores.riak.http import NodeHttp
 from orchestrator.stores.riak.parse_node import parse_version, parse_versions
 
@@ -167,7 +167,7 @@ class Contacts:
                 continue
             dialect = dialect_of(version)
             if dialect is None:
-                return Unknown(reason=f"{stats.node} is a Riak {version}, which this program cannot read")
+                return Unknown(reason=f"{stats.node} is a Riak {version}, {unsupported(version)}")
             return Contact(admin=self._admin(dialect), version=version, members=members)
         return Unknown(reason=f"which version it is: {reason}")
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\D.*)?", re.DOTALL)
-_OLDEST: Final = (1, 4)
 _FIRST_WITHOUT_RIAK_ADMIN: Final = (3, 0)
-_FIRST_WITH_CLIQUE: Final = (2, 0)
+_OLDEST: Final = (2, 0)
+"""The first with `cluster status`, `cluster partitions`, `show` and bucket types: no stop is allowed without
+what these tell."""
 _FIRST_WITH_RETURN_TERM: Final = (3, 2)
 _STATE_IS_KNOWN: Final = ((3, 2),)
 """Whose vnode manager's own record has been read in the source."""
@@ -22,30 +23,37 @@ class Dialect:
     Attributes:
         returns_term: the last line of a `riak admin` command is what it returned.
         admin: the words before a command's own, unless the cluster file says otherwise.
-        has_cluster_status: `cluster status`, `cluster partitions` and `show` exist.
         has_eval: `riak rpc` exists.
         can_be_hastened: what its vnode manager has not started can be read out of its state.
     """
 
     returns_term: bool
     admin: tuple[str, ...]
-    has_cluster_status: bool
     has_eval: bool
     can_be_hastened: bool = False
 
 
 def dialect_of(version: str) -> Dialect | None:
-    """The dialect of a version such as `3.2.1`; None for one that is not known to be readable."""
-    found = _VERSION.fullmatch(version.strip())
-    if found is None:
-        return None
-    number = (int(found[1]), int(found[2]))
-    if number < _OLDEST:
+    """The dialect of a version such as `3.2.1`; None for one that is too old or no version at all."""
+    number = _number(version)
+    if number is None or number < _OLDEST:
         return None
     return Dialect(
         returns_term=number >= _FIRST_WITH_RETURN_TERM,
         admin=("riak-admin",) if number < _FIRST_WITHOUT_RIAK_ADMIN else ("riak", "admin"),
-        has_cluster_status=number >= _FIRST_WITH_CLIQUE,
         has_eval=number >= _FIRST_WITHOUT_RIAK_ADMIN,
         can_be_hastened=number in _STATE_IS_KNOWN,
     )
+
+
+def unsupported(version: str) -> str:
+    """Why a version without a dialect is refused, and what to do."""
+    oldest = ".".join(map(str, _OLDEST))
+    if _number(version) is None:
+        return f"which is no version that this program can read: Riak {oldest} or newer is needed"
+    return f"which is too old: Riak {oldest} or newer is needed. Upgrade it, or restart its nodes by hand"
+
+
+def _number(version: str) -> tuple[int, int] | None:
+    found = _VERSION.fullmatch(version.strip())
+    return None if found is None else (int(found[1]), int(found[2]))

@@ -6,7 +6,8 @@ The rules of every parser of this package:
 2. From 3.2 on the last line is the return term. Without it the text is cut: `Unknown`.
 3. Before 3.2 there is none, so each parser asks for the last thing that its command always prints.
 4. A line that is not known, stands twice or stands elsewhere makes the whole reading `Unknown`.
-5. Exit code 0 proves nothing: 3.2 exits so for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
+5. What the scripts around a command print before it is no part of the answer: `lines_of` leaves it out.
+6. Exit code 0 proves nothing: 3.2 exits so for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
    and 3.2.1, called as root, for everything. Another exit code forbids a good reading.
 """
 
@@ -118,7 +119,7 @@ def said(output: CommandOutput, dialect: Dialect) -> Said:
     silent = node_down(output)
     if silent is not None:
         raise Malformed(silent)
-    lines = _quiet(lines_of(output.stdout))
+    lines = lines_of(output.stdout)
     at = next((at for at in reversed(range(len(lines))) if lines[at].strip()), None)
     returned = Return.NONE
     if at is not None and _TERM.fullmatch(lines[at].strip()):
@@ -143,9 +144,11 @@ def node_down(output: CommandOutput) -> str | None:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines without their ends, trailing white space gone."""
+    """The lines without their ends and trailing white space, and without what scripts print before them."""
     lines = text.replace("\r", "").split("\n")
-    return [line.rstrip() for line in (lines[:-1] if lines[-1] == "" else lines)]
+    lines = [line.rstrip() for line in (lines[:-1] if lines[-1] == "" else lines)]
+    at = next((at for at, line in enumerate(lines) if not is_noise(line)), len(lines))
+    return lines[at:]
 
 
 def unwrapped(lines: Iterable[str]) -> list[str]:
@@ -181,11 +184,6 @@ def blank(line: str) -> bool:
 def is_noise(line: str) -> bool:
     """Whether a line is of the scripts around the command, not of the command itself."""
     return _NOISE.fullmatch(line) is not None
-
-
-def _quiet(lines: list[str]) -> list[str]:
-    at = next((at for at, line in enumerate(lines) if not is_noise(line)), len(lines))
-    return lines[at:]
 
 
 def _open(line: str) -> int:

@@ -20,8 +20,25 @@ from orchestrator.stores.riak.parse_node import PONG, Start, Stop, parse_ping, p
 _SHELL: Final = re.compile(r"[^\w@%+:,./ =-]")
 """What makes a line more than one command."""
 _VERBS: Final = frozenset({"ping", "stop", "start", "daemon"})
-_WITH_VALUE: Final = frozenset({"-u", "-g"})
-"""Options of sudo that take the next word."""
+_LETTERS_WITH_VALUE: Final = frozenset("CDghpRrTtUu")
+"""Short options of sudo 1.9 that take a value: what follows in the same word, else the next word."""
+_WORDS_WITH_VALUE: Final = frozenset(
+    f"--{name}"
+    for name in (
+        "chdir",
+        "chroot",
+        "close-from",
+        "command-timeout",
+        "group",
+        "host",
+        "other-user",
+        "prompt",
+        "role",
+        "type",
+        "user",
+    )
+)
+"""Its long options that take a value: behind `=`, else the next word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +107,22 @@ class RiakWording:
 
 
 def _without_sudo(words: list[str]) -> list[str]:
-    if words[:1] != ["sudo"]:
+    if not words or words[0].rpartition("/")[2] != "sudo":
         return words
     rest = words[1:]
     while rest and rest[0].startswith("-"):
-        rest = rest[2 if rest[0] in _WITH_VALUE else 1 :]
+        option, *rest = rest
+        if option == "--":
+            break
+        if _takes_next(option):
+            rest = rest[1:]
     return rest
+
+
+def _takes_next(option: str) -> bool:
+    """Whether the value of an option of sudo is the next word."""
+    if option.startswith("--"):
+        return option in _WORDS_WITH_VALUE
+    letters = option[1:]  # `-nu riak` is `-n -u riak`, and `-uriak` has its value
+    at = next((at for at, letter in enumerate(letters) if letter in _LETTERS_WITH_VALUE), None)
+    return at is not None and at == len(letters) - 1

@@ -14,6 +14,8 @@ from orchestrator.config.yaml import MAX_BYTES, parse, read
 from orchestrator.errors import ConfigError, ExitCode, NotInThisVersion, OrchestratorError
 
 HEAD = "kind: elasticsearch\nname: prod\nendpoints: ['http://localhost:9200']\n"
+ONLY = "there is `{node}` alone (`{name}` and `{host}` are for `riak.command` and `riak.admin`)"
+NONE = "there is none, since it is not about one node"
 LITERAL = "a secret is never written here; write a reference to it: env:NAME, file:/path, command:… or keyring:service/user"
 
 CLUSTER_FILES = [
@@ -75,11 +77,15 @@ CLUSTER_FILES = [
     (HEAD + "hosts:\n  data:\n", 5, "hosts.data", "has no value"),
     (HEAD + "hosts:\n  overrides:\n    es7: {data: [es7]}\n", 6, "hosts.overrides.es7.data[0]", "must be an absolute path on one line; `{node}` is the only placeholder"),
     (HEAD + "hosts:\n  service: {unit: 'es {node}'}\n", 5, "hosts.service.unit", "must be the name of a unit, script or container: letters, digits, any of . _ @ : - \\, and {node}"),
-    (HEAD + "hosts:\n  service: {unit: 'es-{nod}'}\n", 5, "hosts.service", "unit: `{node}` is the only placeholder"),
+    (HEAD + "hosts:\n  service: {unit: 'es-{nod}'}\n", 5, "hosts.service", "unit: `{node}` is the only placeholder here"),
     (HEAD + "hosts:\n  service: {manager: command, stop: x}\n", 5, "hosts.service", "`manager: command` needs start, status as well"),
     (HEAD + "hosts:\n  service: {manager: command, stop: x, start: x, status: x, unit: x}\n", 5, "hosts.service", "unit: not for `manager: command`; its command lines name what they run"),
     (HEAD + "hosts:\n  service:\n    manager: command\n    stop: x\n    start: \"/bin/sh -c 'oops {node}\"\n    status: x\n", 8, "hosts.service.start", "a quote is opened and not closed, or a backslash comes last"),
     (HEAD + "hosts:\n  overrides:\n    es7:\n      service: {manager: command, stop: x, start: x, status: 'x \\'}\n", 7, "hosts.overrides.es7.service.status", "a quote is opened and not closed, or a backslash comes last"),
+    (HEAD + "hosts:\n  service: {manager: command, stop: 'es-stop {name}', start: x, status: x}\n", 5, "hosts.service.stop", "`{name}` is no placeholder here: " + ONLY),
+    (HEAD + "hosts:\n  service: {manager: command, stop: x, start: 'ssh {host} up {node}', status: x}\n", 5, "hosts.service.start", "`{host}` is no placeholder here: " + ONLY),
+    (HEAD + "hosts:\n  overrides:\n    es7:\n      service: {manager: command, stop: x, start: x, status: 'up {name}'}\n", 7, "hosts.overrides.es7.service.status", "`{name}` is no placeholder here: " + ONLY),
+    (HEAD + "hosts:\n  overrides:\n    es7: {address: '{host}.example'}\n", 6, "hosts.overrides.es7.address", "`{host}` is no placeholder here: " + NONE),
     (HEAD + "hosts:\n  service: {start: x}\n", 5, "hosts.service", "start: only for `manager: command`, and this one is systemd"),
     (HEAD + "riak: {}\n", 4, "riak", "only for `kind: riak`"),
     (HEAD + "hosts:\n  nodes: {riak1: 10.0.0.1}\n", 5, "hosts.nodes", "only for `kind: riak`; Elasticsearch tells where its nodes are, and where that is wrong, `overrides: {NODE: {address: ADDRESS}}` puts it right"),
@@ -125,6 +131,8 @@ PLAYBOOKS = [
     (KIND + "deadlines:\n  holt: 1h\n", 3, "deadlines", "unknown key; did you mean `hold`?"),
     (KIND + "on_failure: continue\n", 2, "on_failure", "must be stand_down"),
     (KIND + 'hooks:\n  before_stop:\n  - run: depool "{node}\n', 4, "hooks.before_stop[0].run", "a quote is opened and not closed, or a backslash comes last"),
+    (KIND + "hooks:\n  after_recovery: [{run: 'pool \"{host}\"'}]\n", 3, "hooks.after_recovery[0].run", "`{host}` is no placeholder here: " + ONLY),
+    (KIND + "gates:\n- command: {run: 'may-go {node}'}\n", 3, "gates[0].command.run", "`{node}` is no placeholder here: " + NONE),
     (KIND + "hooks:\n  before_stop: depool\n", 3, "hooks.before_stop", "must be a list, not a text"),
     (KIND + "hooks:\n  before_stop: [depool]\n", 3, "hooks.before_stop[0]", "must be a mapping of keys (`key: value`), not a text"),
     (KIND + "hooks:\n  before_stop: [{run: depool {node}}]\n", 3, None, "is not valid YAML: a comma or a closing bracket is missing; a text that holds braces or brackets needs quotes"),
@@ -164,6 +172,7 @@ def test_a_bad_playbook_is_refused_by_file_line_and_key(
         "echo it\\'s {node}",
         "depool {node}  # don't ask",
         "depool 'a # b' {node}",
+        "for name in a b; do depool ${name} {node}; done; curl -w '%{host}' x; docker ps --format '{{name}}'",
         "cat >/tmp/x <<'END'\nit's out\nEND",
     ],
 )

@@ -329,6 +329,8 @@ CLUSTER_FILES = [
     (HEAD + "riak: {command: riak 'a b'}\n", 4, "riak.command", WORDS),
     (HEAD + "riak: {command: 'docker exec {nod} riak'}\n", 4, "riak.command", "`{nod}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
     (HEAD + "riak: {admin: '/opt/{}/riak admin'}\n", 4, "riak.admin", "`{}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
+    (HEAD + "hosts:\n  service: {stop: '/opt/{name}/bin/riak stop'}\n", 5, "hosts.service.stop", "`{name}` is no placeholder here: there is `{node}` alone (`{name}` and `{host}` are for `riak.command` and `riak.admin`)"),
+    (HEAD + "riak: {lease_directory: '/srv/{name}'}\n", 4, "riak.lease_directory", "`{name}` is no placeholder here: there is none, since it is not about one node"),
     (HEAD + "riak: {command: '/opt/{name/riak'}\n", 4, "riak.command", WORDS),
     (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {command: '/opt/{nme}/riak'}}\n", 6, "hosts.overrides.riak1.riak.command", "`{nme}` is no placeholder: there are `{node}`, `{name}` and `{host}`"),
     (HEAD + "hosts:\n  overrides:\n    riak1: {riak: {comand: riak}}\n", 6, "hosts.overrides.riak1.riak", "unknown key; did you mean `command`?"),

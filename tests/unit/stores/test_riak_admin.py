@@ -27,7 +27,7 @@ from orchestrator.stores.riak.parse_ring import ring_of
 from tests.fakes.riak_meanings import DIALECT
 from tests.fakes.riak_rings import claimed, names
 from tests.fakes.riak_transcripts import recorded
-from tests.unit.stores.test_riak_versions import V14, V29, V30, owned, partitions_text
+from tests.unit.stores.test_riak_versions import V20, V29, V30, owned, partitions_text
 
 DEV1 = NodeName("dev1@127.0.0.1")
 DEV2 = NodeName("dev2@127.0.0.1")
@@ -101,19 +101,19 @@ def test_what_was_not_run_or_not_read_is_unknown_with_the_node() -> None:
 
 
 def test_the_words_of_each_version() -> None:
-    assert commands_for(V14).asking("ringready").argv == ("riak-admin", "ringready")
+    assert commands_for(V20).asking("ringready").argv == ("riak-admin", "ringready")
     assert commands_for(V29).pid.argv == ("riak", "getpid")
     assert commands_for(V30).asking("ringready").argv == ("riak", "admin", "ringready")
     assert commands_for(V30).pid.argv == ("riak", "pid")
     where = ("/usr/sbin/riak",)
-    assert commands_for(V14, riak=where).asking("ringready").argv == ("/usr/sbin/riak-admin", "ringready")
-    assert commands_for(V14, riak=where).pid.argv == ("/usr/sbin/riak", "getpid")
+    assert commands_for(V20, riak=where).asking("ringready").argv == ("/usr/sbin/riak-admin", "ringready")
+    assert commands_for(V20, riak=where).pid.argv == ("/usr/sbin/riak", "getpid")
     assert commands_for(V30, riak=where).asking("ringready").argv == ("/usr/sbin/riak", "admin", "ringready")
     inside = ("docker", "exec", "riak", "riak")
-    assert commands_for(V14, riak=inside).admin == ("docker", "exec", "riak", "riak-admin")
+    assert commands_for(V20, riak=inside).admin == ("docker", "exec", "riak", "riak-admin")
     assert commands_for(V30, riak=inside).admin == (*inside, "admin")
     assert commands_for(V30, riak=("/opt/ring.sh",)).admin == ("/opt/ring.sh", "admin")
-    assert commands_for(V14, riak=("/opt/ring.sh",)).admin == ("riak-admin",)
+    assert commands_for(V20, riak=("/opt/ring.sh",)).admin == ("riak-admin",)
     assert commands_for(V30, admin=("riak-admin",)).pid.argv == ("riak", "pid")
     own = commands_for(V30, riak=("/opt/riak/bin/riak",), admin=("/opt/riak/bin/riak", "admin"))
     assert own.set_transfer_limit(DEV1, 8).argv == (
@@ -234,9 +234,6 @@ def test_partitions_of_another_node_and_none_at_all_are_unknown() -> None:
     known = told_partitions()
     known[f"riak admin cluster partitions -n {TWO}"] = known[f"riak admin cluster partitions -n {ONE}"]
     assert isinstance(admin(Answers(known)).partitions(ONE, TWO), Unknown), "another node's answer"
-    assert isinstance(admin(Answers(told_partitions()), V14).partitions(ONE, TWO), Unknown), (
-        "1.4 has no such command"
-    )
 
 
 STATUS = "{name} is active\n\nyoung_vclock: 20\nn_val: {n_val}\nallow_mult: true\nok\n"
@@ -257,7 +254,6 @@ def test_every_bucket_type_tells_its_n_val() -> None:
     assert admin(Answers(known)).n_vals(DEV1) == {"default": 3, "wide": 5}
     known.pop("riak admin bucket-type status wide")
     assert isinstance(admin(Answers(known)).n_vals(DEV1), Unknown)
-    assert isinstance(admin(Answers(known), V14).n_vals(DEV1), Unknown)
 
 
 @pytest.mark.parametrize(

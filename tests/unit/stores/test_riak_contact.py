@@ -102,11 +102,24 @@ def test_a_node_of_the_same_machine_that_was_down_is_found_when_it_is_up(stage: 
     assert found.node == DEV2
 
 
-@pytest.mark.parametrize("version", ["1.3.2", "0.14", "4", "riak"])
+@pytest.mark.parametrize("version", ["4", "riak"])
 def test_a_version_that_cannot_be_read_is_no_cluster(stage: Staged, version: str) -> None:
     stage.runner.instead[DEV1, "versions"] = CommandOutput(exit=0, stdout=f"* {version}\tpermanent\n")
-    why = _why(_contacts(stage, DEV1).find())
-    assert why == f"{DEV1} is a Riak {version}, which this program cannot read"
+    assert _why(_contacts(stage, DEV1).find()) == (
+        f"{DEV1} is a Riak {version}, which is no version that this program can read: Riak 2.0 or newer is"
+        " needed"
+    )
+
+
+@pytest.mark.parametrize("version", ["0.14", "1.3.2", "1.4.12"])
+def test_a_version_below_2_0_is_refused_at_the_first_contact(stage: Staged, version: str) -> None:
+    """1.4 was let in, and then every rule was unknown: it has neither `cluster status` nor bucket types."""
+    stage.runner.instead[DEV1, "versions"] = NOT_KNOWN
+    stage.runner.instead[DEV1, "version"] = CommandOutput(exit=0, stdout=f"{version}.0\n")
+    assert _why(_contacts(stage, DEV1).find()) == (
+        f"{DEV1} is a Riak {version}.0, which is too old: Riak 2.0 or newer is needed. Upgrade it, or restart"
+        " its nodes by hand"
+    )
 
 
 @pytest.mark.parametrize("code", [0, 1])

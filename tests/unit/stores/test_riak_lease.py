@@ -47,6 +47,8 @@ ANNA = LeaseRecord(
     in_hand=(NodeInHand(node=NodeName("riak@m2"), incarnation=Incarnation(), address="10.0.0.2"),),
     restarted=(NodeName("riak@m1"),),
 )
+LIMIT_SECONDS = 30.0
+"""Of a wait in a test that goes wrong."""
 BEN = replace(ANNA, run="20261121-0500-ben", owner="ben@bastion2", process="boot/1/9/9")
 
 
@@ -113,6 +115,34 @@ def test_who_is_first_on_the_first_host_has_it_and_the_other_leaves_nothing(thre
     assert BEN.run in said
     assert three.lease().read() == BEN
     assert where(three) == ["m1", "m2", "m3"]
+
+
+def test_who_is_not_first_on_the_first_host_takes_no_other_host_from_the_run_that_is(
+    three: LeaseHosts,
+) -> None:
+    """Ben has the first host and not yet the others as Anna, who has read before, creates hers."""
+    ben, has_first, anna_ended = three.seen_by(), threading.Event(), threading.Event()
+    results: list[ActionResult] = []
+
+    def wait_for_anna(node: NodeName, verb: str) -> None:
+        if verb == "create" and node != "riak@m1":
+            has_first.set()
+            anna_ended.wait(LIMIT_SECONDS)
+
+    def begin_with_ben(node: NodeName, verb: str) -> None:
+        if verb == "create" and node == "riak@m1":
+            thread.start()
+            has_first.wait(LIMIT_SECONDS)
+
+    ben.before, three.before = wait_for_anna, begin_with_ben
+    thread = threading.Thread(target=lambda: results.append(ben.lease().create(BEN)), daemon=True)
+    try:
+        assert isinstance(three.lease().create(ANNA), Refused)
+    finally:
+        anna_ended.set()
+    thread.join(LIMIT_SECONDS)
+    assert results == [Done()]
+    assert [node for node, verb in three.asked if verb == "create"] == ["riak@m1"]
 
 
 def test_the_withdrawal_of_an_attempt_leaves_what_another_run_has_made_under_its_number(

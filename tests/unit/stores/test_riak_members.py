@@ -6,17 +6,17 @@ import pytest
 
 from orchestrator.model.reading import Unknown
 from orchestrator.stores.riak.parse_members import parse_cluster_status, parse_member_status
-from tests.unit.stores.test_riak_versions import LOCATED, NODES_14, ONE, TWO, V14, V30, out
+from tests.unit.stores.test_riak_versions import LOCATED, OLD_NODES, ONE, TWO, V20, V30, out
 
 MEMBER = "leaving    50.0%      --      'riak2@10.0.0.2'"
 RULE = f"{'-' * 79}\n"
-HANDING_OVER = NODES_14.replace("50.0%      --      'riak1", "50.0%    100.0%    'riak1").replace(
+HANDING_OVER = OLD_NODES.replace("50.0%      --      'riak1", "50.0%    100.0%    'riak1").replace(
     "50.0%      --      'riak2", "50.0%      0.0%    'riak2"
 )
 
 
 def test_shares_that_are_to_be_are_told() -> None:
-    found = parse_member_status(out(HANDING_OVER), V14)
+    found = parse_member_status(out(HANDING_OVER), V20)
     assert not isinstance(found, Unknown), found
     assert [(each.node, each.ring_share, each.pending_share) for each in found] == [
         (ONE, 50.0, 100.0),
@@ -29,20 +29,20 @@ def test_shares_that_are_to_be_are_told() -> None:
     [
         HANDING_OVER.replace("100.0%", " 80.0%"),
         HANDING_OVER.replace(" 0.0% ", "20.0% "),
-        NODES_14.replace(MEMBER, f"{MEMBER} and another one"),
-        NODES_14.replace(MEMBER, f"{MEMBER} (rack"),
-        NODES_14.replace(f"{RULE}Valid", "Valid"),
-        NODES_14.replace(f"{RULE}Valid", "-- cut --\nValid"),
-        NODES_14.replace(f"Node\n{RULE}", "Node\n"),
-        NODES_14.replace(f"Node\n{RULE}", "Node\n-- cut --\n"),
-        NODES_14.replace(f"\n{RULE}Valid", f"\n{RULE}{RULE}Valid"),
-        f"{NODES_14}{NODES_14}",
-        f"{NODES_14}and one more\n",
+        OLD_NODES.replace(MEMBER, f"{MEMBER} and another one"),
+        OLD_NODES.replace(MEMBER, f"{MEMBER} (rack"),
+        OLD_NODES.replace(f"{RULE}Valid", "Valid"),
+        OLD_NODES.replace(f"{RULE}Valid", "-- cut --\nValid"),
+        OLD_NODES.replace(f"Node\n{RULE}", "Node\n"),
+        OLD_NODES.replace(f"Node\n{RULE}", "Node\n-- cut --\n"),
+        OLD_NODES.replace(f"\n{RULE}Valid", f"\n{RULE}{RULE}Valid"),
+        f"{OLD_NODES}{OLD_NODES}",
+        f"{OLD_NODES}and one more\n",
     ],
 )
 def test_a_membership_that_is_not_whole_or_does_not_add_up_is_unknown(text: str) -> None:
-    assert text not in (NODES_14, HANDING_OVER)
-    assert isinstance(parse_member_status(out(text), V14), Unknown)
+    assert text not in (OLD_NODES, HANDING_OVER)
+    assert isinstance(parse_member_status(out(text), V20), Unknown)
 
 
 ROW = "|     riak2@10.0.0.2   |valid |  up   | 50.0|  --   | rack b |"

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.model.reading import Unknown
 from orchestrator.model.riak import RingReady, RingStatus, Transfers
-from orchestrator.stores.riak.output import Malformed, Return, said, unwrapped
+from orchestrator.stores.riak import parse_pace
+from orchestrator.stores.riak.output import CommandOutput, Malformed, Return, said, unwrapped
+from orchestrator.stores.riak.parse_node import parse_pid, parse_version, parse_watched_nodes
 from orchestrator.stores.riak.parse_ring import parse_ring_status, parse_ringready
 from orchestrator.stores.riak.parse_transfers import parse_transfers
+from tests.fakes.riak_meanings import parser_of, value_of
 from tests.fakes.riak_rings import names
+from tests.fakes.riak_transcripts import Recorded, recorded
 from tests.unit.stores.test_riak_versions import V29, V32, out
 
 ONE, TWO, THREE = names(3)
@@ -122,3 +129,37 @@ def test_nothing_may_follow_the_word_that_all_agree() -> None:
     for more in (" but one", f" FALSE Node '{ONE}' and '{TWO}' list different partition owners"):
         assert isinstance(parse_ringready(out(f"{text}{more}\nok\n"), V32), Unknown)
         assert isinstance(parse_ringready(out(f"{text}\n{more}\nok\n"), V32), Unknown)
+
+
+ULIMIT = "!!!!\n!!!! WARNING: ulimit -n is 20000; 65536 is the recommended minimum.\n!!!!\n"
+"""As `riak daemon` of 3.2.1 printed it (recorded); other versions print it before any answer."""
+ANSWERED = [each for each in recorded() if parser_of(each.command) is not None and each.text.strip()]
+
+
+@pytest.mark.parametrize("record", ANSWERED, ids=str)
+def test_a_warning_of_the_script_before_an_answer_does_not_change_it(record: Recorded) -> None:
+    """`pid`, `rpc` and `eval` were unknown then, so a node whose account has few open files held the run."""
+    assert value_of(replace(record, text=f"{ULIMIT}{record.text}")) == value_of(record)
+
+
+def test_a_warning_in_the_middle_of_an_answer_is_not_left_out() -> None:
+    assert parse_pid(out(f"{ULIMIT}1296\n")) == 1296
+    assert isinstance(parse_pid(out(f"1296\n{ULIMIT}")), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("parse", "answer"),
+    [
+        (parse_pace.parse_timer, "{ok,10000}"),
+        (parse_pace.parse_done, "ok"),
+        (parse_pace.parse_forced, "{[ok,ok],[]}"),
+        (parse_watched_nodes, f"['{ONE}','{TWO}']"),
+        (parse_version, "2.9.10"),
+    ],
+)
+def test_so_it_is_with_answers_that_were_not_recorded(
+    parse: Callable[[CommandOutput], object], answer: str
+) -> None:
+    plain = parse(out(f"{answer}\n"))
+    assert not isinstance(plain, Unknown), plain
+    assert parse(out(f"{ULIMIT}{answer}\n")) == plain

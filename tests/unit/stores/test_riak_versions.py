@@ -36,7 +36,7 @@ def dialect(version: str) -> Dialect:
     return found
 
 
-V14, V29, V30, V32 = (dialect(version) for version in ("1.4.12", "2.9.10", "3.0.16", "3.2.1"))
+V20, V29, V30, V32 = (dialect(version) for version in ("2.0.0", "2.9.10", "3.0.16", "3.2.1"))
 
 
 def out(text: str, exit_code: int | None = 0, stderr: str = "") -> CommandOutput:
@@ -46,7 +46,7 @@ def out(text: str, exit_code: int | None = 0, stderr: str = "") -> CommandOutput
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        ("1.4.12", (False, ("riak-admin",))),
+        ("2.0.0", (False, ("riak-admin",))),
         ("2.2.3", (False, ("riak-admin",))),
         ("2.9.10", (False, ("riak-admin",))),
         ("3.0.16", (False, ("riak", "admin"))),
@@ -61,12 +61,12 @@ def test_dialects(version: str, told: tuple[bool, tuple[str, ...]]) -> None:
     assert (found.returns_term, found.admin) == told
 
 
-@pytest.mark.parametrize("version", ["", "1.3.2", "riak", "x3.2", "3"])
+@pytest.mark.parametrize("version", ["", "1.3.2", "1.4.12", "riak", "x3.2", "3"])
 def test_a_version_that_is_not_known_has_no_dialect(version: str) -> None:
     assert dialect_of(version) is None
 
 
-NODES_14 = """================================= Membership ==================================
+OLD_NODES = """================================= Membership ==================================
 Status     Ring    Pending    Node
 -------------------------------------------------------------------------------
 valid      50.0%      --      'riak1@10.0.0.1'
@@ -77,9 +77,9 @@ Valid:1 / Leaving:1 / Exiting:0 / Joining:0 / Down:0
 
 
 def test_quoted_names_and_locations_of_members() -> None:
-    quoted = parse_member_status(out(NODES_14), V14)
+    quoted = parse_member_status(out(OLD_NODES), V20)
     assert [each.node for each in quoted] == [ONE, TWO]  # type: ignore[union-attr]  # fails loudly if Unknown
-    located = NODES_14.replace("'riak1@10.0.0.1'", "riak1@10.0.0.1 (rack a)").replace("'", "")
+    located = OLD_NODES.replace("'riak1@10.0.0.1'", "riak1@10.0.0.1 (rack a)").replace("'", "")
     first, second = parse_member_status(out(located), V30)  # type: ignore[misc]  # fails loudly if Unknown
     assert (first.node, first.location, second.location) == (ONE, "rack a", None)
 
@@ -87,18 +87,18 @@ def test_quoted_names_and_locations_of_members() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        NODES_14.replace("valid      50.0%      --      'riak1@10.0.0.1'\n", ""),
-        NODES_14.replace("Valid:1", "Valid:2"),
-        NODES_14.replace("valid      50.0%", "(legacy)   50.0%"),
-        NODES_14.replace("riak2@10.0.0.2", "riak1@10.0.0.1"),
-        NODES_14.replace("50.0%      --      'riak1", "50.0%     40.0%    'riak1"),
-        NODES_14.replace("leaving    50.0%", "leaving    30.0%"),
-        NODES_14.replace("riak2@10.0.0.2", "riak2"),
+        OLD_NODES.replace("valid      50.0%      --      'riak1@10.0.0.1'\n", ""),
+        OLD_NODES.replace("Valid:1", "Valid:2"),
+        OLD_NODES.replace("valid      50.0%", "(legacy)   50.0%"),
+        OLD_NODES.replace("riak2@10.0.0.2", "riak1@10.0.0.1"),
+        OLD_NODES.replace("50.0%      --      'riak1", "50.0%     40.0%    'riak1"),
+        OLD_NODES.replace("leaving    50.0%", "leaving    30.0%"),
+        OLD_NODES.replace("riak2@10.0.0.2", "riak2"),
     ],
 )
 def test_members_that_do_not_add_up_are_unknown(damage: str) -> None:
-    assert damage != NODES_14
-    assert isinstance(parse_member_status(out(damage), V14), Unknown)
+    assert damage != OLD_NODES
+    assert isinstance(parse_member_status(out(damage), V20), Unknown)
 
 
 LOCATED = """---- Cluster Status ----
@@ -139,7 +139,7 @@ def test_a_cluster_status_that_is_cut_or_odd_is_unknown(was: str, now: str) -> N
     assert isinstance(parse_cluster_status(out(LOCATED.replace(was, now)), V30), Unknown)
 
 
-@pytest.mark.parametrize("version", [V14, V29, V30, V32])
+@pytest.mark.parametrize("version", [V20, V29, V30, V32])
 @pytest.mark.parametrize(
     "silent",
     [
@@ -159,7 +159,7 @@ def test_a_node_that_is_down_says_so_in_every_version(version: Dialect, silent: 
 
 def test_ringready_false_exits_with_one_before_3_2() -> None:
     text = "FALSE ['riak2@10.0.0.2'] down.  All nodes need to be up to check.\n"
-    for version in (V14, V29, V30):
+    for version in (V20, V29, V30):
         found = parse_ringready(out(text, 1), version)
         assert (found.agreed, found.down) == (False, (TWO,))  # type: ignore[union-attr]  # fails loudly
     apart = "FALSE Node 'riak1@10.0.0.1' and 'riak2@10.0.0.2' list different partition owners\nerror\n"
@@ -211,7 +211,7 @@ def test_without_a_return_term_the_form_must_be_whole(text: str) -> None:
 def test_the_form_of_clean_transfers_before_3_2() -> None:
     assert parse_transfers(out("No transfers active\n\nActive Transfers:\n\n\n"), V29) == Transfers()
     said = "Attempting to restart script through sudo -H -u riak\n"
-    assert parse_transfers(out(f"{said}No transfers active\n\nActive Transfers:\n\n\n"), V14) == Transfers()
+    assert parse_transfers(out(f"{said}No transfers active\n\nActive Transfers:\n\n\n"), V20) == Transfers()
 
 
 def test_active_transfers_of_old_nodes_and_with_long_names() -> None:
@@ -219,7 +219,7 @@ def test_active_transfers_of_old_nodes_and_with_long_names() -> None:
         "No transfers active\n\nActive Transfers:\n\n"
         "vnode type: riak_kv_vnode\npartition: 0\ntarget node: 'riak2@10.0.0.2'\n\n\n"
     )
-    found = parse_transfers(out(old), V14)
+    found = parse_transfers(out(old), V20)
     assert not isinstance(found, Unknown)
     assert not found.clean
     assert (found.active[0].kind, found.active[0].target) == ("unknown", TWO)
