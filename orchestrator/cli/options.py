@@ -45,7 +45,7 @@ Run = Annotated[
     str | None,
     typer.Argument(
         metavar="RUN",
-        help="Which run: its id, the beginning or the last part of it. Unnamed: the unfinished one.",
+        help="Id of the run, its beginning or its last part. Default: the unfinished run.",
         autocompletion=completion.runs,
     ),
 ]
@@ -54,22 +54,22 @@ State = Annotated[
     typer.Option(
         "--state",
         envvar="ORCHESTRATE_STATE",
-        help="Where journals are kept, as an SQLAlchemy URL: sqlite:////absolute/path/state.db.",
+        help="Database of journals (SQLAlchemy URL). "
+        "Default: /var/lib/orchestrate/state.db if writable, else ~/.local/state/orchestrate/state.db.",
         metavar="URL",
     ),
 ]
-OutputMode = Annotated[Output, typer.Option("--output", help="Text for people, or one JSON object a line.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal to ask on.")]
-YesToOne = Annotated[
-    bool, typer.Option("--yes", help="Do not ask which run is meant, where only one can be.")
-]
+OutputMode = Annotated[Output, typer.Option("--output", help="Text, or one JSON object per line.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation; required without a terminal.")]
+YesToOne = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation if only one run matches.")]
 Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]
 Strategy = Annotated[
     str | None,
-    typer.Option("--strategy", help="How waves are cut: `node` (one node at a time) or `zone` (one zone)."),
+    typer.Option("--strategy", help="How nodes are grouped into waves: `node` or `zone` (awareness zone)."),
 ]
 MaxUnavailable = Annotated[
-    str | None, typer.Option("--max-unavailable", help="Nodes that may be away at once.", metavar="N|N%")
+    str | None,
+    typer.Option("--max-unavailable", help="Maximum number of nodes that are down at once.", metavar="N|N%"),
 ]
 Only = Annotated[list[str] | None, by_node("--only", "Only these nodes (glob; repeatable).")]
 Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes (glob; repeatable).")]
@@ -80,7 +80,7 @@ StartedBefore = Annotated[
     str | None,
     typer.Option(
         "--started-before",
-        help="Only nodes whose process is older, by its own uptime: 2026-11-01T00:00Z or 30d.",
+        help="Only nodes whose process started before this time: 2026-11-01T00:00Z, or 30d ago.",
         metavar="TIME_OR_AGE",
     ),
 ]
@@ -88,7 +88,7 @@ Tune = Annotated[
     bool | None,
     typer.Option(
         "--tune/--no-tune",
-        help="Tune hosts while nodes are down, by the playbook's profile or that of the kind; or not.",
+        help="Tune hosts while nodes are down, with the playbook's profile or the default one.",
     ),
 ]
 Reboot = Annotated[
@@ -96,29 +96,37 @@ Reboot = Annotated[
 ]
 PauseAfter = Annotated[
     int | None,
-    typer.Option("--pause-after", help="A canary: pause after so many nodes; `resume` goes on.", metavar="N"),
+    typer.Option(
+        "--pause-after", help="Pause after this many nodes (a canary). `resume` continues.", metavar="N"
+    ),
 ]
 BeginAnyway = Annotated[
     bool,
     typer.Option(
         "--begin-anyway",
-        help="Skip the nodes that are held at planning, restart the others, and exit 3 with the list.",
+        help="Skip nodes that the plan holds, restart the others, and exit 3 with the list.",
     ),
 ]
 DisablePredicate = Annotated[
     list[str] | None,
     typer.Option(
         "--disable-predicate",
-        help="Switch a safety rule off, wholly or for one subject; recorded in the journal (repeatable).",
+        help="Disable a predicate, for all subjects or one; recorded in the journal (repeatable).",
         metavar="NAME[=SUBJECT]",
         autocompletion=completion.predicates,
     ),
 ]
 Reason = Annotated[
-    str | None, typer.Option("--reason", help="Why, for `history`; recorded in the journal.", metavar="TEXT")
+    str | None,
+    typer.Option(
+        "--reason", help="Reason for the run; recorded in the journal, shown by `history`.", metavar="TEXT"
+    ),
 ]
 Timeout = Annotated[
-    str | None, typer.Option("--timeout", help="Stand down, resumable, after so long: 6h.", metavar="AGE")
+    str | None,
+    typer.Option(
+        "--timeout", help="Stand down after this time, such as 6h. `resume` continues.", metavar="DURATION"
+    ),
 ]
 
 

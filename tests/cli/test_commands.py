@@ -40,6 +40,7 @@ COMMANDS = (
     "rehearse",
     "tune",
     "diagnose",
+    "explain",
     "demo",
 )
 CLUSTER = "kind: elasticsearch\nname: prod\nendpoints: ['http://127.0.0.1:1']\n"
@@ -73,7 +74,7 @@ def test_the_script_alone_shows_what_there_is(console: Console) -> None:
 
 
 OF_TUNE = ("tune check", "tune apply", "tune revert")
-NAMING_A_CLUSTER = (*(set(COMMANDS) - {"apply", "demo", "tune"}), *OF_TUNE)
+NAMING_A_CLUSTER = (*(set(COMMANDS) - {"apply", "demo", "explain", "tune"}), *OF_TUNE)
 
 
 @pytest.mark.parametrize("command", sorted(NAMING_A_CLUSTER))

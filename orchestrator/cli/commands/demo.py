@@ -23,7 +23,7 @@ def demo(
     ] = DISTRIBUTIONS[0].version,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
-    """Restart a real three-node cluster on this machine, under load. Shows that nothing was lost."""
+    """Restart a real three-node cluster on this machine, under load, and count its documents."""
     from orchestrator.cli.work.demo import show_restart
 
     return show_restart(version, output=output)

@@ -15,13 +15,13 @@ Diagnosed = Annotated[
     opt.by_name("--cluster", "The cluster: name or path of its file.", completion.clusters),
 ]
 Sample = Annotated[
-    str, typer.Option("--sample", help="How long the hosts are sampled: 1s to 10m.", metavar="AGE")
+    str, typer.Option("--sample", help="Duration of the sample: 1s to 10m.", metavar="DURATION")
 ]
 From = Annotated[
     Path | None,
     typer.Option(
         "--from",
-        help="Diagnose records instead of hosts: a folder of files of one host, or of folders, one a host.",
+        help="Read recorded files instead of hosts: a folder of one host, or a folder per host.",
         metavar="FOLDER",
     ),
 ]
@@ -40,7 +40,7 @@ def diagnose(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Sample the hosts, name the known syndromes. Changes nothing. Exits 3 if one is found."""
+    """Sample the hosts and list known problems. Changes nothing. Exits 3 if a problem is found."""
     from orchestrator.cli.work.diagnose import diagnose_hosts
 
     return diagnose_hosts(

@@ -25,7 +25,7 @@ def pause(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Let a run finish its current wave or merges and then pause. Asks where no run is named."""
+    """Pause a run after its current wave or merges. Without a run, asks first."""
     from orchestrator.model.phase import Request
 
     return _request(
@@ -40,7 +40,7 @@ def stop(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Stop a run: nodes up, settings restored; merges go on. Asks where no run is named."""
+    """Stop a run: start its nodes, restore settings. Merges continue."""
     from orchestrator.model.phase import Request
 
     return _request(Request.STOP, "stand down now", output, run, cluster, state, yes=yes)

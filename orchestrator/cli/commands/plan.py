@@ -26,7 +26,7 @@ def plan(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Show what `restart` would do, step by step. Changes nothing. Exits 3 if something would hold it."""
+    """Show each step of a restart. Changes nothing. Exits 3 if a predicate would hold the restart."""
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import note_beforehand, prepared_run, show_plan
     from orchestrator.runs.files import save_plan
@@ -51,7 +51,7 @@ def apply(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Run a saved plan, if it still fits the cluster. Exits 7 if not."""
+    """Run a saved plan. Exits 7 if it no longer fits the cluster."""
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import confirm, end_without_nodes, require_terminal
     from orchestrator.runs.attempt import exit_code

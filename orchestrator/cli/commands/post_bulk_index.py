@@ -14,7 +14,7 @@ Index = Annotated[
     list[str] | None,
     typer.Option(
         "--index",
-        help="What was loaded: a name, glob, alias or data stream (repeatable).",
+        help="Loaded indices: a name, glob, alias or data stream (repeatable).",
         metavar="PATTERN",
     ),
 ]
@@ -22,12 +22,12 @@ MaxSegments = Annotated[
     int | None,
     typer.Option(
         "--max-segments",
-        help="Most segments that a copy has afterwards; 5, unless the playbook says.",
+        help="Maximum segments per copy. Default: that of the playbook, or 5.",
         metavar="N",
     ),
 ]
 AllowWrites = Annotated[
-    bool, typer.Option("--allow-writes", help="Merge indices that are still being written, too.")
+    bool, typer.Option("--allow-writes", help="Also merge indices that are being written to.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
 
@@ -55,7 +55,7 @@ def post_bulk_index(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Merge loaded indices, let their copies settle, restart the nodes. Run again, it does what is left."""
+    """Force-merge loaded indices, wait for their copies, then restart the nodes. Can be run again."""
     from orchestrator.config.merging import MergeFlags
 
     merge = MergeFlags(patterns=_given(index), max_segments=max_segments, allow_writes=allow_writes)
@@ -86,7 +86,7 @@ def force_merge(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Merge indices to a few segments a copy, and restart nothing."""
+    """Force-merge indices to a few segments per copy. Restarts nothing."""
     from orchestrator.config.merging import MergeFlags
     from orchestrator.config.policy import Overrides
 

@@ -24,21 +24,25 @@ def rehearse(
         opt.by_name("--cluster", "The cluster: name or path of its file. Only read.", completion.clusters),
     ] = None,
     snapshot: Annotated[
-        Path | None, typer.Option("--snapshot", help="Instead of a cluster: what `--save` has saved of one.")
+        Path | None, typer.Option("--snapshot", help="A file written by `--save`, instead of a cluster.")
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", help="Which faults: the same number, the same ones; 0 = none.", min=0)
+        int,
+        typer.Option(
+            "--seed", help="Seed of the faults: equal seeds give equal faults; 0 means none.", min=0
+        ),
     ] = 1,
     save: Annotated[
-        Path | None, typer.Option("--save", help="Save what was read, to be rehearsed again anywhere.")
+        Path | None,
+        typer.Option("--save", help="Save what was read, for a later rehearsal with `--snapshot`."),
     ] = None,
     playbook: opt.Playbook = None,
     overrides: opt.Selection,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
-    """Play the restart on a simulated cluster, with faults. The real one is only read.
+    """Simulate the restart of a cluster, with faults. The cluster itself is only read.
 
-    Exits as the run would: 0 done, 3 held, 4 a node failed, …
+    The exit code is that of the simulated run: 0 done, 3 held, 4 a node failed, and so on.
     """
     from orchestrator.cli.work.rehearse import rehearse_cluster, rehearse_snapshot
     from orchestrator.config.policy import Overrides

@@ -27,7 +27,7 @@ def restart(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Restart every node, wave by wave; settings are left as found."""
+    """Restart every node in waves. Cluster settings are restored afterwards."""
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import carry_out, prepared_run
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 InServiceNodes = Annotated[
     list[str] | None,
-    opt.by_node("--in-service", "With --cluster: this node was put into service by hand (repeatable)."),
+    opt.by_node("--in-service", "With --cluster: an operator has put this node into service (repeatable)."),
 ]
 
 
@@ -33,10 +33,10 @@ def restore(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Restore what a run changed and start what it left down. Asks where neither run nor cluster is named.
+    """Restore settings and start nodes that a run left down. Without a run or cluster, asks first.
 
-    With --cluster and no run of it in the state here: from the record that the run left in the cluster. Name
-    the playbook of that run (--playbook) if its hooks take nodes out of service.
+    With --cluster, if the state has no run of that cluster: uses the record that the run left in the cluster.
+    Name the playbook of that run (--playbook) if its hooks take nodes out of service.
     """
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import confirm_run

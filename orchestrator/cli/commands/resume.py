@@ -10,10 +10,10 @@ from orchestrator.cli import options as opt
 
 Skip = Annotated[
     list[str] | None,
-    opt.by_node("--skip", "Do without this node (repeatable)."),
+    opt.by_node("--skip", "Leave out this node (repeatable)."),
 ]
 RetryFailed = Annotated[
-    bool, typer.Option("--retry-failed", help="Start nodes that failed again, once they are repaired.")
+    bool, typer.Option("--retry-failed", help="Start failed nodes again, after they were repaired.")
 ]
 
 

@@ -17,14 +17,12 @@ def register(app: typer.Typer) -> None:
 
 def status(
     run: opt.Run = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show it anew whenever something happens, until the run ends.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update the display until the run ends.")] = False,
     cluster: opt.AnyCluster = None,
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Show where a run is, what it waits for and why."""
+    """Show the progress of a run, and what it waits for."""
     from orchestrator.cli.work.status import show_status
 
     return show_status(run, watch=watch, cluster=cluster, output=output, state=state)
@@ -33,7 +31,7 @@ def status(
 def history(
     cluster: opt.AnyCluster = None, output: opt.OutputMode = opt.Output.TEXT, state: opt.State = None
 ) -> int:
-    """Show past runs, and the time per node over time."""
+    """Show past runs and their time per node."""
     from orchestrator.cli.work.status import show_history
 
     return show_history(cluster, output=output, state=state)

@@ -23,15 +23,13 @@ Profile = Annotated[
     str | None,
     opt.by_name(
         "--profile",
-        "Name or path of a tuning profile; else the playbook's `tune`, else that of the cluster's kind.",
+        "Tuning profile, by name or path. Default: `tune` of the playbook, else the profile of the kind.",
         completion.profiles,
     ),
 ]
 CheckOutputMode = Annotated[
     CheckOutput,
-    typer.Option(
-        "--output", help="A table, one JSON object a line, or a shell script that would make the changes."
-    ),
+    typer.Option("--output", help="A table, one JSON object per line, or a shell script of the changes."),
 ]
 
 
@@ -58,7 +56,7 @@ def check(
     exclude: opt.Exclude = None,
     output: CheckOutputMode = CheckOutput.TEXT,
 ) -> int:
-    """Show how the hosts stand to a tuning profile. Changes nothing. Exits 3 on drift, 4 without a host."""
+    """Compare hosts with a tuning profile. Changes nothing. Exits 3 on drift, 4 without a host."""
     from orchestrator.cli.work.tune import check_hosts
 
     return check_hosts(
@@ -79,7 +77,7 @@ def apply(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Make the hosts as a tuning profile wants them, now and from the next boot on. `revert` undoes it."""
+    """Apply a tuning profile to the hosts, now and at every boot. `tune revert` undoes it."""
     from orchestrator.cli.work.tune import apply_profile
 
     return apply_profile(cluster, profile, opt.nodes(only, exclude), yes=yes, output=output, state=state)
@@ -93,7 +91,7 @@ def revert(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Put back what `tune apply` and restarts changed on hosts. Exits 3 if a host shows something else."""
+    """Restore what `tune apply` and restarts changed on hosts. Exits 3 if a value was changed since."""
     from orchestrator.cli.work.tune import revert_hosts
 
     return revert_hosts(cluster, opt.nodes(only, exclude), yes=yes, output=output, state=state)

@@ -17,10 +17,10 @@ def register(app: typer.Typer) -> None:
 def validate(
     cluster: opt.Cluster,
     playbook: opt.Playbook = None,
-    reboot: Annotated[bool, typer.Option("--reboot", help="Check what --reboot needs, too.")] = False,
+    reboot: Annotated[bool, typer.Option("--reboot", help="Also check what --reboot needs.")] = False,
     output: opt.OutputMode = opt.Output.TEXT,
 ) -> int:
-    """Check files, credentials, hosts, sudo and service. Changes nothing. Exits 3 if one is bad."""
+    """Check files, credentials, hosts, sudo and services. Changes nothing. Exits 3 if a check fails."""
     from orchestrator.cli.work.validate import check_cluster
 
     return check_cluster(cluster, playbook=playbook, reboot=reboot, output=output)

@@ -34,26 +34,25 @@ _WIDEST: Final = 100
 
 EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ExitCode.DONE: (
-        "Done; what the plan said holds. Also when nothing was due (`--started-before`; merged before).",
+        "Done, as planned. Also if nothing was to be done (`--started-before`; indices merged before).",
         "Nothing.",
     ),
     ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
     ExitCode.USAGE: (
-        "Usage, configuration or the state file: file, line and key are named. Nothing was changed.",
-        "Correct what the message names.",
+        "Wrong command line, file or state; the message names it. Nothing was changed.",
+        "Correct it and run the command again.",
     ),
     ExitCode.HELD: (
         (
-            "Held: a predicate refused, a plan holds, `validate` or `diagnose` found something, `--timeout` "
-            "ran out, the lease cannot be reached. Nothing is left half done."
+            "Held: a predicate is not met, a plan holds, `validate` or `diagnose` found a problem, the "
+            "time of `--timeout` is over, or the lease is unreachable. No node is left half done."
         ),
-        "Mend what the hold names, then `orchestrate resume RUN`.",
+        "Correct what the hold names, then `orchestrate resume RUN`.",
     ),
     ExitCode.FAILED: (
         (
-            "A node or host failed; the run stood down, settings are back, it can be resumed. `restore` that "
-            "finds nodes still down ends so too, and names them; so does `diagnose` when a host could not be "
-            "read."
+            "A node or host failed. The run stood down and restored its settings; it can be resumed. Also: "
+            "`restore` found nodes that stay down and names them; `diagnose` could not read a host."
         ),
         "Repair the node, then `orchestrate resume RUN --retry-failed`.",
     ),
@@ -63,22 +62,23 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ),
     ExitCode.LEASED: (
         (
-            "Another run holds the lease on this cluster: who, since when, from where. Also: another process "
-            "took this run over while it was suspended or cut off; that process restores the settings."
+            "Another run holds the lease of this cluster; the message says who, since when and from where. "
+            "Also: another process took this run over while it was suspended or cut off, and restores its "
+            "settings."
         ),
         (
-            "Wait for that run, or stop it where it runs. If the message says that its process is suspended "
-            "there, continue it: `kill -CONT PID`; with `kill PID` before that, it stands down."
+            "Wait for that run, or stop it on its machine. If the message says that its process is "
+            "suspended, continue it there: `kill -CONT PID`; with `kill PID` before that, it stands down."
         ),
     ),
     ExitCode.PLAN_MISMATCH: ("The saved plan no longer fits the cluster.", "Make a new plan."),
     ExitCode.NOT_RESTORED: (
-        "**Not put back**: settings or nodes are left as listed, with the command that repairs them.",
+        "**Not restored**: settings or nodes are left as listed, with the command that restores them.",
         "`orchestrate restore RUN`, now.",
     ),
     ExitCode.PAUSED: (
-        "Paused as asked (`pause`, `--pause-after`); settings are back, the lease is released.",
-        "`orchestrate resume RUN` when you are content.",
+        "Paused by request (`pause`, `--pause-after`). Settings are restored, the lease is released.",
+        "Check the node, then `orchestrate resume RUN`.",
     ),
 }
 """Code to its meaning and to what one does then; the meanings are the contract's."""
