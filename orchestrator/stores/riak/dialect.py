@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.engine.kinds.riak.hasten import impossible
+
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\D.*)?", re.DOTALL)
 _OLDEST: Final = (1, 4)
 _FIRST_WITHOUT_RIAK_ADMIN: Final = (3, 0)
 _FIRST_WITH_CLIQUE: Final = (2, 0)
 _FIRST_WITH_RETURN_TERM: Final = (3, 2)
-_STATE_IS_KNOWN: Final = ((3, 2),)
-"""Whose vnode manager's own record has been read in the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,5 +50,5 @@ def dialect_of(version: str) -> Dialect | None:
         admin=("riak-admin",) if number < _FIRST_WITHOUT_RIAK_ADMIN else ("riak", "admin"),
         has_cluster_status=number >= _FIRST_WITH_CLIQUE,
         has_eval=number >= _FIRST_WITHOUT_RIAK_ADMIN,
-        can_be_hastened=number in _STATE_IS_KNOWN,
+        can_be_hastened=impossible(version) is None,
     )

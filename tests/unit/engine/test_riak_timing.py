@@ -69,3 +69,18 @@ def test_hastened_handoff_takes_a_minute_and_says_what_that_rests_on() -> None:
     assert hastened.node.likely < usual.node.likely / 3
     assert hastened.node.low < hastened.node.likely < hastened.node.high
     assert hastened.rests_on.startswith("hastened handoff")
+
+
+def test_a_version_that_cannot_be_hastened_is_promised_no_minute_and_told_why() -> None:
+    wanted = riak_policy(hasten_handoff=True)
+    older = replace(plan_view(64), version="3.0.16")
+    usual = usual_restart(older, wanted)
+    assert usual.node == usual_restart(older, POLICY).node
+    assert rests_on({ONE: (300.0,)}, usual).endswith(f"; {usual.instead}")
+    world = ringed(5, 64)
+    for node in world.nodes.values():
+        node.version = "3.0.16"
+    said = "handoff is not hastened: only Riak 3.2 can be hastened, and this is 3.0.16"
+    assert said in plan_text(plan_of(world, wanted))
+    assert said not in plan_text(plan_of(world, POLICY))
+    assert said not in plan_text(plan_of(ringed(5, 64), wanted))
