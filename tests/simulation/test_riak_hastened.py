@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 
@@ -13,7 +14,7 @@ from orchestrator.engine.kinds.kind import RIAK
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.situation import needed
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import ForceHandoff, Purpose
+from orchestrator.model.action import ForceHandoff, Purpose, action_name
 from orchestrator.model.event import (
     ActionSent,
     FallbacksHome,
@@ -25,12 +26,15 @@ from orchestrator.model.event import (
 from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.observation import ClusterView, Level, Look
 from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.plan import Plan
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Crash, How, Mishap, Trip
 from orchestrator.simulation.riak import USUAL_TIMER, RiakWorld
 from orchestrator.simulation.riak_mishaps import OwnershipMoves
+from orchestrator.simulation.riak_parts import SimMove
+from orchestrator.view.plan import plan_text
 from tests.fakes.riak_rings import claimed
-from tests.simulation.play import lives, play, run
+from tests.simulation.play import lives, plan_of, play, run
 from tests.simulation.ringed import FIVE, FOUR, ONE, THREE, TWO, riak_policy, ringed
 
 HASTENED = riak_policy(hasten_handoff=True)
@@ -296,3 +300,38 @@ def test_a_resumed_run_does_not_believe_clean_transfers_after_a_force_of_the_pro
     assert state.outcome is Outcome.DONE, state.message
     # After it no force was sent: those waves go by their transfers, as without `hasten_handoff`.
     assert [each for each in world.violations if f"while {TWO} has data" in each] == []
+
+
+# What a plan says of it ------------------------------------
+
+
+def named(plan: Plan, wave: int) -> list[str]:
+    return [step.action for step in plan.steps if step.wave == wave]
+
+
+def test_the_steps_of_a_plan_are_those_of_the_run_hastening_included() -> None:
+    wanted = riak_policy(hasten_handoff=True, transfer_limit=None)
+    plan = plan_of(rolling(), wanted)
+    hastening = ["raise_limits", "force_handoff"]
+    assert named(plan, 1) == ["stop", "start", *hastening]
+    assert named(plan, 5) == ["stop", "start", *hastening, "restore_settings"]
+    simulation, _ = run(rolling(), wanted=wanted)
+    done = [r.event.action for r in simulation.journal.records if isinstance(r.event, ActionSent)]
+    once = [name for name, _ in groupby(action_name(action) for action in done)]
+    assert [step.action for step in plan.steps] == once, "but for a force that is sent again"
+    names = (ONE, TWO, THREE, FOUR, FIVE)
+    assert plan.settings_changed == {timer_key(name): (str(USUAL_TIMER), "1000") for name in names}
+    text = plan_text(plan)
+    assert "force_handoff is sent again every 2 s until handoff is done" in text
+    assert "Transfer limits and timers that are changed" in text
+
+
+@pytest.mark.parametrize("made", [old, rolling])
+def test_a_plan_that_does_not_hasten_has_no_such_step(made: Callable[[], RiakWorld]) -> None:
+    """The version cannot, or partitions change their owner: handoff is not forced then."""
+    world = made()
+    if made is rolling:
+        world.moves.append(SimMove(partition=0, to=ONE, since=0.0))
+    plan = plan_of(world, HASTENED)
+    assert len(plan.waves) == 5
+    assert "force_handoff" not in {step.action for step in plan.steps}

@@ -92,10 +92,10 @@ def forced(state: RunState, view: ClusterView) -> ForceHandoff | None:
     riak = view.riak
     if riak is None or not state.begun.policy.hasten_handoff:
         return None
-    return ForceHandoff() if next(_against(view, riak), None) is None else None
+    return ForceHandoff() if next(against(view, riak), None) is None else None
 
 
-def _against(view: ClusterView, riak: RiakView) -> Iterator[str]:
+def against(view: ClusterView, riak: RiakView) -> Iterator[str]:
     """Why handoff is not forced by this reading."""
     yield from _uncounted(view, riak)
     status = riak.cluster
@@ -154,7 +154,7 @@ def given_up(state: RunState, view: ClusterView, now: Instant) -> NotHastened | 
     longest = ticks_of(known or _LARGEST_RING) * TICK_SECONDS + _LEEWAY_SECONDS
     if now - max(state.in_phase.since, state.process.acted_at) <= longest:
         return None
-    why = next(_against(view, view.riak), None)
+    why = next(against(view, view.riak), None)
     return NotHastened(nodes=_restarted(state), why=why) if why is not None else None
 
 
