@@ -70,7 +70,7 @@ class KindOfCluster:
     given_up: Callable[[RunState, ClusterView, Instant], Event | None]
     missed: Callable[[RunState, ClusterView, Reading[SettingsView], Instant], Event | None]
     shortfall: Callable[[RunState], str]
-    usual: Callable[[ClusterView | None, Policy], Usual]
+    usual: Callable[[ClusterView | None, Policy, Reading[SettingsView]], Usual]
     reads_too: Callable[[RunState], frozenset[Look]]
     folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
 
@@ -93,7 +93,7 @@ ELASTICSEARCH: Final = KindOfCluster(
     given_up=lambda _state, _view, _now: None,
     missed=lambda _state, _view, _settings, _now: None,
     shortfall=lambda _state: "",
-    usual=lambda _view, _policy: PUBLISHED,
+    usual=lambda _view, _policy, _settings: PUBLISHED,
     reads_too=lambda _state: frozenset(),
     folded=lambda found, _rules, _question: found,
 )

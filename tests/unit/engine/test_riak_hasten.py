@@ -324,6 +324,16 @@ def test_a_force_that_failed_is_told_unless_it_was_accepted_a_moment_ago() -> No
     assert missed(_after(once, *fails), SEEN, SHORT, 140.0) is not None
 
 
+def test_handoff_that_took_long_and_was_never_forced_is_told() -> None:
+    """As where partitions changed their owner meanwhile, and do no more at its end."""
+    assert missed(_known_ring(STATE), SEEN, SHORT, 60.0) is None
+    event = missed(_known_ring(STATE), SEEN, SHORT, 75.0)
+    assert event == NotHastened(nodes=(TWO,), why="it was never forced in the 75 s until it was done")
+    force = ForceHandoff()
+    sent = _after(_known_ring(STATE), ActionSent(action=force), ActionConfirmed(action=force))
+    assert missed(sent, SEEN, SHORT, 200.0) is None
+
+
 def test_the_last_words_name_the_nodes_by_reason() -> None:
     assert shortfall(STATE) == ""
     other = NotHastened(nodes=(ONE,), why="it could not be forced: no answer")

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.estimate import predict_node, rests_on
+from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.kinds.riak.timing import usual_restart
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.observation import ClusterView, SettingsView, SettingValue
 from orchestrator.model.reading import NOT_READ
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
@@ -84,3 +85,14 @@ def test_a_version_that_cannot_be_hastened_is_promised_no_minute_and_told_why() 
     assert said in plan_text(plan_of(world, wanted))
     assert said not in plan_text(plan_of(world, POLICY))
     assert said not in plan_text(plan_of(ringed(5, 64), wanted))
+
+
+def test_a_node_whose_timer_cannot_be_read_is_promised_no_minute() -> None:
+    wanted, view = riak_policy(hasten_handoff=True), plan_view(64)
+    timers: dict[str, SettingValue] = {timer_key(node.name): "10000" for node in view.nodes}
+    hastened = usual_restart(view, wanted, SettingsView(transient=timers))
+    assert hastened == usual_restart(view, wanted)
+    del timers[timer_key(TWO)]
+    usual = usual_restart(view, wanted, SettingsView(transient=timers))
+    assert usual.node == usual_restart(view, POLICY).node
+    assert usual.instead == f"handoff is not hastened: vnode_management_timer of {TWO} cannot be read"

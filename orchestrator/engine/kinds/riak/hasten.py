@@ -42,7 +42,7 @@ _ROLLING_START: Final = 16
 _LARGEST_RING: Final = 1024
 """Partitions of a ring whose size was not read, where too few would be too early."""
 _LEEWAY_SECONDS: Final[Seconds] = 60.0
-"""For the first tick, and for a host that is slow."""
+"""For the first tick, and for a host that is slow; handoff that is done in less needs no force."""
 _FAILING_SECONDS: Final[Seconds] = 30.0
 """A force that was accepted before, and fails for less, is no news."""
 _VERSION: Final = re.compile(r"3\.2(?!\d)")
@@ -172,12 +172,15 @@ def missed(
 
 
 def _not_forced(state: RunState, now: Instant) -> str | None:
-    """How forcing handoff failed in this phase, if it was never accepted, or has failed for a while since."""
+    """That forcing handoff was never accepted in this phase, or has failed for a while since."""
     failure, since = state.failure_of(ForceHandoff()), state.failing_since(ForceHandoff())
-    if failure is None or since is None:
+    once, waited = ForceHandoff() in state.in_phase.confirmed, now - state.in_phase.since
+    if failure is not None and since is not None:
+        passing = once and now - since < _FAILING_SECONDS
+        return None if passing else f"it could not be forced: {failure.reason}"
+    if once or waited <= _LEEWAY_SECONDS:
         return None
-    passing = ForceHandoff() in state.in_phase.confirmed and now - since < _FAILING_SECONDS
-    return None if passing else f"it could not be forced: {failure.reason}"
+    return f"it was never forced in the {waited:.0f} s until it was done"
 
 
 def _slow_timers(state: RunState, settings: SettingsView) -> dict[NodeName, str]:

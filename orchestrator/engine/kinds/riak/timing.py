@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.engine.kinds.riak.hasten import TICK_SECONDS, TIMER_MILLISECONDS, impossible, ticks_of
-from orchestrator.model.observation import ClusterView
+from orchestrator.engine.kinds.riak.settings import timer_key
+from orchestrator.model.observation import ClusterView, SettingsView
 from orchestrator.model.plan import Prediction, Usual
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Seconds
+from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
 
 _UP_AGAIN_SECONDS: Final[Seconds] = 45.0
 """Stop 6 to 11, start 4 to 7, until it counts as back 25 to 29."""
@@ -24,17 +25,20 @@ _USUAL_RING: Final = 64
 """Partitions of a ring whose size was not read: Riak's own default."""
 
 
-def usual_restart(view: ClusterView | None, policy: Policy) -> Usual:
+def usual_restart(
+    view: ClusterView | None, policy: Policy, settings: Reading[SettingsView] = NOT_READ
+) -> Usual:
     """The time of a node from its stop until handoff is done, without a past run to go by.
 
     Args:
         view: a reading of the cluster, for the size of its ring; None where there is none.
         policy: whether handoff is to be hastened; where it cannot be, it takes its usual time.
+        settings: the timers that were read; a node whose timer was not is not hastened.
     """
     read = view.riak.ring_size if view is not None and view.riak is not None else None
     size = read or _USUAL_RING
     ticks = ticks_of(size)
-    never = impossible(view.version) if policy.hasten_handoff and view is not None else None
+    never = _not_hastened(view, settings) if policy.hasten_handoff and view is not None else None
     if policy.hasten_handoff and never is None:
         low = _UP_AGAIN_SECONDS + ticks * TIMER_MILLISECONDS / 1000
         likely = low + _HASTENED_SECONDS
@@ -56,3 +60,14 @@ def usual_restart(view: ClusterView | None, policy: Policy) -> Usual:
         "large data takes longer",
         instead=f"handoff is not hastened: {never}" if never is not None else "",
     )
+
+
+def _not_hastened(view: ClusterView, settings: Reading[SettingsView]) -> str | None:
+    """Why the time of a hastened restart cannot be promised; None where nothing is known to be against it."""
+    unread = [
+        node.name
+        for node in view.nodes
+        if not isinstance(settings, Unknown) and timer_key(node.name) not in settings.transient
+    ]
+    untimed = f"vnode_management_timer of {', '.join(unread)} cannot be read" if unread else None
+    return impossible(view.version) or untimed
