@@ -74,11 +74,12 @@ def predict_wave(wave: Wave, times: NodeTimes, usual: Usual = PUBLISHED) -> Pred
 def rests_on(times: NodeTimes, usual: Usual) -> str:
     """What predictions from these times rest on, for people."""
     past = sum(len(list(each)[-_RECENT:]) for each in times.values())
+    instead = f"; {usual.instead}" if usual.instead else ""
     if not past:
-        return f"no restart of this cluster is on record; {usual.rests_on}"
+        return f"no restart of this cluster is on record; {usual.rests_on}{instead}"
     nodes = sum(bool(each) for each in times.values())
     restarts = "1 restart" if past == 1 else f"{past} restarts"
-    return f"{restarts} of {nodes} of its nodes in earlier runs"
+    return f"{restarts} of {nodes} of its nodes in earlier runs{instead}"
 
 
 def total(predictions: Sequence[Prediction]) -> Prediction:

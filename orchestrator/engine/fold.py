@@ -30,6 +30,7 @@ from orchestrator.engine.state import (
 from orchestrator.model import event as ev
 from orchestrator.model.action import (
     Action,
+    ForceHandoff,
     ForceMerge,
     Moment,
     ProbeSettings,
@@ -47,6 +48,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import ActionFailed, BaselineRecorded, Hold
 from orchestrator.model.gate_event import GATES_OPEN, GateClosed, GateOpened, GatesPassed
+from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.overlap import Overlapping, WaveGaveWay
 from orchestrator.model.phase import NodePhase, Outcome, Phase
@@ -109,6 +111,9 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
             return _taken_down(state, event)
         case ev.NotWaitedFor():
             return _not_waited_for(state, event)
+        case NotHastened(nodes=nodes, why=why):
+            unhastened = {**state.unhastened, **dict.fromkeys(nodes, why)}
+            return replace(state, unhastened=unhastened, in_phase=replace(state.in_phase, usual_pace=True))
         case ev.StoodStill():
             return _stood_still(state, event, at)
         case WaveGaveWay():
@@ -476,6 +481,8 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
         case RunHook(node=name, moment=Moment.AFTER_RECOVERY):
             # Back in service, or perhaps so: the next stop needs every `before_stop` hook again.
             return with_node(state, name, ready=frozenset())
+        case ForceHandoff():
+            return replace(state, in_phase=replace(state.in_phase, usual_pace=False))
         case RetryFailed():
             process = replace(process, retries=process.retries + 1, retried_at=at)
             return replace(state, process=process)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from orchestrator.engine.kinds.riak.optimism import at_rest
+from orchestrator.engine.kinds.riak.optimism import at_rest, just_back
 from orchestrator.model.action import (
     Action,
     ClearVotingExclusions,
@@ -86,7 +86,9 @@ class OptimisticWorld:
                 return self._with(view, voting_exclusions=())
             case ForceMerge() | SetIndexSettings():
                 return self._bulk(action)
-            case ProbeSettings() | Flush() | RetryFailed() | ForceHandoff() | RefreshIndex():
+            case ForceHandoff():
+                return self._with(view, riak=at_rest(view))
+            case ProbeSettings() | Flush() | RetryFailed() | RefreshIndex():
                 return self
             case RunHook() | TuneHost():
                 return self
@@ -162,7 +164,8 @@ class OptimisticWorld:
             for copy in view.copies
         )
         nodes = (*view.nodes, reborn)
-        world = self._with(view, nodes=nodes, copies=copies, riak=at_rest(replace(view, nodes=nodes)))
+        riak = just_back(replace(view, nodes=nodes), name, self.seen.settings)
+        world = self._with(view, nodes=nodes, copies=copies, riak=riak)
         asleep = {other: node for other, node in self.asleep.items() if other != name}
         return replace(world, asleep=asleep, lives=lives).service(name, ServiceState.RUNNING)
 

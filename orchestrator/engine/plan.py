@@ -179,7 +179,7 @@ def _without(state: RunState, policy: Policy, off: Sequence[DisabledPredicate]) 
 
 def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: NodeTimes) -> Plan:
     view = None if isinstance(seen.cluster, Unknown) else seen.cluster
-    usual = kind_of(started.policy.kind).usual(view, started.policy)
+    usual = kind_of(started.policy.kind).usual(view, started.policy, seen.settings)
     waves = tuple(
         PlannedWave(
             number=wave.number,

@@ -757,7 +757,9 @@ def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tup
     if not missing:
         unplaced = situation.kind.unplaced(state, view)
         why = "these copies have no place, and no wave took them down"
-        news = (NotWaitedFor(shards=unplaced, why=why),) if unplaced else ()
+        news: list[Event] = [NotWaitedFor(shards=unplaced, why=why)] if unplaced else []
+        missed = situation.kind.missed(state, view, situation.seen.settings, situation.now)
+        news += [missed] if missed is not None else []
         return (*news, run_phase(state.phase, Phase.SETTLED))
     if recover.is_back_alone(situation, missing):
         why = "its copies are back; those of waves before it are not"
@@ -797,8 +799,8 @@ def _recovering(
 def _unsettled(situation: Situation, view: ClusterView, why: str, broken: tuple[Event, ...]) -> Decision:
     """What recovers by itself is waited for, and made faster where the playbook wants it."""
     state, now = situation.state, situation.now
-    half = situation.kind.half_way(state, view, now)
-    events = (*broken, half) if half is not None else broken
+    news = (situation.kind.half_way(state, view, now), situation.kind.given_up(state, view, now))
+    events = (*broken, *(event for event in news if event is not None))
     faster = situation.kind.hastened(state, view)
     pause = RETRY_SECONDS if faster is not None and state.failure_of(faster) else POLL_SECONDS
     if faster is not None and now - state.process.acted_at >= pause:
@@ -843,7 +845,8 @@ def finishing(situation: Situation) -> Decision:
     not_admitted = [f"{node.name} was skipped: {node.failure}" for node in skipped if node.failure]
     outcome = Outcome.HELD if not_admitted else Outcome.DONE
     message = f"skipped: {', '.join(node.name for node in skipped)}" if skipped else ""
-    message = "; ".join(not_admitted) or message
+    said = ("; ".join(not_admitted) or message, situation.kind.shortfall(state))
+    message = "; ".join(text for text in said if text)
     return note(run_phase(state.phase, Phase.ENDED), _ended(situation, outcome, message))
 
 

@@ -232,6 +232,7 @@ class PhaseState:
         failing: verbs that failed, the latest last.
         good_readings: in a row.
         home: whether what others held for the wave was seen to be handed back; of Riak.
+        usual_pace: handoff that the playbook wants hastened is waited for without that; of Riak.
         holds: predicates that are not met, and gates that are closed.
         holding_since: when the run began to hold, None while nothing but gates holds.
         gates_closed_since: since when at least one gate has been closed, None while all are open.
@@ -243,6 +244,7 @@ class PhaseState:
     failing: tuple[Failing, ...] = ()
     good_readings: int = 0
     home: bool = False
+    usual_pace: bool = False
     holds: tuple[Hold, ...] = ()
     holding_since: Instant | None = None
     gates_closed_since: Instant | None = None
@@ -271,6 +273,7 @@ class RunState:
             nothing was to.
         taken: by index uuid and shard number, what the wave in progress and those that recover took down.
         not_waited: by index uuid and shard number, copies without a place that are not waited for.
+        unhastened: why handoff after the restart of a node was not hastened as the playbook wants it.
         outcome: how this attempt at the run ended, with its `message`; None before.
     """
 
@@ -291,6 +294,7 @@ class RunState:
     overlapping: Overlapping | None = None
     taken: Mapping[tuple[str, int], ShardTaken] = field(default_factory=dict)
     not_waited: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    unhastened: Mapping[NodeName, str] = field(default_factory=dict)
     outcome: Outcome | None = None
     message: str = ""
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from orchestrator.model.action import Action, Purpose
 from orchestrator.model.cluster import Incarnation, NodeName
 from orchestrator.model.gate_event import GateEvent
+from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.lease_event import (
     Deposed as Deposed,  # noqa: PLC0414  (this module has all events; so have the next three)
 )
@@ -87,6 +88,7 @@ class BaselineRecorded:
 
     Attributes:
         bystanders: members without data and without a vote: the cluster can spare them at any moment.
+        partitions: the size of Riak's ring, if it was read.
     """
 
     missing: tuple[MissingCopy, ...]
@@ -94,6 +96,7 @@ class BaselineRecorded:
     boots: Mapping[NodeName, str] = field(default_factory=dict)
     machines: Mapping[NodeName, str] = field(default_factory=dict)
     bystanders: tuple[NodeName, ...] = ()
+    partitions: int | None = None
     event: Literal["baseline_recorded"] = "baseline_recorded"
 
 
@@ -520,6 +523,7 @@ Event: TypeAlias = (
     | TakenDown
     | NotWaitedFor
     | FallbacksHome
+    | NotHastened
     | RedExcused
     | MembersMissed
     | StoodStill

@@ -32,10 +32,12 @@ class Usual:
 
     Attributes:
         rests_on: where the figures come from, for people.
+        instead: what the policy wants for less time, and why this cluster does without; empty otherwise.
     """
 
     node: Prediction
     rests_on: str
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import NOT_READ, Reading
+from orchestrator.model.reading import NOT_READ, Reading, Unknown
 
 HASH_SPACE: Final = 2**160
 """Size of the space of keys (SHA-1) that the partitions of a ring divide evenly."""
@@ -338,3 +338,11 @@ class RiakView:
     untold: Mapping[NodeName, str] = field(default_factory=dict)
     beyond: Mapping[NodeName, int] = field(default_factory=dict)
     unstarted: Mapping[NodeName, Reading[int]] = field(default_factory=dict)
+
+    @property
+    def ring_size(self) -> int | None:
+        """The number of partitions, by the ring or by the `/stats` of a member; None if neither was read."""
+        if not isinstance(self.ring, Unknown):
+            return self.ring.size
+        stats = (sign.stats for sign in self.signs.values())
+        return next((each.ring_size for each in stats if not isinstance(each, Unknown)), None)

@@ -9,6 +9,7 @@ from typing import Final
 from orchestrator.config.gates import secrets_of
 from orchestrator.config.policy import Overrides
 from orchestrator.engine.fold import replay
+from orchestrator.engine.kinds.riak.hasten import planned_too
 from orchestrator.engine.plan import empty_plan, make_plan
 from orchestrator.engine.state import GOING_UP_OR_DOWN, RunState
 from orchestrator.engine.waves import undated
@@ -17,13 +18,7 @@ from orchestrator.merging import decide
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import RunStarted
 from orchestrator.model.lease import LeaseRecord
-from orchestrator.model.observation import (
-    EVERYTHING,
-    ClusterView,
-    Look,
-    Observation,
-    SettingsView,
-)
+from orchestrator.model.observation import EVERYTHING, ClusterView, Look, Observation, SettingsView
 from orchestrator.model.plan import Plan
 from orchestrator.model.policy import LeasePlace, Policy
 from orchestrator.model.reading import NOT_READ, Reading, Seconds, Unknown
@@ -87,13 +82,13 @@ class Preparation:
         """Everything that a plan uses, hosts and gates included.
 
         Args:
-            look: the parts of the cluster to read.
+            look: the parts of the cluster to read; the timers too, where handoff is hastened.
         """
         connection, started = self.connection, self.started
         hosts = connection.ports.hosts(started.addresses)
         at, profile = connection.process.now, started.policy.tune
         return replace(
-            connection.ports.cluster.observe(look).seen(at),
+            connection.ports.cluster.observe({*look, *planned_too(started.policy)}).seen(at),
             hosts=hosts.observe(started.nodes, rights=True),
             tuning=hosts.tuning(started.nodes, profile) if profile else {},
             bulk=self.loaded.bulk if self.loaded else NOT_READ,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from orchestrator.engine.kinds.riak.hasten import planned_too
 from orchestrator.model.event import RunStarted
 from orchestrator.model.observation import EVERYTHING, Look, Observation
 from orchestrator.model.reading import Unknown
@@ -17,7 +18,7 @@ def glance(world: World, started: RunStarted) -> Observation:
     now, profile = world.agenda.now, started.policy.tune
     silent = {name for name, node in world.nodes.items() if now < node.unreachable_until}
     return replace(
-        views.readings(world, EVERYTHING - {Look.RECOVERIES}).seen(now),
+        views.readings(world, EVERYTHING - {Look.RECOVERIES} | planned_too(started.policy)).seen(now),
         hosts={
             name: Unknown(reason=f"host of {name}: no route to it")
             if name in silent

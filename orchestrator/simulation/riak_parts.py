@@ -27,6 +27,7 @@ class SimVnodes:
         unstarted: vnodes that its manager has not started yet, where the cluster's `rolling` says so;
             `unfound`, those of them that hold data of others.
         listed: its manager has had its first tick, and can tell how many it has not started.
+        mute: why the state of its manager cannot be read; None while it can be.
         unseen: from its next start on its peers do not see its service; `seen`, whether they do in this life.
         others: limits that it was given by others than the program, also at starts not of its making.
     """
@@ -41,6 +42,7 @@ class SimVnodes:
     unstarted: int = 0
     unfound: frozenset[int] = frozenset()
     listed: bool = True
+    mute: str | None = None
     unseen: bool = False
     seen: bool = True
     others: list[int] = field(default_factory=list)

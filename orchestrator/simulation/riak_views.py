@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from orchestrator.engine.kinds.riak.hasten import impossible
 from orchestrator.engine.kinds.riak.settings import is_limit
 from orchestrator.model.cluster import Health, Incarnation, Node, NodeName
 from orchestrator.model.observation import Activity, ClusterView, HealthView, Look, SettingsView
@@ -56,7 +57,7 @@ def readings(world: RiakWorld, look: Collection[Look], *, settled: bool = True) 
 
 def _settings(world: RiakWorld, look: Collection[Look]) -> SettingsView:
     limits = {key: value for key, value in world.settings()[1].items() if is_limit(key)}
-    return SettingsView(transient=world.paced() if Look.PACE in look else limits)
+    return SettingsView(transient=world.paced() if Look.PACE in look and _paced(world) else limits)
 
 
 def _health(world: RiakWorld, *, settled: bool) -> HealthView:
@@ -86,7 +87,7 @@ def _cluster(world: RiakWorld, look: Collection[Look]) -> ClusterView:
     return ClusterView(
         name=world.name,
         uuid=world.uuid,
-        version=min(node.version for node in world.nodes.values()),
+        version=_version(world),
         distribution="riak",
         state_version=world.version,
         master=world.master,
@@ -125,12 +126,23 @@ def _riak(world: RiakWorld, look: Collection[Look]) -> RiakView:
         ring=world.ring if activity else NOT_READ,
         n_vals=world.n_vals if activity else NOT_READ,
         unstarted={name: _unstarted(world.vnodes[name]) for name in world.up}
-        if Look.PACE in look and Look.RECOVERIES in look
+        if Look.PACE in look and Look.RECOVERIES in look and not activity and _paced(world)
         else {},
     )
 
 
+def _paced(world: RiakWorld) -> bool:
+    """Whether this version tells of its timers and of vnodes that it has not started."""
+    return impossible(_version(world)) is None
+
+
+def _version(world: RiakWorld) -> str:
+    return min(node.version for node in world.nodes.values())
+
+
 def _unstarted(vnodes: SimVnodes) -> Reading[int]:
+    if vnodes.mute is not None:
+        return Unknown(reason=vnodes.mute)
     return vnodes.unstarted if vnodes.listed else Unknown(reason="not listed yet", passes=True)
 
 

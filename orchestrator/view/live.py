@@ -49,6 +49,7 @@ from orchestrator.model.event import (
     WaveFinished,
 )
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
+from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.merge_event import IndexMerged, MergeWarned, WritesRead
 from orchestrator.model.phase import Outcome
 from orchestrator.model.policy import Kind
@@ -111,7 +112,9 @@ def tone(event: Event) -> str:
             return "bold red"
         case StoodDown(left=left):
             return "bold red" if left else "yellow"
-        case Hold() | GateClosed() | StandingDown() | Requested() | TuningMissed() | MergeWarned():
+        case Hold() | GateClosed() | StandingDown() | Requested():
+            return "yellow"
+        case TuningMissed() | MergeWarned() | NotHastened():
             return "yellow"
         case NodeRecovered() | WaveFinished() | IndexMerged() | GateOpened():
             return "green"

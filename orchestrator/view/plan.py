@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from orchestrator.engine.kinds.riak.settings import is_timer
+from orchestrator.engine.situation import POLL_SECONDS
+from orchestrator.model.action import ForceHandoff, action_name
 from orchestrator.model.plan import Plan, Prediction, Step
 from orchestrator.model.policy import Kind
 from orchestrator.view.merges import planned_lines, planned_object
@@ -125,12 +128,14 @@ def _settings(plan: Plan) -> list[str]:
         (f"  {key}", setting(found), setting(wanted))
         for key, (found, wanted) in sorted(plan.settings_changed.items())
     ]
+    timers = " and timers" if any(is_timer(key) for key in plan.settings_changed) else ""
     return [
-        f"{_SETTINGS[plan.kind]} that are changed, and put back exactly as found:",
+        f"{_SETTINGS[plan.kind]}{timers} that are changed, and put back exactly as found:",
         *table(("  SETTING", "FOUND", "DURING THE RUN"), rows),
     ]
 
 
+_FORCED: Final = action_name(ForceHandoff())
 _SETTINGS: Final = {Kind.ELASTICSEARCH: "Cluster settings", Kind.RIAK: "Transfer limits"}
 
 
@@ -148,6 +153,8 @@ def _steps(plan: Plan) -> list[str]:
             named = f"wave {wave}: {listed(zones[wave].nodes)}" if wave in zones else "before the first wave"
             lines.append(f"  {named}")
         lines.append(_step_line(step, digits, target, action))
+    if any(step.action == _FORCED for step in plan.steps):
+        lines.append(f"  {_FORCED} is sent again every {POLL_SECONDS:.0f} s until handoff is done.")
     return lines
 
 

@@ -71,6 +71,7 @@ from orchestrator.model.event import (
     WorkDone,
 )
 from orchestrator.model.gate_event import GateClosed, GateEvent, GateOpened, GatesPassed
+from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.lease_event import LeaseEvent
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.observation import MissingCopy
@@ -103,6 +104,7 @@ _Sight: TypeAlias = (
     TakenDown
     | NotWaitedFor
     | FallbacksHome
+    | NotHastened
     | RedExcused
     | MembersMissed
     | StoodStill
@@ -167,6 +169,7 @@ def sentence(event: Event, kind: Kind = Kind.ELASTICSEARCH) -> str:
             TakenDown()
             | NotWaitedFor()
             | FallbacksHome()
+            | NotHastened()
             | RedExcused()
             | MembersMissed()
             | StoodStill()
@@ -200,6 +203,8 @@ def _sight(event: _Sight) -> str:
                 f"wave {number}: all other nodes have handed off their data for it after {duration(seconds)};"
                 " its own handoff continues"
             )
+        case NotHastened(nodes=nodes, why=why):
+            return f"handoff after the restart of {listed(nodes)} is not hastened: {one_line(why)}"
         case RedExcused(count=0):
             return "none of these shards is red any more"
         case RedExcused(count=count, subjects=subjects):

@@ -53,6 +53,17 @@ def test_nodes_are_restarted_once_and_limits_and_timers_are_as_found(
     assert lab.limits() == limits
     assert timers(lab) == ["{ok,10000}"] * 5
     assert "cluster: force handoff on every node" in bastion.said[-1], bastion.story()
+    assert "not hastened" not in bastion.said[-1], bastion.story()
+
+
+@pytest.mark.timeout(300)
+def test_a_plan_has_the_commands_that_hasten_it(lab: RiakProcesses, bastion_of: BastionOf) -> None:
+    bastion = bastion_of(lab, playbook=PLAYBOOK)
+    assert bastion.orchestrate("plan", "--cluster", str(bastion.file), *ONLY) == DONE, bastion.story()
+    for name in CHOSEN:
+        assert f"set_env [riak_core,vnode_management_timer,1000] (on {name})" in bastion.said[-1]
+    assert "multicall [riak_core_vnode_manager,force_handoffs,[]]" in bastion.said[-1], bastion.story()
+    assert timers(lab) == ["{ok,10000}"] * 5
 
 
 @pytest.mark.timeout(900)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 
@@ -12,7 +14,7 @@ from orchestrator.engine.kinds.kind import RIAK
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.situation import needed
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import ForceHandoff, Purpose
+from orchestrator.model.action import ForceHandoff, Purpose, action_name
 from orchestrator.model.event import (
     ActionSent,
     FallbacksHome,
@@ -21,13 +23,18 @@ from orchestrator.model.event import (
     SettingChanged,
     SettingRestored,
 )
+from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.observation import ClusterView, Level, Look
 from orchestrator.model.phase import Outcome, Phase
+from orchestrator.model.plan import Plan
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.mishaps import Crash, How, Mishap, Trip
 from orchestrator.simulation.riak import USUAL_TIMER, RiakWorld
 from orchestrator.simulation.riak_mishaps import OwnershipMoves
-from tests.simulation.play import lives, play, run
+from orchestrator.simulation.riak_parts import SimMove
+from orchestrator.view.plan import plan_text
+from tests.fakes.riak_rings import claimed
+from tests.simulation.play import lives, plan_of, play, run
 from tests.simulation.ringed import FIVE, FOUR, ONE, THREE, TWO, riak_policy, ringed
 
 HASTENED = riak_policy(hasten_handoff=True)
@@ -174,3 +181,157 @@ def test_killed_anywhere_the_timers_are_restored() -> None:
         assert state.outcome is Outcome.DONE, f"{point}: {state.message}"
         assert world.violations == [], point
         assert world.settings()[1] == found, point
+
+
+# What was asked for and not done ------------------------------------
+
+
+def missed(simulation: Simulation) -> list[NotHastened]:
+    return [r.event for r in simulation.journal.records if isinstance(r.event, NotHastened)]
+
+
+def old() -> RiakWorld:
+    """Of a version whose handoff cannot be hastened."""
+    world = rolling()
+    for node in world.nodes.values():
+        node.version = "3.0.16"
+    return world
+
+
+def muted() -> RiakWorld:
+    """On one node the account may not read the state of the vnode manager."""
+    world = rolling()
+    world.vnodes[FIVE].mute = "sudo: a password is required"
+    return world
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (old, "only Riak 3.2 can be hastened, and this is 3.0.16"),
+        (muted, f"the vnodes that {FIVE} has not started are unknown: sudo: a password is required"),
+    ],
+)
+def test_a_run_that_hastened_nothing_says_so_of_every_node(made: Callable[[], RiakWorld], why: str) -> None:
+    world = made()
+    simulation, state = run(world, wanted=HASTENED)
+    assert state.outcome is Outcome.DONE, state.message
+    assert sent(simulation) == []
+    assert [(event.nodes, event.why) for event in missed(simulation)] == [
+        ((name,), why) for name in (TWO, THREE, FOUR, FIVE, ONE)
+    ]
+    names = f"{TWO}, {THREE}, {FOUR}, {FIVE}, {ONE}"
+    assert state.message == f"handoff was not hastened after the restart of {names} ({why})"
+    assert world.violations == []
+
+
+def test_a_force_that_is_refused_every_time_is_reported() -> None:
+    world = rolling()
+    trips = (Trip(verb="force_handoff", times=10_000, how=How.REFUSED),)
+    simulation, state = run(world, trips=trips, wanted=HASTENED)
+    assert state.outcome is Outcome.DONE, state.message
+    assert {name for event in missed(simulation) for name in event.nodes} == set(world.nodes)
+    assert all("it could not be forced" in event.why for event in missed(simulation))
+    assert "it could not be forced" in state.message
+
+
+def test_a_timer_that_could_not_be_shortened_is_reported_of_its_node_alone() -> None:
+    world = rolling()
+    trips = (Trip(verb="raise_limits", first=2, how=How.REFUSED),)
+    simulation, state = run(world, trips=trips, wanted=HASTENED)
+    assert state.outcome is Outcome.DONE, state.message
+    (event,) = missed(simulation)
+    assert event.nodes == (TWO,)
+    assert f"every {USUAL_TIMER} ms" in event.why
+    assert f"after the restart of {TWO} (" in state.message
+
+
+def test_a_run_that_hastened_all_says_nothing_of_it() -> None:
+    simulation, state = run(rolling(), wanted=HASTENED)
+    assert missed(simulation) == []
+    assert state.message == ""
+
+
+class _FallsSilent(RiakWorld):
+    """Once handoff was forced, the state of the vnode managers cannot be read any more."""
+
+    then: Callable[[], None] | None = None
+
+    def force_handoff(self) -> None:
+        super().force_handoff()
+        for vnodes in self.vnodes.values():
+            vnodes.mute = "no answer within 60 s"
+        self.version += 1
+        if self.then is not None:
+            self.then()
+
+
+def test_without_an_answer_after_a_force_the_run_waits_as_one_that_hastens_nothing() -> None:
+    """It does not wait for that answer until the limit of the whole recovery."""
+    world = _FallsSilent(claimed(5, 64))
+    world.rolling = True
+    simulation, state = run(world, wanted=HASTENED)
+    assert state.outcome is Outcome.DONE, state.message
+    assert world.violations == []
+    (of_a_node,) = (
+        r.event
+        for r in simulation.journal.records
+        if isinstance(r.event, NodeRecovered) and r.event.node == TWO
+    )
+    assert 140 < of_a_node.seconds < 400, "as long as Riak takes to start every vnode, and no hours"
+    assert "no answer within 60 s" in missed(simulation)[0].why
+    assert "no answer within 60 s" in state.message
+
+
+def test_a_resumed_run_does_not_believe_clean_transfers_after_a_force_of_the_process_before() -> None:
+    world = _FallsSilent(claimed(5, 64))
+    world.rolling, world.written = True, False
+    simulation = Simulation(world)
+
+    def killed_next() -> None:
+        simulation.seams.crash_at, world.then = len(simulation.seams.passed) + 1, None
+
+    world.then = killed_next
+    with suppress(Crash):
+        play(simulation, simulation.begin(HASTENED))
+    assert simulation.seams.crash_at is not None, "it was never forced"
+    simulation.seams.crash_at = None
+    state = play(simulation, simulation.resume())
+    assert state.outcome is Outcome.DONE, state.message
+    # After it no force was sent: those waves go by their transfers, as without `hasten_handoff`.
+    assert [each for each in world.violations if f"while {TWO} has data" in each] == []
+
+
+# What a plan says of it ------------------------------------
+
+
+def named(plan: Plan, wave: int) -> list[str]:
+    return [step.action for step in plan.steps if step.wave == wave]
+
+
+def test_the_steps_of_a_plan_are_those_of_the_run_hastening_included() -> None:
+    wanted = riak_policy(hasten_handoff=True, transfer_limit=None)
+    plan = plan_of(rolling(), wanted)
+    hastening = ["raise_limits", "force_handoff"]
+    assert named(plan, 1) == ["stop", "start", *hastening]
+    assert named(plan, 5) == ["stop", "start", *hastening, "restore_settings"]
+    simulation, _ = run(rolling(), wanted=wanted)
+    done = [r.event.action for r in simulation.journal.records if isinstance(r.event, ActionSent)]
+    once = [name for name, _ in groupby(action_name(action) for action in done)]
+    assert [step.action for step in plan.steps] == once, "but for a force that is sent again"
+    names = (ONE, TWO, THREE, FOUR, FIVE)
+    assert plan.settings_changed == {timer_key(name): (str(USUAL_TIMER), "1000") for name in names}
+    text = plan_text(plan)
+    assert "force_handoff is sent again every 2 s until handoff is done" in text
+    assert "Transfer limits and timers that are changed" in text
+
+
+@pytest.mark.parametrize("made", [old, rolling])
+def test_a_plan_that_does_not_hasten_has_no_such_step(made: Callable[[], RiakWorld]) -> None:
+    """The version cannot, or partitions change their owner: handoff is not forced then."""
+    world = made()
+    if made is rolling:
+        world.moves.append(SimMove(partition=0, to=ONE, since=0.0))
+    plan = plan_of(world, HASTENED)
+    assert len(plan.waves) == 5
+    assert "force_handoff" not in {step.action for step in plan.steps}

@@ -137,7 +137,7 @@ def _readable(subject: str, point: str, part: Reading[object]) -> Check:
 
 
 def pace_checks(cluster: ClusterPort) -> Iterator[Check]:
-    """Whether handoff can be hastened: where it cannot, a run takes its usual time and says nothing."""
+    """Whether handoff can be hastened: where it cannot, a run takes its usual time and says so at its end."""
     read = cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.RECOVERIES, Look.PACE})
     riak = None if isinstance(read.cluster, Unknown) else read.cluster.riak
     if riak is None or not riak.unstarted:

@@ -22,7 +22,7 @@ from orchestrator.model.event import BaselineRecorded, Event, Hold, IndexTaken
 from orchestrator.model.observation import ClusterView, Look, MissingCopy, SettingsView
 from orchestrator.model.plan import Usual
 from orchestrator.model.policy import Kind, Policy, Wave
-from orchestrator.model.reading import Instant, Unknown
+from orchestrator.model.reading import Instant, Reading, Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,9 @@ class KindOfCluster:
         unsettled: what recovers in another way than by copies, for people; None = nothing.
         hastened: the verb that makes that faster, sent every two seconds; None = none.
         half_way: that a part of it is done, once a phase; None = not so, or said.
+        given_up: while it is waited for, that it cannot be made faster; None = not so, or said.
+        missed: at its end, that it was not made faster as the policy wants it; None = not so, or said.
+        shortfall: the same of the whole run, for its last words; empty = none.
         usual: the time of a node where no run has measured it.
         reads_too: parts of the cluster's state that a decision needs besides those of every kind.
         folded: the holds, with those that follow from another one listed in that one (`Hold.also`).
@@ -64,7 +67,10 @@ class KindOfCluster:
     unsettled: Callable[[RunState, ClusterView], str | None]
     hastened: Callable[[RunState, ClusterView], Action | None]
     half_way: Callable[[RunState, ClusterView, Instant], Event | None]
-    usual: Callable[[ClusterView | None, Policy], Usual]
+    given_up: Callable[[RunState, ClusterView, Instant], Event | None]
+    missed: Callable[[RunState, ClusterView, Reading[SettingsView], Instant], Event | None]
+    shortfall: Callable[[RunState], str]
+    usual: Callable[[ClusterView | None, Policy, Reading[SettingsView]], Usual]
     reads_too: Callable[[RunState], frozenset[Look]]
     folded: Callable[[tuple[Hold, ...], tuple[Predicate, ...], Question], tuple[Hold, ...]]
 
@@ -84,7 +90,10 @@ ELASTICSEARCH: Final = KindOfCluster(
     unsettled=lambda _state, _view: None,
     hastened=lambda _state, _view: None,
     half_way=lambda _state, _view, _now: None,
-    usual=lambda _view, _policy: PUBLISHED,
+    given_up=lambda _state, _view, _now: None,
+    missed=lambda _state, _view, _settings, _now: None,
+    shortfall=lambda _state: "",
+    usual=lambda _view, _policy, _settings: PUBLISHED,
     reads_too=lambda _state: frozenset(),
     folded=lambda found, _rules, _question: found,
 )
@@ -108,6 +117,9 @@ RIAK: Final = KindOfCluster(
     unsettled=riak_recovery.unsettled,
     hastened=hasten.forced,
     half_way=hasten.home,
+    given_up=hasten.given_up,
+    missed=hasten.missed,
+    shortfall=hasten.shortfall,
     usual=usual_restart,
     reads_too=hasten.reads_too,
     folded=riak_optimism.folded,

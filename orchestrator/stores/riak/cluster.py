@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from typing import Final
 
 from orchestrator.daemons import Daemons
+from orchestrator.engine.kinds.riak.hasten import impossible
 from orchestrator.engine.kinds.riak.settings import holder, is_timer
 from orchestrator.model.action import (
     ActionResult,
@@ -256,8 +257,9 @@ class RiakCluster:
 
     def _force(self, contact: Contact) -> ActionResult:
         """Asked of one member, for all that it is connected with; a part of them may have taken it."""
-        if not contact.admin.dialect.can_be_hastened:
-            return Refused(reason=f"handoff of Riak {contact.version} is not hastened: only that of 3.2 is")
+        never = impossible(contact.version)
+        if never is not None:
+            return Refused(reason=never)
         found = contact.admin.force_handoff(usable(contact.members, self._avoided)[0])
         return InDoubt(reason=found.reason) if isinstance(found, Unknown) else Done()
 

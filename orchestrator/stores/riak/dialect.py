@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.engine.kinds.riak.hasten import impossible
+
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\D.*)?", re.DOTALL)
 _FIRST_WITHOUT_RIAK_ADMIN: Final = (3, 0)
 _OLDEST: Final = (2, 0)
 """The first with `cluster status`, `cluster partitions`, `show` and bucket types: no stop is allowed without
 what these tell."""
 _FIRST_WITH_RETURN_TERM: Final = (3, 2)
-_STATE_IS_KNOWN: Final = ((3, 2),)
-"""Whose vnode manager's own record has been read in the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def dialect_of(version: str) -> Dialect | None:
         returns_term=number >= _FIRST_WITH_RETURN_TERM,
         admin=("riak-admin",) if number < _FIRST_WITHOUT_RIAK_ADMIN else ("riak", "admin"),
         has_eval=number >= _FIRST_WITHOUT_RIAK_ADMIN,
-        can_be_hastened=number in _STATE_IS_KNOWN,
+        can_be_hastened=impossible(version) is None,
     )
 
 

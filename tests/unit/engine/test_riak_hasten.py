@@ -7,16 +7,34 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine.kinds.riak.hasten import forced, home, timer_changes, unstarted
+from orchestrator.engine.fold import evolve
+from orchestrator.engine.kinds.riak.hasten import (
+    forced,
+    given_up,
+    home,
+    impossible,
+    missed,
+    shortfall,
+    timer_changes,
+    unstarted,
+)
 from orchestrator.engine.kinds.riak.settings import limit_key, timer_key
 from orchestrator.engine.state import Failing, RunState
 from orchestrator.model.action import ForceHandoff
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.event import ActionFailed
+from orchestrator.model.event import (
+    ActionConfirmed,
+    ActionFailed,
+    ActionSent,
+    BaselineRecorded,
+    Event,
+    Record,
+)
+from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.observation import ClusterView, Look, SettingsView
 from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Wave
-from orchestrator.model.reading import Unknown
+from orchestrator.model.reading import NOT_READ, Unknown
 from orchestrator.model.riak import (
     ActiveTransfer,
     ClusterStatus,
@@ -202,3 +220,125 @@ def test_the_others_have_handed_back_when_the_wave_alone_holds_anything() -> Non
 )
 def test_while_another_holds_or_may_hold_something_it_is_not_told(seen: ClusterView) -> None:
     assert home(STATE, seen, 42.0) is None
+
+
+# Given up, and missed --------------------------------------------------------------------------------
+
+STARTED = 64 * 2 / 16 * 10.0
+"""Seconds in which Riak itself starts every vnode of the ring."""
+WITHOUT_FIVE = _with(unstarted={**RIAK.unstarted, FIVE: SILENT})
+UNKNOWN = f"the vnodes that {FIVE} has not started are unknown: {SILENT.reason}"
+SHORT = SettingsView(transient={timer_key(TWO): "1000"})
+SAID = NotHastened(nodes=(TWO,), why=UNKNOWN)
+
+
+def _as_usual() -> RunState:
+    return replace(STATE, begun=replace(STATE.begun, policy=riak_policy()))
+
+
+def _after(state: RunState, *events: Event, at: float = 100.0) -> RunState:
+    for event in events:
+        state = evolve(state, Record(run=state.run, sequence=0, at=at, event=event))
+    return state
+
+
+def _known_ring(state: RunState) -> RunState:
+    baseline = BaselineRecorded(missing=(), incarnations={}, partitions=64)
+    in_phase = replace(state.in_phase, since=0.0)
+    return replace(state, baseline=baseline, in_phase=in_phase, process=replace(state.process, acted_at=0.0))
+
+
+@pytest.mark.parametrize("version", ["3.0.16", "3.20.0", "2.9.10", "3.3", "4.0"])
+def test_only_handoff_of_3_2_can_be_hastened(version: str) -> None:
+    assert version in str(impossible(version))
+    older = replace(SEEN, version=version)
+    assert forced(STATE, older) is None
+    assert given_up(STATE, older, STATE.in_phase.since) is not None, "it is said at once"
+    assert missed(STATE, older, SHORT, 0.0) is not None
+
+
+@pytest.mark.parametrize("version", ["3.2", "3.2.1", "3.2.0-rc1"])
+def test_handoff_of_3_2_can_be(version: str) -> None:
+    assert impossible(version) is None
+
+
+def test_it_is_given_up_once_riak_itself_has_started_every_vnode_since_the_last_force() -> None:
+    force = ForceHandoff()
+    state = _after(_known_ring(STATE), ActionSent(action=force), ActionConfirmed(action=force))
+    assert unstarted(state, _riak(two=SILENT)) is not None
+    assert given_up(state, WITHOUT_FIVE, 100.0 + STARTED) is None
+    assert given_up(state, WITHOUT_FIVE, 161.0 + STARTED) == SAID
+    assert given_up(state, SEEN, 161.0 + STARTED) is None, "all is known: it is forced at any moment"
+    unknown_size = _after(replace(_known_ring(STATE), baseline=None), ActionSent(action=force))
+    assert given_up(unknown_size, WITHOUT_FIVE, 161.0 + STARTED) is None
+    assert given_up(unknown_size, WITHOUT_FIVE, 161.0 + 16 * STARTED) == SAID, "as for the largest ring"
+    said = _after(state, SAID, at=161.0 + STARTED)
+    assert given_up(said, WITHOUT_FIVE, 1000.0) is None, "it is said once"
+    assert unstarted(said, _riak(two=SILENT)) is None
+    assert unstarted(said, _riak(two=3)) is not None, "what is known to be left is waited for"
+
+
+def test_a_manager_that_never_lists_its_vnodes_is_given_up_too() -> None:
+    empty = Unknown(reason="its vnode manager has not listed its vnodes yet", passes=True)
+    state = _known_ring(STATE)
+    assert unstarted(state, _riak(two=empty)) is not None
+    event = given_up(state, _with(unstarted={**RIAK.unstarted, FIVE: empty}), 141.0)
+    assert event is not None
+    assert unstarted(_after(state, event), _riak(two=empty)) is None
+
+
+def test_a_force_that_can_be_sent_again_makes_an_unknown_number_count_again() -> None:
+    force = ForceHandoff()
+    state = _after(_known_ring(STATE), SAID, ActionSent(action=force), ActionConfirmed(action=force))
+    assert unstarted(state, _riak(two=SILENT)) is not None
+
+
+def test_a_process_that_resumes_in_this_phase_does_not_know_of_a_force_before_it() -> None:
+    resumed = replace(STATE, process=replace(STATE.process, resumed=True))
+    assert unstarted(resumed, _riak(two=SILENT)) is not None
+    later = replace(resumed, in_phase=replace(resumed.in_phase, before=Phase.REJOINED))
+    assert unstarted(later, _riak(two=SILENT)) is None
+
+
+def test_what_was_not_hastened_is_told_when_the_wave_is_done() -> None:
+    assert missed(STATE, SEEN, SHORT, 100.0) is None
+    assert missed(STATE, WITHOUT_FIVE, SHORT, 100.0) == SAID
+    assert missed(_after(STATE, SAID), WITHOUT_FIVE, SHORT, 100.0) is None, "it was said"
+    assert missed(_as_usual(), WITHOUT_FIVE, SHORT, 100.0) is None
+    slow = missed(STATE, SEEN, SettingsView(transient={timer_key(TWO): "10000"}), 100.0)
+    assert slow == NotHastened(nodes=(TWO,), why="its vnodes start at their usual pace, every 10000 ms")
+    unread = missed(STATE, SEEN, SettingsView(), 100.0)
+    assert unread is not None
+    assert "its vnode_management_timer cannot be read" in unread.why
+    assert missed(STATE, SEEN, NOT_READ, 100.0) is None
+
+
+def test_a_force_that_failed_is_told_unless_it_was_accepted_a_moment_ago() -> None:
+    force = ForceHandoff()
+    fails = (ActionSent(action=force), ActionFailed(action=force, reason="sudo refuses it", in_doubt=False))
+    never = missed(_after(STATE, *fails), SEEN, SHORT, 100.0)
+    assert never == NotHastened(nodes=(TWO,), why="it could not be forced: sudo refuses it")
+    once = _after(STATE, ActionSent(action=force), ActionConfirmed(action=force))
+    assert missed(once, SEEN, SHORT, 100.0) is None
+    assert missed(_after(once, *fails), SEEN, SHORT, 110.0) is None
+    assert missed(_after(once, *fails), SEEN, SHORT, 140.0) is not None
+
+
+def test_handoff_that_took_long_and_was_never_forced_is_told() -> None:
+    """As where partitions changed their owner meanwhile, and do no more at its end."""
+    assert missed(_known_ring(STATE), SEEN, SHORT, 60.0) is None
+    event = missed(_known_ring(STATE), SEEN, SHORT, 75.0)
+    assert event == NotHastened(nodes=(TWO,), why="it was never forced in the 75 s until it was done")
+    force = ForceHandoff()
+    sent = _after(_known_ring(STATE), ActionSent(action=force), ActionConfirmed(action=force))
+    assert missed(sent, SEEN, SHORT, 200.0) is None
+
+
+def test_the_last_words_name_the_nodes_by_reason() -> None:
+    assert shortfall(STATE) == ""
+    other = NotHastened(nodes=(ONE,), why="it could not be forced: no answer")
+    state = _after(STATE, SAID, other, NotHastened(nodes=(THREE,), why=UNKNOWN))
+    assert (
+        shortfall(state) == f"handoff was not hastened after the restart of {TWO}, {THREE} ({UNKNOWN}); "
+        f"{ONE} (it could not be forced: no answer)"
+    )

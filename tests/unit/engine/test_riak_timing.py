@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine.estimate import predict_node, rests_on
+from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.kinds.riak.timing import usual_restart
-from orchestrator.model.observation import ClusterView
+from orchestrator.model.observation import ClusterView, SettingsView, SettingValue
 from orchestrator.model.reading import NOT_READ
 from orchestrator.runs.simulated import Simulation
 from orchestrator.simulation.glance import glance
@@ -69,3 +70,29 @@ def test_hastened_handoff_takes_a_minute_and_says_what_that_rests_on() -> None:
     assert hastened.node.likely < usual.node.likely / 3
     assert hastened.node.low < hastened.node.likely < hastened.node.high
     assert hastened.rests_on.startswith("hastened handoff")
+
+
+def test_a_version_that_cannot_be_hastened_is_promised_no_minute_and_told_why() -> None:
+    wanted = riak_policy(hasten_handoff=True)
+    older = replace(plan_view(64), version="3.0.16")
+    usual = usual_restart(older, wanted)
+    assert usual.node == usual_restart(older, POLICY).node
+    assert rests_on({ONE: (300.0,)}, usual).endswith(f"; {usual.instead}")
+    world = ringed(5, 64)
+    for node in world.nodes.values():
+        node.version = "3.0.16"
+    said = "handoff is not hastened: only Riak 3.2 can be hastened, and this is 3.0.16"
+    assert said in plan_text(plan_of(world, wanted))
+    assert said not in plan_text(plan_of(world, POLICY))
+    assert said not in plan_text(plan_of(ringed(5, 64), wanted))
+
+
+def test_a_node_whose_timer_cannot_be_read_is_promised_no_minute() -> None:
+    wanted, view = riak_policy(hasten_handoff=True), plan_view(64)
+    timers: dict[str, SettingValue] = {timer_key(node.name): "10000" for node in view.nodes}
+    hastened = usual_restart(view, wanted, SettingsView(transient=timers))
+    assert hastened == usual_restart(view, wanted)
+    del timers[timer_key(TWO)]
+    usual = usual_restart(view, wanted, SettingsView(transient=timers))
+    assert usual.node == usual_restart(view, POLICY).node
+    assert usual.instead == f"handoff is not hastened: vnode_management_timer of {TWO} cannot be read"

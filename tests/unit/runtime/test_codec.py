@@ -17,6 +17,7 @@ from orchestrator.model.event import (
     SCHEMA_VERSION,
     ActionConfirmed,
     ActionSent,
+    BaselineRecorded,
     Event,
     PhaseEntered,
     Record,
@@ -320,6 +321,13 @@ def test_a_gate_of_an_unknown_kind_is_damage() -> None:
     data = codec.encode_policy(Policy(kind=Kind.ELASTICSEARCH, cluster="prod"))
     with pytest.raises(JournalError, match="gates"):
         codec.decode_policy({**data, "gates": [{"gate": "oracle", "name": "x"}]})
+
+
+def test_a_baseline_of_a_version_that_did_not_write_the_size_of_the_ring_has_none() -> None:
+    written = codec.encode_event(BaselineRecorded(missing=(), incarnations={}, partitions=64))
+    assert codec.decode_event(written) == BaselineRecorded(missing=(), incarnations={}, partitions=64)
+    del written["partitions"]
+    assert codec.decode_event(written) == BaselineRecorded(missing=(), incarnations={})
 
 
 def test_a_policy_of_a_version_without_gates_has_none() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from orchestrator.engine.kinds.riak.hasten import planned_too
 from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.engine.phases import READS
 from orchestrator.model.action import (
@@ -23,6 +24,7 @@ from orchestrator.model.action import (
 from orchestrator.model.cluster import Incarnation, Node, NodeName
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
 from orchestrator.model.phase import Phase
+from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_pace import parse_done, parse_forced, parse_timer, parse_unstarted
@@ -177,6 +179,14 @@ def test_at_the_end_every_timer_is_read(stage: Staged) -> None:
     found = stage.cluster.observe(paced(Phase.FINISHING))
     assert isinstance(found.settings, SettingsView)
     assert {key for key in found.settings.transient if "timer" in key} == {timer_key(name) for name in NAMES}
+
+
+def test_a_plan_reads_every_timer_and_no_state_of_a_manager(stage: Staged) -> None:
+    wanted = Policy(kind=Kind.RIAK, cluster="ring", hasten_handoff=True)
+    found = stage.cluster.observe(READS[Phase.WITHHELD].look | planned_too(wanted)).settings
+    assert isinstance(found, SettingsView)
+    assert {key for key in found.transient if "timer" in key} == {timer_key(name) for name in NAMES}
+    assert stage.runner.on(*MANAGER) == []
 
 
 def test_without_it_nothing_of_the_kind_is_asked(stage: Staged) -> None:

@@ -15,6 +15,7 @@ from orchestrator.engine.state import NodeProgress, RunState
 from orchestrator.model import action, event
 from orchestrator.model.cluster import Health, Incarnation, NodeName, ShardId, Zone
 from orchestrator.model.gate_event import GateClosed, GateOpened, GatesPassed
+from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.merge_event import IndexMerged, MergeBegun, MergeDue, MergeWarned, WritesRead
 from orchestrator.model.merging import MergePolicy, MergeTarget, Writes
 from orchestrator.model.observation import HealthView, Level, MissingCopy, Recovery
@@ -183,6 +184,7 @@ def examples() -> list[event.Event]:
         ),
         event.NotWaitedFor(shards=(missing,), why="these copies have no place, and no wave took them down"),
         event.FallbacksHome(number=1, seconds=31.0),
+        NotHastened(nodes=ES[:2], why="only Riak 3.2 can be hastened, and this is 3.0.16"),
         event.RedExcused(count=1, subjects=("[new][0]",)),
         event.RedExcused(count=0),
         event.MembersMissed(missing=ES[1:2]),

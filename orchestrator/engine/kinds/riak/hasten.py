@@ -9,26 +9,63 @@ alone whose service is up. Riak calls it for "support/debug purposes".
 Two conditions come with it. A forced handoff would also move partitions to new owners, so it is sent only
 while no change of owners is pending. And between two steps of the timer the transfers may be clean while some
 vnodes were never started, which may hold data of other nodes: handoff is done once all were started.
+
+Where it cannot be done, the wave waits as without it, by its transfers, and the run says so (`NotHastened`).
+After a force that takes until Riak's own timer has started every vnode: what is clean then is clean.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.engine.kinds.riak.settings import holder, is_timer
+from orchestrator.engine.kinds.riak.settings import holder, is_timer, timer_key
 from orchestrator.engine.state import RunState
-from orchestrator.model.action import ForceHandoff, SettingChange
+from orchestrator.model.action import ForceHandoff, SettingChange, WriteSettings
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import FallbacksHome
+from orchestrator.model.handoff_event import NotHastened
 from orchestrator.model.observation import ClusterView, Level, Look, SettingsView
-from orchestrator.model.phase import Phase
+from orchestrator.model.phase import NodePhase, Phase
 from orchestrator.model.policy import Policy
-from orchestrator.model.reading import Instant, Unknown
+from orchestrator.model.reading import Instant, Reading, Seconds, Unknown
 from orchestrator.model.riak import Membership, RiakView, Transfers
 
 TIMER_MILLISECONDS: Final = 1000
+TICK_SECONDS: Final[Seconds] = 10.0
+"""`vnode_management_timer`, unless it is shortened."""
+_MODULES: Final = 2
+"""`riak_kv` and `riak_pipe` have a vnode each for every partition."""
+_ROLLING_START: Final = 16
+"""`vnode_rolling_start`: a node that has started starts so many vnodes at each tick, to look for hints."""
+_LARGEST_RING: Final = 1024
+"""Partitions of a ring whose size was not read, where too few would be too early."""
+_LEEWAY_SECONDS: Final[Seconds] = 60.0
+"""For the first tick, and for a host that is slow; handoff that is done in less needs no force."""
+_FAILING_SECONDS: Final[Seconds] = 30.0
+"""A force that was accepted before, and fails for less, is no news."""
+_VERSION: Final = re.compile(r"3\.2(?!\d)")
+"""Whose vnode manager's own record has been read in the source."""
 _PHASES: Final = frozenset({Phase.REASSIGNED, Phase.FINISHING, Phase.STANDING_DOWN})
 """In which handoff is hastened, and in which the timers are restored."""
+
+
+def impossible(version: str) -> str | None:
+    """Why handoff of this version of Riak cannot be hastened; None where it can be."""
+    return (
+        None if _VERSION.match(version.strip()) else f"only Riak 3.2 can be hastened, and this is {version}"
+    )
+
+
+def ticks_of(partitions: int) -> float:
+    """How often a vnode manager starts vnodes until none of a ring of this size is left."""
+    return partitions * _MODULES / _ROLLING_START
+
+
+def planned_too(policy: Policy) -> frozenset[Look]:
+    """The timers, for the plan of a run that shortens them."""
+    return frozenset({Look.PACE}) if policy.hasten_handoff else frozenset()
 
 
 def reads_too(state: RunState) -> frozenset[Look]:
@@ -53,31 +90,124 @@ def timer_changes(state: RunState, settings: SettingsView, policy: Policy) -> tu
 def forced(state: RunState, view: ClusterView) -> ForceHandoff | None:
     """The verb that makes every node hand off now; None where it is not wanted, or would move owners."""
     riak = view.riak
-    if riak is None or not state.begun.policy.hasten_handoff or not _counted(view, riak):
+    if riak is None or not state.begun.policy.hasten_handoff:
         return None
+    return ForceHandoff() if next(against(view, riak), None) is None else None
+
+
+def against(view: ClusterView, riak: RiakView) -> Iterator[str]:
+    """Why handoff is not forced by this reading."""
+    yield from _uncounted(view, riak)
     status = riak.cluster
     if isinstance(status, Unknown):
-        return None
-    still = all(m.membership is Membership.VALID and m.pending_share is None for m in status.members)
-    return ForceHandoff() if still and status.ring_ready is not False else None
+        yield f"`cluster status` cannot be read: {status.reason}"
+    elif any(m.membership is not Membership.VALID or m.pending_share is not None for m in status.members):
+        yield "partitions are to change their owner, and forcing handoff would move these too"
+    elif status.ring_ready is False:
+        yield "the ring is not ready"
 
 
-def _counted(view: ClusterView, riak: RiakView) -> bool:
-    """Whether it is known of every node how many vnodes it has not started."""
-    known = {name for name, count in riak.unstarted.items() if not isinstance(count, Unknown)}
-    return known >= view.members.keys()
+def _uncounted(view: ClusterView, riak: RiakView) -> Iterator[str]:
+    """The members of which it is not known how many vnodes they have not started, each with the reason."""
+    never = impossible(view.version)
+    if never is not None:
+        yield never
+    for name in sorted(view.members):
+        count = riak.unstarted.get(name, Unknown(reason="it was not read"))
+        if isinstance(count, Unknown):
+            yield _uncounted_of(name, count)
+
+
+def _uncounted_of(name: NodeName, count: Unknown) -> str:
+    return f"the vnodes that {name} has not started are unknown: {count.reason}"
 
 
 def unstarted(state: RunState, riak: RiakView) -> str | None:
-    """Why clean transfers may be clean for a moment alone; None where they are done."""
-    lost = state.failure_of(ForceHandoff())
-    was_forced = ForceHandoff() in state.in_phase.confirmed or (lost is not None and lost.in_doubt)
+    """Why clean transfers may be clean for a moment alone; None where they are done.
+
+    Without an answer they may be so only after a force, until `given_up`. A force that a former process of
+    the run sent is not on record in this phase.
+    """
+    lost, here = state.failure_of(ForceHandoff()), state.in_phase
+    perhaps = (lost is not None and lost.in_doubt) or (state.process.resumed and here.before is None)
+    was_forced = ForceHandoff() in here.confirmed or perhaps
     for name, count in sorted(riak.unstarted.items()):
         if not isinstance(count, Unknown) and count:
             return f"{name} has not started {count} of its vnodes yet, which may hold data of other nodes"
-        if isinstance(count, Unknown) and (was_forced or count.passes):
-            return f"the vnodes that {name} has not started are unknown: {count.reason}"
+        if isinstance(count, Unknown) and (was_forced or count.passes) and not here.usual_pace:
+            return _uncounted_of(name, count)
     return None
+
+
+def given_up(state: RunState, view: ClusterView, now: Instant) -> NotHastened | None:
+    """While handoff is waited for: that this is done at Riak's own pace; None otherwise, or if said.
+
+    At once where it cannot be hastened. Otherwise once it could not be forced for as long as Riak itself
+    takes to start every vnode: none that was not started at the last force is left then.
+    """
+    if view.riak is None or not state.begun.policy.hasten_handoff or state.in_phase.usual_pace:
+        return None
+    never = impossible(view.version)
+    if never is not None:
+        return NotHastened(nodes=_restarted(state), why=never)
+    known = state.baseline.partitions if state.baseline else None
+    longest = ticks_of(known or _LARGEST_RING) * TICK_SECONDS + _LEEWAY_SECONDS
+    if now - max(state.in_phase.since, state.process.acted_at) <= longest:
+        return None
+    why = next(against(view, view.riak), None)
+    return NotHastened(nodes=_restarted(state), why=why) if why is not None else None
+
+
+def missed(
+    state: RunState, view: ClusterView, settings: Reading[SettingsView], now: Instant
+) -> NotHastened | None:
+    """When handoff of a wave is done: that it was not hastened, or in part; None otherwise, or if said."""
+    if view.riak is None or not state.begun.policy.hasten_handoff or state.in_phase.usual_pace:
+        return None
+    why = next(_uncounted(view, view.riak), None) or _not_forced(state, now)
+    if why is not None:
+        return NotHastened(nodes=_restarted(state), why=why)
+    slow = {} if isinstance(settings, Unknown) else _slow_timers(state, settings)
+    return NotHastened(nodes=tuple(slow), why=next(iter(slow.values()))) if slow else None
+
+
+def _not_forced(state: RunState, now: Instant) -> str | None:
+    """That forcing handoff was never accepted in this phase, or has failed for a while since."""
+    failure, since = state.failure_of(ForceHandoff()), state.failing_since(ForceHandoff())
+    once, waited = ForceHandoff() in state.in_phase.confirmed, now - state.in_phase.since
+    if failure is not None and since is not None:
+        passing = once and now - since < _FAILING_SECONDS
+        return None if passing else f"it could not be forced: {failure.reason}"
+    if once or waited <= _LEEWAY_SECONDS:
+        return None
+    return f"it was never forced in the {waited:.0f} s until it was done"
+
+
+def _slow_timers(state: RunState, settings: SettingsView) -> dict[NodeName, str]:
+    """The restarted nodes whose vnode manager keeps its usual time, each with the reason."""
+    writes = (one for one in state.in_phase.failed if isinstance(one.action, WriteSettings))
+    failed = next((f": {one.reason}" for one in writes), "")
+    slow: dict[NodeName, str] = {}
+    for name in _restarted(state):
+        value = settings.at(Level.TRANSIENT, timer_key(name))
+        if value is None and (Level.TRANSIENT, timer_key(name)) not in state.unrestored.settings:
+            slow[name] = "its vnodes start at their usual pace: its vnode_management_timer cannot be read"
+        elif isinstance(value, str) and value.isdecimal() and int(value) > TIMER_MILLISECONDS:
+            slow[name] = f"its vnodes start at their usual pace, every {value} ms{failed}"
+    return slow
+
+
+def _restarted(state: RunState) -> tuple[NodeName, ...]:
+    return tuple(node.name for node in state.wave_nodes if node.phase is NodePhase.REJOINED)
+
+
+def shortfall(state: RunState) -> str:
+    """The nodes after whose restart handoff was not hastened, for the last words of a run; empty if none."""
+    nodes_of: dict[str, list[NodeName]] = {}
+    for name, why in state.unhastened.items():
+        nodes_of.setdefault(why, []).append(name)
+    said = "; ".join(f"{', '.join(names)} ({why})" for why, names in nodes_of.items())
+    return f"handoff was not hastened after the restart of {said}" if said else ""
 
 
 def home(state: RunState, view: ClusterView, now: Instant) -> FallbacksHome | None:

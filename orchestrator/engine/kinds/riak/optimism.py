@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.engine.kinds.predicates import Predicate, Question
+from orchestrator.engine.kinds.riak.hasten import against
 from orchestrator.engine.kinds.riak.predicates import ALL_MEMBERS_UP, ASKED_AT_LEAST
+from orchestrator.engine.kinds.riak.settings import timer_key
 from orchestrator.model.cluster import Incarnation, Node, NodeName, Role
 from orchestrator.model.event import Hold
-from orchestrator.model.observation import ClusterView, HostView, Observation, ServiceState
+from orchestrator.model.observation import ClusterView, HostView, Observation, ServiceState, SettingsView
 from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import (
     Availability,
     NodeStats,
+    PartitionCount,
     RiakView,
     RingReady,
     RingStatus,
@@ -33,6 +36,26 @@ def at_rest(view: ClusterView) -> RiakView | None:
         signs={name: _well(view.riak, name, members) for name in members},
         transfers={name: Transfers() for name in sorted(members)[:ASKED_AT_LEAST]},
     )
+
+
+def just_back(view: ClusterView, name: NodeName, settings: Reading[SettingsView]) -> RiakView | None:
+    """What it would tell after the start of a node: where handoff is hastened, that one force is enough.
+
+    Only a plan that hastens handoff has read the timers. Where handoff could not be forced all is at rest at
+    once, as without it.
+    """
+    riak = at_rest(view)
+    if riak is None or isinstance(settings, Unknown):
+        return riak
+    if not all(timer_key(node.name) in settings.transient for node in view.nodes):
+        return riak
+    waiting = Transfers(waiting=(PartitionCount(node=name, partitions=1),))
+    hastened = replace(
+        riak,
+        transfers={asked.name: waiting for asked in view.nodes[:ASKED_AT_LEAST]},
+        unstarted={node.name: 0 for node in view.nodes},
+    )
+    return riak if any(against(view, hastened)) else hastened
 
 
 def _well(riak: RiakView, name: NodeName, members: frozenset[NodeName]) -> SignsOfLife:

@@ -24,7 +24,8 @@ from orchestrator.model.riak import RiakView, SignsOfLife
 def baseline_of(view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
     """The members that are up, and their lives. Nothing may be missing at the start: the rules see to it."""
     lives = {node.name: node.incarnation for node in view.nodes}
-    return BaselineRecorded(missing=(), incarnations=lives, boots=boots)
+    partitions = view.riak.ring_size if view.riak is not None else None
+    return BaselineRecorded(missing=(), incarnations=lives, boots=boots, partitions=partitions)
 
 
 def not_back(view: ClusterView, node: NodeName) -> str | None:
