@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.kinds.riak.quorum import breaches, may_be_down, quorum_of, together
+from orchestrator.engine.kinds.riak.quorum import breaches, quorum_of, together
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.riak import Ring
 from tests.fakes.riak_rings import claimed, in_blocks, names, ring, spaced
@@ -140,7 +140,6 @@ def test_a_list_is_no_longer_than_the_ring() -> None:
 
 def test_quorums() -> None:
     assert [quorum_of(n_val) for n_val in (1, 2, 3, 4, 5, 7)] == [1, 2, 2, 3, 3, 4]
-    assert [may_be_down(n_val) for n_val in (1, 2, 3, 4, 5, 7)] == [0, 0, 1, 1, 2, 3]
 
 
 @pytest.mark.parametrize("n_vals", [[], [0], [3, -1]])
