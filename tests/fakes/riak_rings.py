@@ -44,4 +44,4 @@ def ring(owners: list[int]) -> Ring:
 
 def spaced(found: Ring, n_val: int) -> bool:
     """Whether every list of this length has different owners."""
-    return all(len(set(owners)) == n_val for owners in found.preference_lists(n_val))
+    return all(len(set(found.preference_list(first, n_val))) == n_val for first in range(found.size))
