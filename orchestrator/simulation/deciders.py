@@ -24,6 +24,7 @@ class Ground(Protocol):
     indices: dict[str, SimIndex]
     recoveries: list[SimRecovery]
     story: list[tuple[Instant, str]]
+    zone_attribute: str
 
     def effective(self, key: str) -> SettingValue | None:
         """The value that counts."""
@@ -94,10 +95,11 @@ def share_of_a_zone(world: Ground, index: SimIndex, shard: SimShard) -> int | No
     forced, rounded up. An index that expands to all nodes is on all of them, whatever their zones.
     """
     everywhere = index.auto_expand is not None and index.auto_expand.endswith("-all")
-    if everywhere or "zone" not in listed(world.effective(AWARENESS)):
+    attribute = world.zone_attribute
+    if everywhere or attribute not in listed(world.effective(AWARENESS)):
         return None
     zones = {world.nodes[name].zone for name in data_nodes(world)}
-    zones |= set(listed(world.effective(f"{FORCED_AWARENESS}zone.values")))
+    zones |= set(listed(world.effective(f"{FORCED_AWARENESS}{attribute}.values")))
     return -(-len(shard.copies) // len(zones))
 
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, FORCED_AWARENESS
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.observation import ClusterView, Recovery
+from orchestrator.model.observation import ClusterView, Level, Recovery
 from orchestrator.model.policy import Strategy
 from orchestrator.simulation import mishaps
+from orchestrator.simulation.deciders import share_of_a_zone
 from orchestrator.simulation.fate import Fate
 from orchestrator.simulation.mirror import mirrored
 from orchestrator.simulation.nights import night
@@ -100,3 +102,23 @@ def test_a_host_that_is_cut_off_for_longer_is_not_reached_sooner() -> None:
     world.nodes[ONE].unreachable_until = float("inf")
     Fate(world).befall(mishaps.HostCutOff(node=ONE, seconds=90.0))
     assert world.nodes[ONE].unreachable_until == float("inf")
+
+
+@pytest.mark.parametrize("attribute", ["zone", "rack_id"])
+@pytest.mark.parametrize(("forced", "share"), [((), 2), (("a", "b", "c", "d"), 1)])
+def test_awareness_goes_by_the_attribute_of_the_cluster(
+    attribute: str, forced: tuple[str, ...], share: int
+) -> None:
+    """Two copies over one zone are two a zone; over four that are forced, one."""
+    world = cluster()
+    for node in world.nodes.values():
+        node.zone = "a"
+    world.zone_attribute = attribute
+    world.set(Level.PERSISTENT, AWARENESS, attribute)
+    if forced:
+        world.files = {**world.files, f"{FORCED_AWARENESS}{attribute}.values": forced}
+    made = mirror(world, policy(zone_attribute=attribute))
+    index = next(iter(made.indices.values()))
+    assert share_of_a_zone(made, index, index.shards[0]) == share
+    made.set(Level.PERSISTENT, AWARENESS, "another_attribute")
+    assert share_of_a_zone(made, index, index.shards[0]) is None
