@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from time import time
 from typing import Annotated, Final
@@ -39,13 +40,21 @@ _WORDS: Final = {
     r"Input should be greater than or equal to (\d+)": r"must be at least \1",
     r"Input should be less than or equal to (\d+)": r"must be at most \1",
     r"Got unexpected extra argument\(s\)": "Unexpected argument",
-    r"No such option: (\S+) \(Possible options: (\S+?)(?:, .*)?\)": r"No such option: \1; did you mean \2?",
+    r"No such option: (\S+) \(Possible options: (\S+?)(?:, .*)?\)": r"No such option: \1. Did you mean \2?",
 }
 """What the validator of flags says, in words of ours."""
 _NOBODY_READS: Final = 141
 """What a shell reports of a program that SIGPIPE ended: 128 + 13."""
 HELP: Final = ("--help",)
 """What the bare command shows."""
+ONCE: Final = frozenset(
+    {
+        *("--cluster", "--from", "--max-segments", "--max-unavailable", "--out", "--output", "--pause-after"),
+        *("--playbook", "--profile", "--reason", "--sample", "--save", "--seed", "--snapshot"),
+        *("--started-before", "--state", "--strategy", "--timeout", "--zone"),
+    }
+)
+"""Options that take one value."""
 
 app = typer.Typer(
     name="orchestrate",
@@ -95,6 +104,9 @@ for module in (
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code of the contract."""
     EARLY.begin()
+    twice = _twice(arguments)
+    if twice is not None:
+        return _refuse(arguments, twice, ExitCode.USAGE)
     try:
         code = app(args=list(arguments or HELP), standalone_mode=False, prog_name=PROGRAM)
     except typer.Abort:
@@ -123,6 +135,14 @@ def run(arguments: Sequence[str]) -> int:
         named = "; ".join(getattr(error, "__notes__", ())) or "`orchestrate status` names the run"
         return _refuse(arguments, f"{message} ({named})", ExitCode.DEFECT)
     return int(code or ExitCode.DONE)
+
+
+def _twice(arguments: Sequence[str]) -> str | None:
+    """The message about an option with one value that is given twice: the last one would count, unnoticed."""
+    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    given = Counter(name for word in words if (name := word.partition("=")[0]) in ONCE)
+    twice = next((name for name, times in given.items() if times > 1), None)
+    return None if twice is None else f"{twice} is given twice; give it once"
 
 
 def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:

@@ -195,6 +195,7 @@ def _message(details: ErrorDetails, given: object) -> str:
 
 def _choice(expected: str, given: object) -> str:
     choices = [choice for choice in expected.replace(" or ", ", ").replace("'", "").split(", ") if choice]
+    choices = [choice.lower() if choice in ("True", "False") else choice for choice in choices]
     if len(choices) == 1:
         return f"must be {choices[0]}"
     close = difflib.get_close_matches(given, choices, n=1) if isinstance(given, str) else []

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
-from pydantic import Discriminator, Field, StrictBool, Tag
+from pydantic import Discriminator, Field, Tag
 
 from orchestrator.config.riak import RiakOverrideSpec
 from orchestrator.config.secrets import SecretReference, expand
@@ -66,7 +66,7 @@ class SudoSpec(Spec):
 
 AUTO: Final = "auto"
 Sudo = Annotated[
-    Annotated[Literal["auto"] | StrictBool, Tag(SCALAR)] | Annotated[SudoSpec, Tag(MAPPING)],
+    Annotated[Literal["auto", True, False], Tag(SCALAR)] | Annotated[SudoSpec, Tag(MAPPING)],
     Discriminator(shape),
 ]
 

@@ -112,7 +112,7 @@ class DeadlinesSpec(LimitsSpec):
 
     withheld: Unset[Duration] = Field(
         default=None,
-        description="Allocation is off, for whatever reason: 30m, and 60m with `--reboot`, unless set.",
+        description="Longest time that allocation stays disabled. Default: 30m, and 60m with `--reboot`.",
     )
 
 

@@ -22,13 +22,17 @@ class SettleSpec(Spec):
 class LimitsSpec(Spec):
     """Limits of every wait. Reaching one stands the run down: settings back, nodes up, exit code 3 or 4."""
 
-    stop: Duration = Field(default=600.0, description="A service asked to stop has stopped.")
-    start: Duration = Field(default=600.0, description="A service asked to start runs.")
-    rejoin: Duration = Field(default=600.0, description="A started node is in the cluster again.")
-    recover: Duration = Field(default=8 * 3600.0, description="The cluster is as healthy as before the wave.")
-    hold: Duration = Field(default=3600.0, description="A predicate that holds the next wave lets go.")
-    gate: Duration = Field(default=4 * 3600.0, description="A gate that is closed opens.")
-    reboot: Duration = Field(default=1800.0, description="A machine asked to reboot answers again.")
+    stop: Duration = Field(default=600.0, description="Longest wait for a service to stop.")
+    start: Duration = Field(default=600.0, description="Longest wait for a service to start.")
+    rejoin: Duration = Field(default=600.0, description="Longest wait for a started node to join.")
+    recover: Duration = Field(
+        default=8 * 3600.0, description="Longest wait for the cluster to be as healthy as before the wave."
+    )
+    hold: Duration = Field(
+        default=3600.0, description="Longest wait for the predicates that hold the next wave."
+    )
+    gate: Duration = Field(default=4 * 3600.0, description="Longest wait for a closed gate to open.")
+    reboot: Duration = Field(default=1800.0, description="Longest wait for a machine after a reboot.")
 
 
 class HookSpec(Spec):

@@ -203,7 +203,7 @@ def _row(name: str, info: FieldInfo, prop: dict[str, Any]) -> str:
 def _takes(prop: dict[str, Any]) -> str:
     """What a property takes, in words."""
     if "enum" in prop:
-        return " | ".join(f"`{choice}`" for choice in prop["enum"])
+        return " | ".join(f"`{_written(choice, '')}`" for choice in prop["enum"])
     if "const" in prop:
         return f"`{prop['const']}`"
     arms = [arm for arm in (*prop.get("anyOf", ()), *prop.get("oneOf", ())) if arm.get("type") != "null"]

@@ -59,6 +59,12 @@ class SecretReference:
     def __str__(self) -> str:
         return f"{self.scheme.value}:{self.argument}"
 
+    @property
+    def shown(self) -> str:
+        """For messages: of a command line the program alone, since tokens do end up in such lines."""
+        program, *more = self.argument.split() or [""]
+        return f"{self.scheme.value}:{program} …" if self.scheme is Scheme.COMMAND and more else str(self)
+
 
 def parse_reference(value: object, place: Place | None = None) -> SecretReference:
     """Read a reference.
@@ -297,7 +303,7 @@ def _decode(reference: SecretReference, content: bytes) -> str:
 
 def _fail(reference: SecretReference, message: str) -> ConfigError:
     place = reference.place
-    shown = f"secret {reference}: {message}"
+    shown = f"secret {reference.shown}: {message}"
     if place is None:
         return ConfigError(shown)
     return ConfigError(shown, file=place.file, line=place.line, key=place.key)

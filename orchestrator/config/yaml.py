@@ -7,7 +7,7 @@ ruamel.yaml composes the text into nodes; values are built here, because the rul
 - a key that stands twice, a tag, a merge key and a second document are refused;
 - size, number of values and depth are bounded, aliases included (no "billion laughs").
 
-No message repeats a value of the file: it could be a secret in the wrong place.
+No message repeats a value or a key of the file: it could be a secret in the wrong place.
 """
 
 from __future__ import annotations
@@ -214,15 +214,16 @@ class _Builder:
     lines: dict[KeyPath, int] = field(default_factory=dict)
     count: int = 0
 
-    def fail(self, node: Node, path: KeyPath, message: str) -> ConfigError:
-        return ConfigError(message, file=self.file, line=_line(node), key=dotted(path) or None)
+    def fail(self, node: Node, message: str) -> ConfigError:
+        """An error with its line, without a key: which keys are known is not known here."""
+        return ConfigError(message, file=self.file, line=_line(node))
 
     def value(self, node: Node, path: KeyPath) -> Any:
         self.count += 1
         if self.count > MAX_VALUES:
-            raise self.fail(node, (), f"holds more than {MAX_VALUES} values")
+            raise self.fail(node, f"holds more than {MAX_VALUES} values")
         if len(path) > MAX_DEPTH:
-            raise self.fail(node, (), f"is nested deeper than {MAX_DEPTH} levels")
+            raise self.fail(node, f"is nested deeper than {MAX_DEPTH} levels")
         match node:
             case MappingNode():
                 return self.mapping(node, path)
@@ -231,29 +232,28 @@ class _Builder:
             case ScalarNode():
                 return self.scalar(node, path)
             case _:
-                raise self.fail(node, path, "is neither a mapping nor a list nor a plain value")
+                raise self.fail(node, "is neither a mapping nor a list nor a plain value")
 
     def mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
-        self.no_tag(node, path, "map")
+        self.no_tag(node, "map")
         content: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode):
                 raise self.fail(
-                    key_node, path, "a key must be plain text; text that begins with a brace needs quotes"
+                    key_node, "a key must be plain text; text that begins with a brace needs quotes"
                 )
             key = str(key_node.value)
             if key_node.tag == f"{_TAG}merge":
-                raise self.fail(key_node, path, "merge keys (`<<`) are not YAML 1.2; write the keys out")
+                raise self.fail(key_node, "merge keys (`<<`) are not YAML 1.2; write the keys out")
             here = (*path, key)
             if key in content:
-                message = f"stands twice; it is on line {self.lines[here]} too"
-                raise self.fail(key_node, here, message)
+                raise self.fail(key_node, f"this key is on line {self.lines[here]} too; remove one of them")
             self.lines[here] = _line(key_node)
             content[key] = self.value(value_node, here)
         return content
 
     def sequence(self, node: SequenceNode, path: KeyPath) -> list[Any]:
-        self.no_tag(node, path, "seq")
+        self.no_tag(node, "seq")
         content = []
         for index, item in enumerate(node.value):
             self.lines[(*path, index)] = _line(item)
@@ -276,18 +276,16 @@ class _Builder:
             case "str" | "bool" | "timestamp" | "value" | "merge":
                 return self.text(node, path)
             case _:
-                raise self.fail(
-                    node, path, "tags are not taken; a value that begins with `!` must be in quotes"
-                )
+                raise self.fail(node, "tags are not taken; a value that begins with `!` must be in quotes")
 
     def text(self, node: ScalarNode, path: KeyPath) -> Text:
         text = Text(node.value)
         text.place = Place(file=self.file, line=self.lines.get(path, _line(node)), key=dotted(path))
         return text
 
-    def no_tag(self, node: Node, path: KeyPath, plain: str) -> None:
+    def no_tag(self, node: Node, plain: str) -> None:
         if node.tag != f"{_TAG}{plain}":
-            raise self.fail(node, path, "tags are not taken")
+            raise self.fail(node, "tags are not taken")
 
 
 def _integer(text: str) -> int | None:

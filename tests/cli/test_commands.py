@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from orchestrator.cli.commands.later import COMMANDS as LATER
-from orchestrator.cli.program import app, run
+from orchestrator.cli.program import ONCE, app, run
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, RunFinished, RunStarted
@@ -126,7 +126,7 @@ def test_every_command_that_changes_something_takes_yes(
         ),
         (
             "restart --clster prod",
-            "No such option: --clster; did you mean --cluster?; see `orchestrate restart --help`",
+            "No such option: --clster. Did you mean --cluster?; see `orchestrate restart --help`",
         ),
         ("restart --cluster", "Option '--cluster' requires an argument; see `orchestrate --help`"),
         ("restart --cluster x --bogus", "No such option: --bogus; see `orchestrate restart --help`"),
@@ -143,6 +143,8 @@ def test_every_command_that_changes_something_takes_yes(
             "Invalid value for '--pause-after': must be a whole number; see `orchestrate plan --help`",
         ),
         ("apply", "Missing argument 'PLAN.JSON'; see `orchestrate apply --help`"),
+        ("restart --cluster a --yes --cluster b", "--cluster is given twice; give it once"),
+        ("plan --cluster=a --strategy node --strategy=zone", "--strategy is given twice; give it once"),
     ],
 )
 def test_a_wrong_command_line_is_told_in_one_line(
@@ -152,6 +154,21 @@ def test_a_wrong_command_line_is_told_in_one_line(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == f"orchestrate: {message}\n"
+
+
+def test_every_option_with_one_value_may_be_given_once() -> None:
+    """`demo --version` is `--version` too, which is a flag elsewhere."""
+    once: set[str] = set()
+
+    def walk(command: object) -> None:
+        for option in getattr(command, "params", ()):
+            if option.param_type_name == "option" and not option.is_flag and not option.multiple:
+                once.update(option.opts)
+        for child in getattr(command, "commands", {}).values():
+            walk(child)
+
+    walk(typer.main.get_command(app))
+    assert once - {"--version", "--install-completion", "--show-completion"} == ONCE
 
 
 @pytest.mark.parametrize("command", LATER)

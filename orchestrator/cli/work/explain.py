@@ -266,7 +266,7 @@ def _overview(entries: tuple[Entry, ...]) -> str:
 def _wrapped(text: str, *, first: str = "") -> str:
     """A paragraph behind its label, as wide as the terminal; names are never broken."""
     return textwrap.fill(
-        text,
+        text.replace("**", ""),
         min(shutil.get_terminal_size().columns, _WIDEST),
         initial_indent=f"  {first}",
         subsequent_indent=" " * (len(first) + 2),

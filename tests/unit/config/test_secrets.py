@@ -32,7 +32,11 @@ def _failure(resolver: SecretResolver, reference: str) -> str:
     with pytest.raises(ConfigError) as caught:
         resolver.resolve(parse_reference(reference, PLACE))
     assert (caught.value.file, caught.value.line, caught.value.key) == ("prod.yml", 5, "auth.api_key")
-    return str(caught.value).removeprefix(f"prod.yml:5: auth.api_key: secret {reference}: ")
+    program, *more = reference.split()
+    shown = f"{program} …" if more and program.startswith("command:") else reference
+    said = str(caught.value)
+    assert said.startswith(f"prod.yml:5: auth.api_key: secret {shown}: ")
+    return said.removeprefix(f"prod.yml:5: auth.api_key: secret {shown}: ")
 
 
 def test_a_secret_shows_itself_to_nobody_who_does_not_ask_for_it() -> None:
@@ -119,6 +123,20 @@ def test_a_key_that_no_header_takes_is_refused_without_being_shown(tmp_path: Pat
 def test_a_command_that_fails_does_not_have_its_output_shown(tmp_path: Path) -> None:
     message = _failure(_resolver(tmp_path), "command:sh -c 'echo s3cret; echo s3cret >&2; exit 3'")
     assert message == "the command ended with exit code 3; run it by hand to see why"
+
+
+def test_of_a_command_line_the_program_alone_is_shown(tmp_path: Path) -> None:
+    """Tokens end up in such lines, and messages in logs."""
+
+    def refused(words: Sequence[str]) -> bytes:
+        raise subprocess.CalledProcessError(7, list(words))
+
+    reference = "command:curl -H X-Vault-Token:s3cret http://vault"
+    resolver = SecretResolver(environment={}, folder=tmp_path, home=tmp_path, command=refused)
+    with pytest.raises(ConfigError) as caught:
+        resolver.resolve(parse_reference(reference, PLACE))
+    assert "s3cret" not in str(caught.value)
+    assert "secret command:curl …: " in str(caught.value)
 
 
 def test_a_command_that_does_not_end_is_given_up(tmp_path: Path) -> None:
