@@ -107,9 +107,19 @@ class NodeHttp:
                 return self._failed(path, f"HTTP {response.status}")
             return body.decode(errors="replace")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            return self._failed(path, str(error))
+            return self._failed(path, _in_words(error))
         finally:
             pool.clear()
 
     def _failed(self, path: str, why: str) -> Unknown:
         return Unknown(reason=f"{self._url}{path}: {why}")
+
+
+def _in_words(error: Exception) -> str:
+    """Why a node was not reached; the library's sentence names its own objects."""
+    cause = error.__cause__
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return "the host name does not resolve"
+    if isinstance(error, urllib3.exceptions.NewConnectionError) and isinstance(cause, OSError):
+        return f"no connection: {cause.strerror or cause}"
+    return str(error)

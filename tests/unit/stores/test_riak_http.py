@@ -71,12 +71,13 @@ def test_what_is_no_riak_or_no_whole_answer_is_unknown() -> None:
             assert isinstance(NodeHttp(url).ping(), Unknown)
 
 
-def test_nobody_there_is_unknown() -> None:
+def test_why_a_node_is_not_reached_is_said_in_plain_words() -> None:
     with serving(whole(b"OK")) as url:
         pass
-    found = NodeHttp(url).ping()
-    assert isinstance(found, Unknown)
-    assert found.reason.startswith(f"{url}/ping: ")
+    said = NodeHttp(url).ping()
+    assert said == Unknown(reason=f"{url}/ping: no connection: Connection refused")
+    said = NodeHttp("http://no-such-host.invalid:8098").ping()
+    assert said == Unknown(reason="http://no-such-host.invalid:8098/ping: the host name does not resolve")
 
 
 def test_a_trickle_and_a_flood_end_at_the_limits() -> None:
