@@ -88,7 +88,7 @@ PHASE_LIMITS: Final[Mapping[Phase, str]] = {
     Phase.MERGING: "`hold` before a merge, `force_merge.deadline` for each index",
     Phase.MERGED: "`recover`",
     Phase.GATED: "`hold`",
-    Phase.WITHHELD: "never waits",
+    Phase.WITHHELD: "one reading: it does not wait",
     Phase.DOWN: "`stop`, `start` or `reboot`, of each node",
     Phase.REJOINED: "`rejoin`",
     Phase.REASSIGNED: "`recover`",
