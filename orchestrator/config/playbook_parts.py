@@ -38,7 +38,7 @@ class LimitsSpec(Spec):
 class HookSpec(Spec):
     """A command at a moment of a node's restart. One that fails stands the run down, with the node up."""
 
-    run: NodeCommandLine = Field(description="Command line; `{node}` stands for the node's name.")
+    run: NodeCommandLine = Field(description="Command line; `{node}` is the node's name.")
     local: StrictBool = Field(default=False, description="On this machine instead of the node's.")
     timeout: Duration = Field(default=300.0, description="After so long it has failed.")
 
