@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.model.cluster import ShardId
-from orchestrator.model.reading import Instant
+from orchestrator.model.reading import Instant, Seconds
+
+IN_DOUBT: Seconds = 30.0
+"""What was asked for and not heard of may be taken as lost after so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,10 @@ from orchestrator.model.observation import Level, ServiceState
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import merge_judge, turns
 from orchestrator.simulation.deciders import places_for, shards_of
+from orchestrator.simulation.facts import IN_DOUBT
 from orchestrator.simulation.parts import SimCopy, SimIndex, SimNode, SimShard
 from orchestrator.simulation.riak import RiakWorld
 from orchestrator.simulation.world import World
-
-_IN_DOUBT: Seconds = 30.0
-"""A host that is reached at all does within it what it was asked."""
 
 _ADDED = "REPLICA_ADDED"
 _NEVER_ANYWHERE = frozenset({"INDEX_CREATED", _ADDED, "NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
@@ -54,7 +52,7 @@ def stop(world: World, node: SimNode) -> None:
     if world.stale_read:
         world.violated(f"{name} is stopped on a reading that says it may be old")
     asked = [n for n in world.nodes.values() if n.stopped_by_us and n.name != name]
-    others = [n for n in asked if not (_asked_in_vain(world, n) or _stopped_unseen(world, n))]
+    others = [n for n in asked if not (n.asked_in_vain(world.agenda.now) or _stopped_unseen(world, n))]
     down = [n.name for n in others]
     elsewhere = [n for n in others if n.machine != node.machine]
     if len(down) >= world.allowed_down or (world.one_machine and elsewhere):
@@ -80,13 +78,6 @@ def stop(world: World, node: SimNode) -> None:
     node.stopped_by_us = True
 
 
-def _asked_in_vain(world: World, node: SimNode) -> bool:
-    """Whether a node runs on as if it had not been asked to stop: after half a minute that stop is lost."""
-    at = turns.stop_sent(node)
-    runs_on = node.service is ServiceState.RUNNING and node.process and node.began < at
-    return runs_on and world.agenda.now - at >= _IN_DOUBT
-
-
 def _stopped_unseen(world: World, node: SimNode) -> bool:
     """Whether a stop that could be taken as lost was done after the last reading: no reading could tell."""
     return node.stopped_late is not None and node.stopped_late >= world.last_read
@@ -102,15 +93,15 @@ def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None
     """
     if not node.process:
         return
-    if world.agenda.now - sent >= _FORGOTTEN and world.last_read - sent >= _IN_DOUBT:
+    if world.agenda.now - sent >= _FORGOTTEN and world.last_read - sent >= IN_DOUBT:
         node.stopped_by_us = node.stopped_by_us and node.service is ServiceState.STOPPING
         return
     node.stopped_by_us = True
     if node.service is not ServiceState.STOPPING:
-        node.stopped_late = world.agenda.now if world.agenda.now - sent >= _IN_DOUBT else None
+        node.stopped_late = world.agenda.now if world.agenda.now - sent >= IN_DOUBT else None
     others_failed = any(at >= sent and what.endswith(" left") for at, what in reversed(world.story[-200:]))
     others_allow = any(set_.at >= read for level in Level for set_ in world.meddled[level, ALLOCATION])
-    blameless = others_failed or others_allow or world.agenda.now - sent >= _IN_DOUBT
+    blameless = others_failed or others_allow or world.agenda.now - sent >= IN_DOUBT
     if world.effective(ALLOCATION) == "all" and not blameless:
         world.violated(f"a late stop of {node.name} meets allocation on")
 
@@ -134,7 +125,7 @@ def delay(world: World, node: SimNode, what: str) -> None:
             world.violated(f"{what} on {node.name} while {shard.id} waits for it")
     down = [n for n in _missed(world) if not n.process and n.service is not ServiceState.STARTING]
     for other in [n.name for n in down if not n.stopped_by_us]:
-        in_doubt = world.agenda.now - world.nodes[other].stop_lost_at <= _IN_DOUBT
+        in_doubt = world.agenda.now - world.nodes[other].stop_lost_at <= IN_DOUBT
         if not in_doubt and not world.news(other) and other not in world.away_before:
             world.violated(f"{what} on {node.name} while {other} is away")
 

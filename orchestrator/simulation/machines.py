@@ -132,6 +132,8 @@ def _booted(world: Machinery, nodes: list[SimNode], jobs: list[int]) -> None:
 
 def die(world: Machinery, node: SimNode) -> None:
     """The process ends by itself: killed, out of memory, power."""
+    if node.asked_in_vain(world.agenda.now):
+        node.stopped_late = world.agenda.now  # of this death the stop is no cause
     node.job += 1
     node.start_queued = False
     node.service = ServiceState.FAILED

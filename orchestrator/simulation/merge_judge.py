@@ -9,14 +9,12 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.merging import MergePolicy
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation import gates, merges, segments
+from orchestrator.simulation.facts import IN_DOUBT
 from orchestrator.simulation.parts import SimIndex, SimNode
 from orchestrator.simulation.world import World
 
 _A_WRITE: Seconds = 0.05
 """An index that is written has something in its counters after so long."""
-
-_IN_DOUBT: Seconds = 30.0
-"""What was asked for and not heard of may be taken as lost after so long."""
 
 
 def asked(world: World, index: SimIndex, *, holder: str | None, sent: Instant | None = None) -> None:
@@ -27,7 +25,7 @@ def asked(world: World, index: SimIndex, *, holder: str | None, sent: Instant | 
     """
     forced, policy = world.forced, world.forced.policy
     forced.asked[index.uuid] += 1
-    late = sent is not None and world.agenda.now - sent >= _IN_DOUBT
+    late = sent is not None and world.agenda.now - sent >= IN_DOUBT
     for other in merges.of(world, index.uuid):
         # Where there are tasks the port asks for them first, and does not ask for the merge again.
         harmless = sent is None and forced.task_list and other.began >= forced.last_look

@@ -16,7 +16,7 @@ from orchestrator.model.merging import MergePolicy
 from orchestrator.model.observation import Recovery, ServiceState, SettingValue
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.simulation.counted import Part
-from orchestrator.simulation.facts import Fact
+from orchestrator.simulation.facts import IN_DOUBT, Fact
 
 ALL_ROLES = frozenset({Role.MASTER, Role.DATA, Role.INGEST})
 """What a node does that was not told otherwise."""
@@ -96,7 +96,7 @@ class SimNode(Part):
         hangs_until: SSH to its host hangs before this moment; `hangs_and_does` tells whether what is asked
             is done all the same.
         stopped_by_us: a stop of the program took it down, and it is not back in the cluster yet.
-        stopped_late: when that stop was done, if it could be taken as lost by then.
+        stopped_late: when it went down, if that stop could be taken as lost by then.
         stop_lost_at: when a stop by the program was sent that never arrived.
         restarts_by_us: stops of the program that ended a process.
         apart: its process runs, and reaches no other node.
@@ -175,6 +175,16 @@ class SimNode(Part):
     def holds_data(self) -> bool:
         """Whether copies can live here."""
         return any(role is Role.DATA or role.value.startswith("data_") for role in self.roles)
+
+    @property
+    def stop_sent(self) -> Instant:
+        """When the program last asked for a stop that found its process running; 0 if it never did."""
+        return next((fact.at for fact in reversed(self.facts) if fact.what == "stopped"), 0.0)
+
+    def asked_in_vain(self, now: Instant) -> bool:
+        """Whether it runs on as if it had not been asked to stop: after half a minute that stop is lost."""
+        runs_on = self.service is ServiceState.RUNNING and self.process and self.began < self.stop_sent
+        return runs_on and now - self.stop_sent >= IN_DOUBT
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -221,7 +221,7 @@ class RiakWorld(World):
     def _join(self, node: SimNode, life: int) -> None:
         if not node.process or node.life != life or node.joined:
             return
-        node.member_life, node.stopped_by_us = life, False
+        node.member_life, node.stopped_by_us, node.stopped_late = life, False, None
         self.away_before.discard(node.name)
         self.changed(f"{node.name} joined")
         vnodes = self.vnodes[node.name]

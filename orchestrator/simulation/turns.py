@@ -90,11 +90,6 @@ def stopped(world: World, node: SimNode) -> None:
             shard.had = max(shard.had, len(started))
 
 
-def stop_sent(node: SimNode) -> Instant:
-    """When the program last asked for a stop that found its process running; 0 if it never did."""
-    return next((fact.at for fact in reversed(node.facts) if fact.what == "stopped"), 0.0)
-
-
 def _seen_back(world: World, node: SimNode) -> bool:
     """Whether the program could see this life of a node, in which it serves its clients again."""
     return node.joined and node.joins_at + _BETWEEN_TWO_READINGS < world.last_read
@@ -129,7 +124,7 @@ def _missing(world: World, node: SimNode) -> tuple[Absent, ...]:
     """
     if not world.missing:
         return ()
-    seen = world.last_read if stop_sent(node) < world.last_read else world.agenda.now
+    seen = world.last_read if node.stop_sent < world.last_read else world.agenda.now
     return tuple(
         Absent(shard=shard.id, serving=len(shard.started), had=shard.had)
         for index, shard in shards_of(world)

@@ -64,6 +64,7 @@ def test_seeds_that_once_broke_a_property_break_none(seed: int) -> None:
         *(36875, 39118, 40307, 41119, 48138, 49086, 53297, 54310, 54350, 55878),
         *(57816, 59010, 59028, 63053, 63659, 65448, 67064, 69407, 72789, 75571),
         *(213050, 312, 444, 1080, 9489, 27629, 29672, 31464, 44019, 51010, 81383, 81993, 98197),
+        300298,
     ],
 )
 def test_seeds_that_once_broke_a_property_break_none_as_they_are_drawn(seed: int) -> None:

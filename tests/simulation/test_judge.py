@@ -205,6 +205,35 @@ def test_a_late_stop_that_is_done_between_the_last_reading_and_another_stop_is_n
     assert bool(found) is bool(simulation.world.violations) is noticed, simulation.world.violations
 
 
+def test_a_node_that_dies_after_its_stop_could_be_taken_as_lost_is_not_down_by_us() -> None:
+    """It had run on for half a minute, and another was stopped; a death before that counts as the stop."""
+    for seconds, noticed in ((20.0, True), (37.0, False)):
+        simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=110.0))
+        simulation.hosts.perform(StopNode(node=ES2))
+        simulation.world.agenda.advance(seconds)
+        simulation.cluster.observe(EVERYTHING)
+        simulation.hosts.perform(StopNode(node=ES3))
+        simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=600.0))
+        simulation.world.agenda.advance(10.0)
+        found = [said for said in simulation.world.violations if "es2, es3 are down by us at once" in said]
+        assert bool(found) is bool(simulation.world.violations) is noticed, simulation.world.violations
+
+
+def test_a_node_that_dies_again_while_it_is_brought_back_stays_down_by_us() -> None:
+    """Its stop was done long ago: a life that did not join yet is no sign that the stop is lost."""
+    simulation = _withheld()
+    simulation.hosts.perform(StopNode(node=ES2))
+    simulation.world.agenda.advance(60.0)
+    simulation.hosts.perform(StartNode(node=ES2))
+    simulation.world.agenda.advance(8.5)
+    assert simulation.world.nodes[ES2].process
+    assert not simulation.world.nodes[ES2].joined
+    simulation.fate.befall(mishaps.NodeDies(node=ES2, back_after=600.0))
+    assert simulation.world.nodes[ES2].stopped_late is None
+    simulation.hosts.perform(StopNode(node=ES3))
+    assert [said for said in simulation.world.violations if "es3 is stopped while es2 is down by us" in said]
+
+
 def test_a_late_stop_that_takes_a_second_node_of_ours_down_is_noticed() -> None:
     """It was sent when all was well; the node came up by itself, and only then is the stop done."""
     simulation = _withheld(Trip(verb="stop", target="es2", how=How.LATE, late=20.0))
