@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import re
 import shlex
 from collections.abc import Mapping
@@ -190,8 +191,13 @@ def _quotes_are_closed(line: str) -> str:
 
 PLACEHOLDERS: Final = ("{node}", "{name}", "{host}")
 """A node's full name, what stands before its `@`, and what stands behind it."""
-_PLACEHOLDER: Final = re.compile(rf"(?<![$%{{])(?:{'|'.join(map(re.escape, PLACEHOLDERS))})(?!}})")
+_IN_BRACES: Final = re.compile(r"(?<![$%{])\{(\w+)\}(?!\})")
 """Not `${name}`, a variable of the shell, nor what curl and Go's templates write."""
+
+
+def _is_slip(word: str) -> bool:
+    """Whether a word in braces was meant as `{node}`; others may be for awk or a template."""
+    return bool(difflib.get_close_matches(word.lower(), ["node"], n=1, cutoff=0.75))
 
 
 def no_placeholder_but(*here: str, which: str) -> AfterValidator:
@@ -203,8 +209,9 @@ def no_placeholder_but(*here: str, which: str) -> AfterValidator:
     """
 
     def check(text: str) -> str:
-        for placeholder in _PLACEHOLDER.findall(text):
-            if placeholder not in here:
+        for word in _IN_BRACES.findall(text):
+            placeholder = f"{{{word}}}"
+            if placeholder not in here and (placeholder in PLACEHOLDERS or _is_slip(word)):
                 raise ValueError(f"`{placeholder}` is no placeholder here: {which}")
         return text
 

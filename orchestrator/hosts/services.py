@@ -51,7 +51,8 @@ _LSB_RUNNING, _LSB_DEAD_PID, _LSB_DEAD_LOCK, _LSB_STOPPED = 0, 1, 2, 3
 """Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions"."""
 _QUOTES: Final = re.compile(r"""['"\\`$#<\n]""")
 """What makes it possible that a placeholder does not stand bare in a command line."""
-_PIECES: Final = re.compile(r"\{node\}|\\[^{]|.", re.DOTALL)
+_NODE: Final = re.compile(r"(?<!\$)\{node\}")  # not `${node}`, a variable of the shell
+_PIECES: Final = re.compile(rf"{_NODE.pattern}|\\[^{{]|.", re.DOTALL)
 _VARIABLE: Final = "orchestrate_node"
 _REFERENCES: Final = {
     "": f'"${{{_VARIABLE}}}"',
@@ -89,11 +90,10 @@ def for_node(text: str, node: str) -> str:
     Where the placeholder stands in quotes, quotes of our own would end those. There the name becomes the
     value of a variable, for what a variable holds is never read as a command, wherever it is expanded.
     """
-    if "{node}" not in text or shlex.quote(node) == node:
-        return text.replace("{node}", node)
-    if not _QUOTES.search(text):
-        return text.replace("{node}", shlex.quote(node))
-    return f"{_VARIABLE}={shlex.quote(node)}; {_by_reference(text)}"
+    quoted = shlex.quote(node)
+    if quoted != node and _NODE.search(text) and _QUOTES.search(text):
+        return f"{_VARIABLE}={quoted}; {_by_reference(text)}"
+    return _NODE.sub(lambda _: quoted, text)
 
 
 def _by_reference(text: str) -> str:

@@ -31,12 +31,12 @@ _PIECE: Final = re.compile(
 
 
 def parse_timer(output: CommandOutput) -> Reading[int]:
-    """`rpc application get_env [riak_core,vnode_management_timer]`: milliseconds."""
+    """`rpc application get_env [riak_core,vnode_management_timer]`: milliseconds, at least one."""
 
     def parse() -> int:
-        term = parse_term(_answer(output))
-        if isinstance(term, tuple) and len(term) == 2 and term[0] == "ok" and type(term[1]) is int:  # noqa: PLR2004  (a pair)
-            return term[1]
+        match parse_term(_answer(output)):
+            case ("ok", int(milliseconds)) if milliseconds > 0:
+                return milliseconds
         raise Malformed(f"{shown(output.stdout)} is no number of milliseconds")
 
     return reading("vnode_management_timer", parse)

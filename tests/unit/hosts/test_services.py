@@ -373,6 +373,13 @@ def test_a_plain_name_leaves_a_line_as_it_was_written() -> None:
     )
 
 
+@pytest.mark.parametrize("node", ["es1", *NASTY])
+def test_a_variable_of_the_shell_with_the_placeholder_s_name_is_left_alone(tmp_path: Path, node: str) -> None:
+    line = "node=v; printf %s-%s ${node} {node}"
+    assert shell(services.for_node(line, node), tmp_path) == f"v-{node}"
+    assert list(tmp_path.iterdir()) == []
+
+
 def shell(line: str, folder: Path) -> str:
     """What a line prints under `sh`, run in a folder of its own; it may fail."""
     done = subprocess.run(["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  (the lines of these tests)

@@ -51,9 +51,13 @@ def test_a_timer_is_its_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["undefined\n", "{ok,soon}\n", "{ok,1.5}\n", "{ok,1}{ok,2}\n", "", "{badrpc,nodedown}\n"]
+    "said",
+    [
+        *("undefined\n", "{ok,soon}\n", "{ok,1.5}\n", "{ok,1}{ok,2}\n", "", "{badrpc,nodedown}\n"),
+        *("{ok,0}\n", "{ok,-1}\n", "{ok,true}\n"),
+    ],
 )
-def test_a_timer_that_is_no_number_is_unknown(said: str) -> None:
+def test_a_timer_that_is_no_time_is_unknown(said: str) -> None:
     assert isinstance(parse_timer(out(said)), Unknown)
 
 
