@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -23,7 +24,9 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from orchestrator.lab.client import LabClient
 from orchestrator.lab.distributions import DISTRIBUTIONS
+from orchestrator.lab.errors import LabError
 from orchestrator.lab.layout import LabNode
 from orchestrator.lab.nodes import LabCluster
 from orchestrator.lab.seed import SeedIndex, seed
@@ -40,6 +43,10 @@ BOOTS: Final = (AT_ONCE[0], AT_ONCE[0][:1], AT_ONCE[1][:1], AT_ONCE[1])
 ZONE_SHARE: Final = 0.6
 FEW_CORES: Final = 1.2
 """Where two nodes at once take longer than this many times one, a zone's gain is bounded by the machine."""
+BULK: Final = "bulk"
+BULK_DOCUMENTS: Final = 128
+BULK_SECONDS: Final = 120.0
+DOCUMENT_BYTES: Final = 64 * 1024
 NAMES: Final = {
     "a": "bare loop, long polls",
     "b": f"bare loop, polls of {POLL_SECONDS:.0f} s",
@@ -80,6 +87,9 @@ def main() -> int:
     ):
         _say(f"seeding {len(indices)} indices, {sum(2 * index.shards for index in indices)} copies")
         seed(lab.client, indices)
+        if options.mb:
+            _say(f"filling each node with {options.mb} MB that are stored and not indexed")
+            fill(lab.client, options.mb * len(SIX))
         folder = folder or Path(temporary)
         file = lab.write_cluster_file(folder / "bench.yml")
         ways: dict[str, Callable[[int], Lap]] = {
@@ -111,8 +121,26 @@ def _options() -> Any:
     parser.add_argument("--version", default=DISTRIBUTIONS[0].version)
     parser.add_argument("--order", default="abcdeedcba", help="laps, in order, by letter")
     parser.add_argument("--indices", type=int, default=20, help="of six shards and one replica each")
+    parser.add_argument("--mb", type=int, default=0, help="more data on each node, in one index")
     parser.add_argument("--keep", help="a folder for the program's state and output")
     return parser.parse_args()
+
+
+def fill(client: LabClient, megabytes: int) -> None:
+    """An index that holds so much with its replicas: bytes that do not compress, cheap to write."""
+    settings = {"number_of_shards": len(SIX), "number_of_replicas": 1, "refresh_interval": "-1"}
+    client.ask("PUT", f"/{BULK}", {"settings": settings, "mappings": {"enabled": False}})
+    dice = random.Random(1)  # noqa: S311  (test data, the same each time)
+    noise = dice.randbytes(1 << 20).hex()
+    for _ in range(megabytes * 1024**2 // 2 // (BULK_DOCUMENTS * DOCUMENT_BYTES)):
+        starts = [dice.randrange(len(noise) - DOCUMENT_BYTES) for _ in range(BULK_DOCUMENTS)]
+        lines = [f'{{"index":{{}}}}\n{{"noise":"{noise[at : at + DOCUMENT_BYTES]}"}}\n' for at in starts]
+        answer = client.ask("POST", f"/{BULK}/_bulk", "".join(lines), seconds=BULK_SECONDS)
+        if answer["errors"]:
+            raise LabError(f"filling {BULK}: {str(answer)[:500]}")
+    client.ask("POST", f"/{BULK}/_flush", seconds=BULK_SECONDS)
+    stored = client.ask("GET", f"/{BULK}/_stats/store")["_all"]["total"]["store"]["size_in_bytes"]
+    _say(f"{stored / 1024**2 / len(SIX):.0f} MB of it on a node")
 
 
 def _say(line: str) -> None:
