@@ -108,7 +108,7 @@ def _stands(last: Attempt) -> bool:
         case Condition.ELSEWHERE:
             raise AttemptError(
                 f"this task has started orchestrate on {last.host} ({last.folder}), and from {host_name()} "
-                "nobody can tell whether it still runs: give the task a queue that only one machine serves"
+                "it cannot be checked whether it still runs: use a queue that only one machine serves"
             )
         case Condition.GONE:
             told = last.marked(Mark.REPORTED) or last.marked(Mark.STOP_ASKED)

@@ -186,7 +186,7 @@ class OrchestrateOperator(BaseOperator):
         if self._killed:
             raise AirflowException(f"the task was killed; {verdict(attempt.ending()).message}")
         if attempt.marked(Mark.STOP_ASKED):
-            self.log.info("The run was stopped by an earlier try that was killed; this one starts anew")
+            self.log.info("The run was stopped by an earlier try that was killed; this one starts a new run")
             return self.execute(context)
         ending = attempt.ending()
         attempt.mark(Mark.REPORTED)

@@ -47,7 +47,7 @@ class Verdict:
 
 _REPAIR: Final[Mapping[ExitCode, str]] = {
     ExitCode.FAILED: "repair the node, then: orchestrate resume {run} --retry-failed",
-    ExitCode.INTERRUPTED: "go on with: orchestrate resume {run}",
+    ExitCode.INTERRUPTED: "continue with: orchestrate resume {run}",
     ExitCode.NOT_RESTORED: "as soon as the cluster answers: orchestrate restore {run}",
     ExitCode.PAUSED: "when you are content: orchestrate resume {run}",
 }
@@ -131,7 +131,7 @@ def _said(ending: Ending) -> Iterator[str]:
         if isinstance(hold, dict):
             yield f"held by {hold.get('predicate')} ({hold.get('subject')}): {hold.get('evidence')}"
     for item in _listed(summary, "left"):
-        yield f"NOT PUT BACK: {item}"
+        yield f"NOT RESTORED: {item}"
 
 
 def _listed(summary: Mapping[str, Any], key: str) -> list[Any]:

@@ -305,7 +305,7 @@ def _warnings(spec: AnyClusterSpec, document: Document) -> tuple[str, ...]:
             message = "the credentials of `auth` go over plain HTTP, readable on the way; use https://"
             found.append(document.error(("endpoints", index), message))
     if not spec.tls.verify:
-        message = "certificates are not checked: whoever answers is believed; use `ca` or `fingerprint`"
+        message = "certificates are not checked, and any server is accepted; use `ca` or `fingerprint`"
         found.append(document.error(("tls", "verify"), message))
     if spec.tls.model_fields_set and not any(url.startswith("https://") for url in spec.endpoints):
         found.append(document.error(("tls",), "has no effect: no endpoint begins with https://"))

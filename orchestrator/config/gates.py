@@ -180,7 +180,7 @@ class GateSpec(Spec):
 
     rabbitmq_queue: Unset[RabbitQueueSpec] = Field(default=None, description="Messages of a queue.")
     prometheus: Unset[PrometheusSpec] = Field(default=None, description="A metric.")
-    http_json: Unset[HttpJsonSpec] = Field(default=None, description="A value that a server tells.")
+    http_json: Unset[HttpJsonSpec] = Field(default=None, description="A value that a server reports.")
     command: Unset[CommandSpec] = Field(default=None, description="A command's exit code.")
 
     @model_validator(mode="after")

@@ -132,7 +132,7 @@ class HostsSpec(HostKeys):
     """How the nodes' machines are reached."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
-        "nodes": "only for `kind: riak`; Elasticsearch tells where its nodes are, and where that is wrong,"
+        "nodes": "only for `kind: riak`; Elasticsearch has the addresses of its nodes; where those are wrong,"
         " `overrides: {NODE: {address: ADDRESS}}` puts it right"
     }
 
@@ -175,7 +175,7 @@ class RiakHostsSpec(HostsSpec):
     nodes: dict[MemberOrHost, Address] = Field(
         default_factory=dict,
         description="Addresses of machines by host: `{riak1: 10.0.0.1}` for the node `riak@riak1`. A key may"
-        " be a node's full name, too. A node that is not listed is reached by what stands behind its `@`.",
+        " be a node's full name, too. A node that is not listed is reached by the host after its `@`.",
     )
 
 

@@ -155,7 +155,7 @@ class PlaybookSpec(Spec):
     accept: AcceptSpec = Field(default_factory=AcceptSpec, description="What may be wrong with the cluster.")
     lease: LeasePlace = Field(
         default=LeasePlace.CLUSTER,
-        description="Where the lease stands: in the cluster too, seen by every bastion, or the state alone.",
+        description="Where the lease is: in the cluster too, seen by every bastion, or in the state alone.",
     )
     allocation_while_down: Annotated[Literal["primaries", "none"], BeforeValidator(_refuse_new_primaries)] = (
         Field(
@@ -190,7 +190,7 @@ class PlaybookSpec(Spec):
     gates: GatesSpec = Field(
         default=(), description="What is asked before every wave: a run waits while one is closed."
     )
-    notify: Later = Field(default=None, description="Who is told.")
+    notify: Later = Field(default=None, description="Who is notified.")
 
 
 AnyPlaybookSpec: TypeAlias = PlaybookSpec | RiakPlaybookSpec

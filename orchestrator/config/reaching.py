@@ -49,7 +49,7 @@ def each_once(endpoints: tuple[str, ...]) -> tuple[str, ...]:
     """
     twice = next((url for at, url in enumerate(endpoints) if url in endpoints[:at]), None)
     if twice is not None:
-        raise ValueError(f"{twice} stands twice")
+        raise ValueError(f"{twice} is given twice")
     return endpoints
 
 

@@ -85,8 +85,8 @@ Words = Annotated[Name, AfterValidator(_plain_words)]
 
 _COMMAND: Final = (
     "The program `riak`, with `stop`, `start` and `ping`: a path, or words such as `docker exec riak riak`."
-    f" May hold {_LISTED}: a node's full name, and what stands before and behind its `@`. They tell nodes of"
-    " one machine apart."
+    f" May hold {_LISTED}: a node's full name, and the parts before and after its `@`. They"
+    " distinguish nodes of one machine."
 )
 _ADMIN: Final = (
     "The words before an administrative command, with the same placeholders. If nothing is said: `command`"

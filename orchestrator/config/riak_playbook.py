@@ -70,8 +70,8 @@ class RiakPlaybookSpec(Spec):
     )
     transfer_limit: Annotated[StrictInt, Field(ge=1, le=MOST_TRANSFERS)] | None = Field(
         default=TRANSFER_LIMIT,
-        description="Transfers that a node may have at once during the run: raised, never lowered, and put"
-        " back node by node as found; null leaves it alone.",
+        description="Transfers that a node may have at once during the run: raised, never lowered, and"
+        " restored node by node; null leaves it alone.",
     )
     hasten_handoff: StrictBool = Field(
         default=False,
@@ -91,4 +91,4 @@ class RiakPlaybookSpec(Spec):
     gates: GatesSpec = Field(
         default=(), description="What is asked before every wave: a run waits while one is closed."
     )
-    notify: Later = Field(default=None, description="Who is told.")
+    notify: Later = Field(default=None, description="Who is notified.")

@@ -103,8 +103,8 @@ class TuningSpec(Spec):
     persist: StrictBool = Field(default=True, description="Whether it is made to last over a boot.")
     on_failure: Literal["stop", "warn"] = Field(
         default="warn",
-        description="What a value that cannot be set does to a run: stand down, or go on. Nodes are started"
-        " either way.",
+        description="What a value that cannot be set does to a run: stand down, or continue. Nodes are"
+        " started either way.",
     )
     devices: dict[DeviceName, Literal["ssd", "rotational"]] = Field(
         default_factory=dict, description="What a disk is, by name, where the kernel is wrong about it."

@@ -171,7 +171,7 @@ _HINTS: Final = (
     ("found character '\\t'", "a tab cannot indent; use spaces"),
     (
         "mapping values are not allowed",
-        "a `: ` stands where no key can; put the text in quotes, or check the indentation",
+        "a `: ` is where no key can be; put the text in quotes, or check the indentation",
     ),
     ("but found another document", "a file holds one document; remove what follows the `---`"),
     (

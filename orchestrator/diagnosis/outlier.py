@@ -112,7 +112,7 @@ def _off(measure: Measure, values: dict[str, float]) -> dict[str, Number]:
 
 def _finding(signs: Signs, numbers: list[Number], machines: int) -> Finding:
     if machines < ENOUGH:
-        confidence, why = Confidence.LOW, f"{machines} machines are few to tell what is usual"
+        confidence, why = Confidence.LOW, f"{machines} machines are too few to show what is usual"
     elif len(numbers) > 1:
         confidence, why = Confidence.CERTAIN, f"off in {len(numbers)} ways that are measured apart"
     else:

@@ -307,7 +307,7 @@ def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
     events += [VotingExcluded(node=name) for name in record.excluded]
     if in_hand:
         lives = {node.node: node.incarnation for node in record.in_hand}
-        why = f"in hand of run {record.debtor}"
+        why = f"in progress in run {record.debtor}"
         events.append(WaveStarted(wave=Wave(number=1, nodes=in_hand, why=why), incarnations=lives))
         events += [node_phase(name, NodePhase.PENDING, NodePhase.STOPPING, why=why) for name in in_hand]
     events.append(RestoreBegun(operator=started.operator, host=started.host))

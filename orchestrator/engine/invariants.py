@@ -76,7 +76,7 @@ def _stops_stand_behind_withholding(step: Step) -> Iterator[str]:
     # Nothing of ours is right only where the operator switched the rule off that refuses such a find.
     found_so = any(rule.name == "no_other_maintenance" for rule in state.begun.policy.disabled_predicates)
     if not found_so and not any(debt.wanted == wanted for debt in ours):
-        yield f"{action.node} is stopped and no allocation is withheld by this run"
+        yield f"{action.node} is stopped and this run has not disabled allocation"
 
 
 def _stops_are_sent_from_down_alone(step: Step) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _only_the_wave_is_stopped(step: Step) -> Iterator[str]:
     if isinstance(action, StopNode | RebootHost) and (
         state.wave is None or action.node not in state.wave.nodes
     ):
-        yield f"{action.node} is not of the wave in hand"
+        yield f"{action.node} is not in the current wave"
 
 
 def _a_reboot_takes_down_only_what_is_down(step: Step) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _a_reboot_takes_down_only_what_is_down(step: Step) -> Iterator[str]:
         if node.phase is not NodePhase.STOPPED:
             yield f"{name} ({node.phase.value}) goes down with the host of {action.node}"
         if node.doubt is not None and node.doubt.verb is Verb.REBOOT and node.doubt.accepted:
-            yield f"the host of {name} was told to reboot already"
+            yield f"the host of {name} was asked to reboot before"
 
 
 def _budget(step: Step) -> Iterator[str]:
@@ -119,10 +119,10 @@ def _budget(step: Step) -> Iterator[str]:
     allowed = state.begun.policy.max_unavailable
     down = sorted(node.name for node in state.nodes.values() if node.phase in IN_HAND)
     if allowed is not None and len(down) > allowed:
-        yield f"{', '.join(down)} are in hand, {allowed} allowed"
+        yield f"{', '.join(down)} are restarted at once, {allowed} allowed"
     one_machine = allowed is None and state.begun.policy.strategy is Strategy.NODE
     if one_machine and state.wave is not None and not set(down) <= set(state.wave.machine(down[0])):
-        yield f"{', '.join(down)} are in hand, and not of one machine"
+        yield f"{', '.join(down)} are restarted at once, and not on one machine"
 
 
 def _no_wider_than_planned(step: Step) -> Iterator[str]:
@@ -163,7 +163,7 @@ def _changes_are_written_down_first(step: Step) -> Iterator[str]:
     if isinstance(action, WriteSettings):
         for change in action.changes:
             if not _covered(state, change):
-                yield f"{change.key} ({change.level.value}) is set to {change.wanted} and no debt says so"
+                yield f"{change.key} ({change.level.value}) is set to {change.wanted} without a record"
     if isinstance(action, SetReplicas) and action.index_uuid not in state.unrestored.replicas:
         yield f"the replicas of {action.index} are changed and nothing says so"
 
@@ -191,7 +191,7 @@ def _nobody_waits_with_allocation_off(step: Step) -> Iterator[str]:
     passed = step.record.at - max(state.in_phase.since, state.unrestored.withheld_since)
     # A cluster that answers nobody is waited for as long as allocation may be withheld at all.
     if passed > state.begun.policy.deadlines.withheld + _PUTTING_BACK_SECONDS:
-        yield f"allocation is withheld in {state.phase.value} for {passed:.0f} s"
+        yield f"allocation is disabled in {state.phase.value} for {passed:.0f} s"
 
 
 def _withholding_has_a_limit(step: Step) -> Iterator[str]:
@@ -201,7 +201,7 @@ def _withholding_has_a_limit(step: Step) -> Iterator[str]:
     limits = state.begun.policy.deadlines
     passed = step.record.at - state.unrestored.withheld_since
     if passed > limits.withheld + limits.start + limits.rejoin + _PUTTING_BACK_SECONDS:
-        yield f"allocation is withheld for {passed:.0f} s"
+        yield f"allocation is disabled for {passed:.0f} s"
 
 
 def _waves_begin_healed(step: Step) -> Iterator[str]:
@@ -212,7 +212,7 @@ def _waves_begin_healed(step: Step) -> Iterator[str]:
     fine = _NEVER_DOWN | {NodePhase.REJOINED} if overlap else _NEVER_DOWN
     unfinished = [n.name for n in step.after.nodes.values() if n.phase not in fine]
     if unfinished:
-        yield f"a wave begins while {', '.join(unfinished)} is in hand"
+        yield f"a wave begins while {', '.join(unfinished)} is being restarted"
 
 
 def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
@@ -244,7 +244,7 @@ def _done_owes_nothing(step: Step) -> Iterator[str]:
         return
     left = _left(state)
     if left:
-        yield f"done, and owed: {left}"
+        yield f"done, with pending changes: {left}"
     unfinished = [
         n.name for n in state.nodes.values() if n.phase not in (NodePhase.RECOVERED, NodePhase.SKIPPED)
     ]
@@ -281,7 +281,7 @@ def _nodes_are_brought_up(step: Step) -> Iterator[str]:
         if n.phase in GOING_UP_OR_DOWN and not (deposed and n.name in deposed.in_hand)
     ]
     if forgotten:
-        yield f"ended as {event.outcome.value} with {', '.join(forgotten)} in hand"
+        yield f"ended as {event.outcome.value} with {', '.join(forgotten)} being restarted"
     failed = [n.name for n in state.nodes.values() if n.phase is NodePhase.FAILED]
     if failed and event.outcome is Outcome.DONE:
         yield f"done, and failed: {', '.join(failed)}"
@@ -303,7 +303,7 @@ def _starts_are_for_our_own(step: Step) -> Iterator[str]:
     if isinstance(action, StartNode):
         node = step.before.nodes.get(action.node)
         if node is None or node.phase is not NodePhase.STARTING:
-            yield f"{action.node} is started and is not in hand"
+            yield f"{action.node} is started and is not being restarted"
 
 
 def _work_is_done_on_stopped_nodes(step: Step) -> Iterator[str]:
@@ -324,9 +324,9 @@ def _recovered_owes_nothing(step: Step) -> Iterator[str]:
         return
     node = step.before.nodes[event.node]
     if event.to == NodePhase.RECOVERED.value and (node.owed or node.phase is not NodePhase.REJOINED):
-        yield f"{node.name} counts as recovered from {node.phase.value} and owes {in_words(node.owed)}"
+        yield f"{node.name} counts as recovered from {node.phase.value} and still needs {in_words(node.owed)}"
     if event.to == NodePhase.PENDING.value and not node.work:
-        yield f"{node.name} is to be restarted and owes nothing"
+        yield f"{node.name} is to be restarted and needs no work"
 
 
 def _owed_work_leaves_by_evidence(step: Step) -> Iterator[str]:
@@ -339,7 +339,7 @@ def _owed_work_leaves_by_evidence(step: Step) -> Iterator[str]:
         gone = before.owed - after.owed if after is not None else frozenset[Owed]()
         for item in gone:
             if not _is_evidence(event, name, item):
-                yield f"{name} owes {item} no more by {event.event}"
+                yield f"{name} needs {item} no more after {event.event}"
 
 
 def _is_evidence(event: Event, name: NodeName, item: Owed) -> bool:
@@ -401,7 +401,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
     Invariant(
         name="a_reboot_takes_down_only_what_is_down",
-        why="A process that dies with its machine was not stopped, and nobody asked the rules about it.",
+        why="A process that dies with its machine was not stopped, and no predicate was checked for it.",
         check=_a_reboot_takes_down_only_what_is_down,
         at=("action_sent",),
     ),
@@ -430,7 +430,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
     Invariant(
         name="changes_are_written_down_first",
-        why="What nobody wrote down, nobody puts back after a crash.",
+        why="A change without a record cannot be restored after a crash.",
         check=_changes_are_written_down_first,
         at=("action_sent",),
     ),
@@ -457,12 +457,12 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
     Invariant(
         name="overlap_leaves_recoveries_alone",
-        why="A recovery that loses its source is not assigned again while allocation is withheld.",
+        why="A recovery that loses its source is not assigned again while allocation is disabled.",
         check=_overlap_leaves_recoveries_alone,
     ),
     Invariant(
         name="done_owes_nothing",
-        why="Exit 0 says that the cluster is as it was found.",
+        why="Exit 0 promises that every setting has its original value.",
         check=_done_owes_nothing,
         at=("run_finished",),
     ),
@@ -474,7 +474,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
     Invariant(
         name="nodes_are_brought_up",
-        why="Nobody else knows that the node is ours to start.",
+        why="Only this run has a record that the node must be started.",
         check=_nodes_are_brought_up,
         at=("run_finished",),
     ),
@@ -486,7 +486,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
     Invariant(
         name="no_stop_after_standing_down",
-        why="Standing down puts back, and takes nothing more.",
+        why="Standing down restores; it stops no further node.",
         check=_no_stop_after_standing_down,
         at=("action_sent",),
     ),
@@ -504,7 +504,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
     Invariant(
         name="recovered_owes_nothing",
-        why="A turn is over only when everything that it owed is done.",
+        why="A turn is over only when all its owed work is done.",
         check=_recovered_owes_nothing,
         at=("phase_entered",),
     ),

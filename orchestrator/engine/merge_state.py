@@ -98,7 +98,7 @@ class Merging:
         if not names:
             return ""
         them = ", ".join(names)
-        return f"; the merge of {them} goes on in the cluster, and `orchestrate resume {run}` looks for it"
+        return f"; the merge of {them} continues in the cluster, and `orchestrate resume {run}` looks for it"
 
     @property
     def begun(self) -> bool:

@@ -43,7 +43,7 @@ class Sight(Enum):
     NEW = "a member in another life"
     COMING = "its service runs or starts, and it is no member yet"
     LEFT = "no member, and its host does not answer"
-    UNKNOWN = "not to be told by this reading"
+    UNKNOWN = "unknown by this reading"
 
 
 class Move(Enum):
@@ -59,7 +59,7 @@ class Move(Enum):
     WORK = "the next owed hook, then tuning, then the reboot; enter STARTING when none is left"
     START = "send a start, again after 5 s; FAILED after three that count, or at `deadlines.start`"
     REJOIN = "enter REJOINED once enough readings agree"
-    FINISH = "with its copies back: `after_recovery` hooks, then RECOVERED, or PENDING with what it owes"
+    FINISH = "with its copies back: `after_recovery` hooks, then RECOVERED, or PENDING if work is owed"
     UNDO = "run `after_recovery` hooks if `before_stop` hooks ran"
     UNDONE = "the stop was never done: back to PENDING, or REJOINED when nothing is owed"
     OURS = "away or stopping by a lost stop of this run, as its host or enough readings say: enter STARTING"
@@ -338,7 +338,7 @@ def _said(situation: Situation, node: NodeProgress) -> str:
 
 def _stop(_situation: Situation, node: NodeProgress) -> _Did:
     """The stop itself is the run's, once a wave is admitted. A node that owes nothing has no turn."""
-    return _WAIT if node.work else _Did(enter=NodePhase.REJOINED, why="nothing is owed to it")
+    return _WAIT if node.work else _Did(enter=NodePhase.REJOINED, why="there is nothing to restore on it")
 
 
 def _to_stopped(situation: Situation, node: NodeProgress) -> _Did:
@@ -425,7 +425,7 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
     failure = situation.state.failure_of(action)
     if node.reboots >= _TRIES:
         said = failure.reason if failure else "the same boot each time"
-        return _Did(flip=f"the host of {node.name} was told to reboot {_TRIES} times: {said}")
+        return _Did(flip=f"the host of {node.name} was asked to reboot {_TRIES} times: {said}")
     if failure and not failure.in_doubt and situation.now - situation.state.process.acted_at < RETRY_SECONDS:
         return _WAIT
     return _Did(actions=(action,))
@@ -507,7 +507,7 @@ def _await_host(situation: Situation, node: NodeProgress) -> _Did:
         return _Did(flip=overdue, overdue=True)
     if _lasts(situation, node) <= _HOST_SECONDS:
         return _WAIT
-    return _Did(enter=NodePhase.STARTING, why=f"its work could not go on for {_HOST_SECONDS:.0f} s")
+    return _Did(enter=NodePhase.STARTING, why=f"its work could not continue for {_HOST_SECONDS:.0f} s")
 
 
 def _await_start(situation: Situation, node: NodeProgress) -> _Did:
@@ -572,8 +572,8 @@ def is_ours(situation: Situation, node: NodeProgress) -> bool:
 
 
 def debt_in_words(node: NodeProgress) -> str:
-    """What a node still owes, for people: `es2 owes hook while_stopped 0`."""
-    return f"{node.name} owes {in_words(node.work)}"
+    """What a node still owes, for people: `es2 still needs hook while_stopped 0`."""
+    return f"{node.name} still needs {in_words(node.work)}"
 
 
 _DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], _Did]]] = {

@@ -169,9 +169,9 @@ def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, 
             events.append(node_phase(node.name, node.phase, NodePhase.RECOVERED))
         elif node.work:
             what = tuple(in_words(node.work).split(", "))
-            why = "it came back before this was done"
+            why, work = "it came back before this was done", f"still needs {', '.join(what)}"
             events.append(OwedAgain(node=node.name, what=what, why=why))
-            events.append(node_phase(node.name, node.phase, NodePhase.PENDING, why=f"owes {', '.join(what)}"))
+            events.append(node_phase(node.name, node.phase, NodePhase.PENDING, why=work))
     return tuple(events)
 
 

@@ -584,7 +584,7 @@ def withheld(situation: Situation) -> Decision:
         refused = (*refused, Hold(predicate="allocation_is_withheld", subject="cluster", evidence=evidence))
     unfit = [node.name for node in state.wave_nodes if not is_next(Move.STOP, situation, node)]
     if refused or unfit or situation.view is None:
-        why = admit.sentence(refused[0]) if refused else f"{unfit[0]} is not as it was when it was chosen"
+        why = admit.sentence(refused[0]) if refused else f"{unfit[0]} has changed since it was chosen"
         news = gate_news(state, policy, situation.seen)
         step = run_phase(state.phase, Phase.REASSIGNED, why=f"last reading: {why}")
         return note(*admit.of_predicates(refused), *news, step)

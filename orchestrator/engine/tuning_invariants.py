@@ -49,7 +49,7 @@ def _tuning_is_told_of_once(step: Step) -> Iterator[str]:
         flying = (action for action in state.process.in_flight if isinstance(action, TuneHost))
         unended = [action.tunable for action in flying if action.node == event.node]
         if unended:
-            yield f"{event.node} goes on while {', '.join(unended)} is under way"
+            yield f"{event.node} continues while {', '.join(unended)} is under way"
 
 
 TUNING_INVARIANTS: tuple[Invariant, ...] = (
@@ -61,13 +61,13 @@ TUNING_INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         name="only_what_is_wanted_is_tuned",
-        why="A change that nobody asked for, or that knows nothing of what was there, cannot be undone.",
+        why="A change that was not asked for, or has no record of the original value, cannot be undone.",
         check=_only_what_is_wanted_is_tuned,
         at=("action_sent",),
     ),
     Invariant(
         name="tuning_is_told_as_it_was",
-        why="What is said to be set is what nobody looks at again.",
+        why="A value that is reported as set is not checked again.",
         check=_tuning_is_told_of_once,
         at=("tuning_applied", "tuning_missed", "phase_entered"),
     ),

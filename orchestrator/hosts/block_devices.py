@@ -132,7 +132,7 @@ def _of_mount(mount: Mount, tables: BlockTables) -> Reading[tuple[_Leaf, ...]]:
             return _of_overlay(mount, tables)
         case "zfs":
             return Unknown(
-                reason=f"{mount.where} is the ZFS dataset {mount.source}: its pool's disks cannot be told"
+                reason=f"{mount.where} is the ZFS dataset {mount.source}: its pool's disks are unknown"
             )
         case fs:
             return Unknown(reason=f"{mount.where} is {fs}, which shows no block device ({mount.source})")
@@ -175,7 +175,7 @@ def _leaves(at: _Leaf, tables: BlockTables) -> Reading[tuple[_Leaf, ...]]:
     below = (disk,) if disk is not None else tables.slaves.get(at.name, ())
     if not below:
         if at.name in tables.stacked:
-            return Unknown(reason=f"what {at.name} stands on is not shown")
+            return Unknown(reason=f"the devices below {at.name} are not shown")
         return (at,)
     found: dict[str, _Leaf] = {}
     for name in below:

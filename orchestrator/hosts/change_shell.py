@@ -102,7 +102,7 @@ busy() {{
 
 FUNCTIONS: Final = r"""
 # Each change returns 0: made and read back, 10: was so before, 1: not made and nothing altered,
-# 2: altered, but not as wanted. $why tells more.
+# 2: altered, but not as wanted. $why has the reason.
 
 # The current choice in a file of the kernel: the word in brackets where there is one.
 read_value() {
@@ -137,7 +137,7 @@ has_systemd() {
     [ -d "$root/run/systemd/system" ]
 }
 
-# How a service stands: yes or no in $running, $enabled and $masked.
+# The state of a service: yes or no in $running, $enabled and $masked.
 look_at() {
     running=no enabled=no masked=no
     if has_systemd; then

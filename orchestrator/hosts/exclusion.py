@@ -54,7 +54,7 @@ NO_RECORD_SECONDS: Final = 60
 _HELD: Final = "not done: the lock of this node on its host is held by"
 _HELD_BY: Final = re.compile(rf"^{_HELD} its (\S+) since (\S+) \(pid (\d+)\)", re.MULTILINE)
 _RUNS: Final = "it runs already: nothing was started"
-_GOES_ON: Final = "the command has not ended, but the service runs: the command goes on"
+_GOES_ON: Final = "the command has not ended, but the service runs: the command is left running"
 _NO_LOCK: Final = "not done: no lock can be taken on this host"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.@-]")
 
@@ -227,7 +227,7 @@ holder() {
     lives "$worker" "$worker_began"
 }
 
-# Only a folder of this account's that is closed to all others: nobody else can put a file or a link there.
+# Only a folder of this account that is closed to all others, so that no other account can write there.
 is_ours() {
     # shellcheck disable=SC2046  # its fields
     set -- $(ls -ldn "$1" 2>/dev/null)
@@ -270,8 +270,8 @@ held() {{
     exit 1
 }}
 
-# Waits for the lock. With the lock in hand, a record of a process that still lives is of a holder that was
-# killed while its command goes on: that is waited for too.
+# Waits for the lock. Once the lock is held, a record of a process that still lives is of a holder that was
+# killed while its command still runs: that is waited for too.
 take() {{
     tries=0
     look_at_clock
@@ -288,7 +288,7 @@ take() {{
         tries=$((tries + 1))
         waited=$(((now - first) / 100))
         if [ -n "$until" ] && [ "$now" -gt "$((until + {OVERDUE_SECONDS} * 100))" ]; then
-            held "; it should have ended by now: end that process, and see why it hangs"
+            held "; it should have ended long ago: end that process, and see why it hangs"
         fi
         if [ -z "$until" ] && [ "$waited" -ge {NO_RECORD_SECONDS} ]; then held; fi
         if [ "$tries" -gt 4 ] && [ "$waited" -ge "$patience" ]; then held; fi

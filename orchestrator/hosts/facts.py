@@ -51,7 +51,7 @@ def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> R
     answer = read_answer(output)
     if not (answer.titles or answer.outputs):
         words = " ".join(output.split())[:_FIRST_WORDS]
-        return Unknown(reason=f"the host told no facts: {words or 'no output'}")
+        return Unknown(reason=f"the host sent no facts: {words or 'no output'}")
     system = read_system(answer)
     if isinstance(system, Unknown):
         return system

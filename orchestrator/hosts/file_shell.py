@@ -2,7 +2,7 @@
 
 A file is written in place by `tee`, so that it keeps its owner and mode, and so that one word-for-word line
 of a sudoers file allows it. Before anything is written the file has to be what was found, byte for byte; when
-a write goes wrong half-way (a full disk), what stood there is put back.
+a write goes wrong half-way (a full disk), the text before is restored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ holds() {
     [ "$(wc -c <"$1")" -eq "$(printf %s "$2" | wc -c)" ] && [ "$(cat "$1"; echo .)" = "$2." ]
 }
 
-# is FILE SPEC: `-` stands for no file, `=TEXT` for a file with exactly this text.
+# is FILE SPEC: `-` means no file, `=TEXT` a file with exactly this text.
 is() {
     case $2 in
         -) [ ! -e "$1" ] && [ ! -L "$1" ] ;;
@@ -67,7 +67,7 @@ drop_folder() {
     as_root rmdir "$1" || { why="the empty folder $1 is left${said:+: $said}"; return 1; }
 }
 
-# Tells whoever reads the file; a host where nobody does is told nothing.
+# Notifies the program that reads the file, where there is one.
 reload() {
     text=''
     case $1 in
@@ -103,7 +103,7 @@ put_file() {
     if ! is "$path" "$4"; then
         why="not as written${said:+: $said}"
         is "$path" "$3" || write_spec "$path" "$3"
-        is "$path" "$3" || { why="$why; what stood there could not be put back${said:+: $said}"; return 2; }
+        is "$path" "$3" || { why="$why; the text before it could not be restored${said:+: $said}"; return 2; }
         [ -z "$made" ] || drop_folder "$folder" || return 2
         return 1
     fi
@@ -123,7 +123,7 @@ find_block() {
         :) ;;
         *"$newline"*|:*|*:)
             why="the marks \"$begin\" and \"$end\" are not there once each"; return 1 ;;
-        *) [ "$first" -lt "$last" ] || { why="\"$end\" stands before \"$begin\""; return 1; } ;;
+        *) [ "$first" -lt "$last" ] || { why="\"$end\" is before \"$begin\""; return 1; } ;;
     esac
 }
 
@@ -147,7 +147,7 @@ find_exit() {
 }
 
 # What the file will be, in $text. A file without a newline at its end is left without one: the way back sees
-# our last line without one, and gives back exactly what was found.
+# our last line without one, and restores exactly what was found.
 with_block() {
     if [ "$1" = - ]; then block=''; else block="$begin$newline${1#=}$end$newline"; fi
     if [ -n "$first" ]; then
@@ -195,7 +195,7 @@ put_block() {
     text=$all
     holds "$path" "$all" || as_root tee "$path" || :
     ! holds "$path" "$all" || return 1
-    why="$why; what stood there could not be put back${said:+: $said}"
+    why="$why; the text before it could not be restored${said:+: $said}"
     return 2
 }
 """

@@ -293,9 +293,7 @@ def _read_systemd(settings: HostSettings, answer: Section) -> ServiceReading | U
         )
     load = values.get("LoadState", "")
     if load in ("not-found", "error", "bad-setting"):
-        return Unknown(
-            reason=f"systemd knows no unit {unit(settings)} ({load}): correct `hosts.service.unit`"
-        )
+        return Unknown(reason=f"systemd has no unit {unit(settings)} ({load}): correct `hosts.service.unit`")
     if load == "masked" and active in ("inactive", "failed"):
         return Unknown(reason=f"unit {unit(settings)} is masked and cannot be started: `systemctl unmask` it")
     queued = values.get("Job", "") not in ("", "0")

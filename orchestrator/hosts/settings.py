@@ -184,7 +184,7 @@ class HostSettings:
                 raise ConfigError(f"a data path must be absolute and on one line: {path!r}", key="hosts.data")
         if self.root and not self.root.startswith("/"):
             raise ConfigError(
-                f"the folder that stands for / must be absolute: {self.root!r}", key="hosts.root"
+                f"the folder used in place of / must be absolute: {self.root!r}", key="hosts.root"
             )
 
     @property

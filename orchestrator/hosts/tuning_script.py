@@ -30,7 +30,7 @@ from orchestrator.model.tuning import (
 SUDOERS: Final = "docs/reference/sudoers-tuning"
 _STARTED: Final = "tuning"
 _RUNNER: Final = rf"""
-# Each change tells how it came out; behind the first that fails, nothing is done.
+# Each change reports its result; after the first that fails, nothing is done.
 change() {{
     number=$1 said='' why=''
     shift
@@ -44,7 +44,7 @@ change() {{
 _BEGUN: Final = rf"""
 # A connection that goes away is no reason to leave a tunable half made.
 trap '' HUP PIPE
-# Whatever a login printed before, without an end of its line, is no part of the answer.
+# Text that a login printed before, without an end of its line, is no part of the answer.
 printf '\n%s {_STARTED}\n\n%s {_STARTED} 0\n' '{script.BEGIN}' '{script.END}'
 """
 

@@ -104,7 +104,7 @@ def standing(facts: HostFacts, undoing: Sequence[Change]) -> Reading[Standing]:
             when every value of ours was that one.
     """
     if not undoing:
-        return Back(why="as it was found")
+        return Back(why="it has its original value")
     shows = shown(facts, undoing[0])
     if isinstance(shows, Unknown):
         return shows
@@ -114,7 +114,7 @@ def standing(facts: HostFacts, undoing: Sequence[Change]) -> Reading[Standing]:
     if ours is not None:
         return Ours(change=ours)
     if shows == _plain(undoing[0], undoing[0].wanted):
-        return Back(why="as it was found")
+        return Back(why="it has its original value")
     return Foreign(shows=_words(shows))
 
 

@@ -123,7 +123,7 @@ class LabCluster:
             LabNodeError: a node did not come up. Nothing is left running.
         """
         if platform.system() != "Linux":
-            raise LabError("the lab knows its processes by /proc, which only Linux has: run it on Linux")
+            raise LabError("the lab finds its processes in /proc, which only Linux has: run it on Linux")
         distribution = find_distribution(version)
         cache = cache_folder()
         java = find_java(distribution)

@@ -36,7 +36,7 @@ def _an_index_is_not_asked_for_twice(step: Step) -> Iterator[str]:
         return
     first = one.asked == 0 and one.begun == step.record.at
     if not first and one.refreshed_at is None:
-        yield f"{action.index} is merged again, and nobody looked what became of the merge before"
+        yield f"{action.index} is merged again, without a check of the merge before"
 
 
 def _what_may_still_come_is_waited_for(step: Step) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _what_may_still_come_is_waited_for(step: Step) -> Iterator[str]:
         waited = f"{step.record.at - since:.1f} s"
         yield f"{action.index} is merged again {waited} after a merge of it that may still come"
     elif (one.refreshed_at or 0.0) - since < _DOUBT_SECONDS:
-        yield f"{action.index} is merged again, and nobody looked what a merge that came late has made"
+        yield f"{action.index} is merged again, without a check of a merge that came late"
 
 
 def _merges_are_written_down_first(step: Step) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _writes_are_read_twice(step: Step) -> Iterator[str]:
         return
     merging, index = step.before.merging, asked[0]
     if merging.writes is None or index.index_uuid not in merging.writes:
-        yield f"{index.index} is merged, and nobody knows whether it is written"
+        yield f"{index.index} is merged, and it is unknown whether it is written"
     elif step.record.at - merging.writes_at < _TWO_READINGS_SECONDS:
         yield f"{index.index} is merged after {step.record.at - merging.writes_at:.1f} s of looking at it"
 
@@ -174,7 +174,7 @@ MERGE_INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         name="merges_are_written_down_first",
-        why="A merge that nobody wrote down is begun again by whoever comes after a crash.",
+        why="A merge without a record is started again after a crash.",
         check=_merges_are_written_down_first,
         at=("action_sent",),
     ),
@@ -198,13 +198,13 @@ MERGE_INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         name="writes_are_read_twice",
-        why="One reading of a counter does not tell whether it moves.",
+        why="One reading of a counter does not show whether it moves.",
         check=_writes_are_read_twice,
         at=("action_sent",),
     ),
     Invariant(
         name="what_is_merged_was_counted",
-        why="What is said to be merged is what nobody looks at again.",
+        why="An index that is reported as merged is not checked again.",
         check=_what_is_merged_was_counted,
         at=("index_merged",),
     ),
@@ -216,7 +216,7 @@ MERGE_INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         name="only_what_is_wanted_is_set",
-        why="A setting of an index is not put back: it must be one that the playbook names.",
+        why="A setting of an index is not restored: it must be one that the playbook names.",
         check=_only_what_is_wanted_is_set,
         at=("action_sent",),
     ),

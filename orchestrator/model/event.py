@@ -102,7 +102,7 @@ class BaselineRecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChanged:
-    """A cluster setting is about to be changed; what was found is what will be put back."""
+    """A cluster setting is about to be changed; what was found is what will be restored."""
 
     level: Level
     key: str

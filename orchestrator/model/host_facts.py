@@ -114,7 +114,7 @@ class HostFacts:
         """As `text`, but `Unknown` where the text is not the file's very bytes, and could not be put back."""
         found = self.text(path)
         if isinstance(found, str) and (NOT_TEXT in found or "\0" in found):
-            return Unknown(reason=f"{path} is no text in UTF-8: what it holds could not be put back")
+            return Unknown(reason=f"{path} is no text in UTF-8: its text could not be restored")
         return found
 
     def matching(self, prefix: str, suffix: str = "") -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class LoadedIndices:
         if not self.restarts:
             return said
         if not self.recorded:
-            return f"{said}, and the state file knows of no merge of them that a restart would come after"
+            return f"{said}, and the state file has no merge of them that this restart could follow"
         return f"{said}, and every selected node was restarted since they were merged"
 
 

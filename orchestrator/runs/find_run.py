@@ -154,12 +154,12 @@ def _none(where: str, wanted: Wanted, cluster: str | None, entries: Sequence[Run
     if wanted is Wanted.RESUME and passed is not None:
         how = passed.outcome.value if passed.outcome else "killed"
         text += (
-            f": a later one is done; {passed.run} ({how}, begun {_when(passed.started)}) has nodes left, "
-            f"and goes on with `orchestrate resume {passed.run}`"
+            f": a later one is done; {passed.run} ({how}, begun {_when(passed.started)}) has nodes left: "
+            f"continue it with `orchestrate resume {passed.run}`"
         )
     if wanted is not Wanted.REQUEST:
         text += (
-            "; what a run on another machine left is put back with `orchestrate restore --cluster "
+            "; restore the changes of a run on another machine with `orchestrate restore --cluster "
             f"{cluster or 'NAME'}`; of a Riak cluster, with that run's own state file (--state)"
         )
     return UsageError(text)

@@ -117,7 +117,7 @@ class Preparation:
             return None
         return (
             f"run {run} ended without restoring its changes, and what is shown here is the cluster as it "
-            f"left it: a restart restores them first; `orchestrate resume {run}` goes on with that run, "
+            f"left it: a restart restores them first; `orchestrate resume {run}` continues that run, "
             f"`orchestrate restore {run}` only restores"
         )
 
@@ -143,10 +143,10 @@ class Preparation:
         done = half_done(past)
         if not done:
             return None
-        all_again = "all" if self.loaded is None else "what is due by now"
+        all_again = "all" if self.loaded is None else "the nodes that are due now"
         return (
-            f"run {last.run} ended {last.outcome.value} with {done}: `orchestrate resume {last.run}` goes on "
-            f"with the others; this begins anew with {all_again}"
+            f"run {last.run} ended {last.outcome.value} with {done}: `orchestrate resume {last.run}` "
+            f"continues with the others; this run starts again with {all_again}"
         )
 
     def _times(self) -> dict[NodeName, tuple[Seconds, ...]]:
@@ -198,7 +198,7 @@ class Preparation:
         now = replace(fresh, planned=before.planned)
         other = sorted(set(now.nodes) ^ set(before.nodes))
         if before.planned and other:
-            raise _mismatch(view.name, f"what was put back brought {', '.join(other)} into the selection")
+            raise _mismatch(view.name, f"the restored settings bring {', '.join(other)} into the selection")
         return now
 
 
@@ -286,7 +286,7 @@ def _differences(saved: SavedPlan, now: Plan) -> str:
     if tuple(nodes) != saved.nodes:
         return f"it takes {', '.join(saved.nodes)} in this order, and now it would be {', '.join(nodes)}"
     return (
-        "another cluster of that name, or its members, their ids, roles or attributes are others by now; "
+        "another cluster of that name, or its members, their ids, roles or attributes have changed since; "
         "or the file was edited"
     )
 
@@ -356,7 +356,7 @@ def _with_warnings(
     unknown = undated(view, policy.selection, started.policy.zone_attribute)
     if unknown:
         process.warn(
-            f"{', '.join(unknown)} did not tell when the process started: left out (--started-before)"
+            f"{', '.join(unknown)} did not show when the process started: left out (--started-before)"
         )
     for warning in ports.warnings_for(ports.members(view)):
         process.warn(warning)

@@ -169,7 +169,7 @@ def _some_but_not_due(view: ClusterView, policy: Policy) -> bool:
     if unknown:
         look = "" if policy.kind is Kind.RIAK else "see whether `GET /_nodes/jvm` lists it, then "
         raise UsageError(
-            f"--started-before: {', '.join(unknown)} did not tell when the process started, and no other "
+            f"--started-before: {', '.join(unknown)} did not show when the process started, and no other "
             f"node is due: {look}try again"
         )
     return selection.started_before is not None and bool(

@@ -87,7 +87,7 @@ def past_run_of(store: StateStore, entry: RunEntry) -> PastRun:
     records = store.replay(entry.run)
     started = next((record.event for record in records if isinstance(record.event, RunStarted)), None)
     if started is None:
-        raise JournalError(f"run {entry.run} was killed before it began: there is nothing to go on with")
+        raise JournalError(f"run {entry.run} was killed before it began: there is nothing to resume")
     return PastRun(entry=entry, started=started, records=records, state=replay(entry.run, records))
 
 
@@ -213,7 +213,7 @@ def restore_meant(
         with closing(open_state(Access.READ)) as store:
             entry = found(store)
             if entry is None:
-                elsewhere = "--state sqlite:////tmp/empty.db puts back what the record in the cluster says"
+                elsewhere = "--state sqlite:////tmp/empty.db restores what the record in the cluster lists"
                 raise JournalError(f"{error}; {elsewhere}" if by_record else str(error)) from error
             past = past_run_of(store, entry)
             with reach(past) as connection:
@@ -348,7 +348,7 @@ def restore_from_record(
     release(claimed.attempt.lease, connection.process)
     if started.policy.kind is Kind.RIAK:
         return riak_without_record(connection, store.where, started.policy.lease)
-    message = f"nothing is owed to {started.cluster}: no run has left a record there"
+    message = f"there is nothing to restore on {started.cluster}: no run has left a record there"
     return NothingDriven(code=ExitCode.DONE, message=message, cluster=started.cluster)
 
 

@@ -46,7 +46,7 @@ class Access(Enum):
     """What the database is opened for. GO_ON writes too, but makes nothing: it is for runs that are there."""
 
     WRITE = "write"
-    GO_ON = "go on"
+    GO_ON = "continue"
     READ = "read"
 
 

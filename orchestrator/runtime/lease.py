@@ -117,7 +117,7 @@ class Lease:
             trouble = worst.trouble or "no answer"
             return LeaseView(
                 held=False,
-                holder=f"nobody that is known: {worst.place.name} not refreshed for {age:.0f} s ({trouble})",
+                holder=f"an unknown run: {worst.place.name} not refreshed for {age:.0f} s ({trouble})",
                 refreshed=age,
             )
         return LeaseView(held=True, holder=self._claim.owner, refreshed=age)
@@ -280,7 +280,7 @@ class _Hold:
             # Before the expiry no run may have taken it over.
             overslept = self._clock.now() - self.refreshed > self._terms.expiry
             who = "another run took it over and gave it back, or somebody" if overslept else "somebody"
-            self.lost = self.lost or f"nobody: its record is gone from {self.place.name} ({who} removed it)"
+            self.lost = self.lost or f"no run: its record is gone from {self.place.name} ({who} removed it)"
         elif found.epoch != self.confirmed.epoch or not self._claim.owns(found):
             self.successor = Successor(
                 run=found.run,

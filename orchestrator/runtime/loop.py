@@ -222,7 +222,7 @@ class Loop:
 
     def _note_of_defect(self, sent: Mapping[str, str]) -> str:
         run = self.state.run
-        lines = [f"run {run}: its journal tells what it did; `orchestrate resume {run}` continues it, and"]
+        lines = [f"run {run}: its journal shows what it did; `orchestrate resume {run}` continues it, and"]
         lines.append(f"`orchestrate restore {run}` only restores the cluster")
         if not self._ended():
             lines += [f"  after the defect, {what}: {how}" for what, how in sent.items()]

@@ -68,10 +68,10 @@ def last_words(run: str | None, left: Sequence[str]) -> str:
             "runs out by itself\n"
         )
     lines = [f"orchestrate: run {run} was left at once on a second signal; nothing more is done."]
-    lines += [f"  NOT PUT BACK: {item}" for item in left] or [
+    lines += [f"  NOT RESTORED: {item}" for item in left] or [
         "  nothing that it has changed is known to be left"
     ]
-    lines += [f"put it back:  orchestrate restore {run}", f"or go on:     orchestrate resume {run}"]
+    lines += [f"restore:      orchestrate restore {run}", f"or continue:  orchestrate resume {run}"]
     return "\n".join(lines) + "\n"
 
 

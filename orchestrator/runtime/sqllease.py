@@ -66,10 +66,10 @@ class SqlLease:
                     with writing(self._engine) as connection:
                         highest = self._highest(connection)
                         if highest >= record.epoch:
-                            return Refused(reason=f"epoch {highest} of the lease stands already")
+                            return Refused(reason=f"epoch {highest} of the lease is taken already")
                         connection.execute(insert(tables.leases).values(self._row(record)))
                 except IntegrityError:
-                    return Refused(reason=f"epoch {record.epoch} of the lease stands already")
+                    return Refused(reason=f"epoch {record.epoch} of the lease is taken already")
         except StateUnwritable:
             raise
         except JournalError as error:
@@ -90,7 +90,7 @@ class SqlLease:
             with telling(self._where, "refreshing the lease"), writing(self._engine) as connection:
                 highest = self._highest(connection)
                 if highest > record.epoch:
-                    return Refused(reason=f"epoch {highest} of the lease stands: it was taken over")
+                    return Refused(reason=f"epoch {highest} of the lease is newer: it was taken over")
                 written = connection.execute(_REFRESH, where | values)
                 if written.rowcount != 1:
                     return Refused(reason=f"epoch {record.epoch} of the lease is not ours, or is gone")

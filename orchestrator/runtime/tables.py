@@ -134,7 +134,7 @@ def ready(engine: Engine, access: Access) -> None:
 def _known(connection: Connection, where: str) -> None:
     found = connection.execute(select(meta.c.schema)).scalars().all()
     if len(found) != 1:
-        raise JournalError(f"{where} does not tell its version: it is damaged, or not one of orchestrate's")
+        raise JournalError(f"{where} does not show its version: it is damaged, or not one of orchestrate's")
     check_schema(found[0], where=where)
 
 

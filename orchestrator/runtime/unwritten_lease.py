@@ -36,7 +36,7 @@ class UnwrittenLease:
         found = self._there.read()
         if isinstance(found, LeaseRecord):
             if self._is_news(found) and found.epoch >= record.epoch:
-                return Refused(reason=f"epoch {found.epoch} of the lease stands already")
+                return Refused(reason=f"epoch {found.epoch} of the lease is taken already")
             self._known = max(found.epoch, self._known)
         self._ours = record
         return Done()
@@ -46,7 +46,7 @@ class UnwrittenLease:
         found = self._there.read()
         if isinstance(found, LeaseRecord) and self._is_news(found):
             if (found.epoch, found.run, found.process) != (record.epoch, record.run, record.process):
-                return Refused(reason=f"epoch {found.epoch} of the lease stands: it was taken over")
+                return Refused(reason=f"epoch {found.epoch} of the lease is newer: it was taken over")
             self._known = found.epoch  # ours, written while there was still room for it
         self._ours = record
         return Done()

@@ -187,7 +187,7 @@ class SimulatedCluster:
         if isinstance(self.world, RiakWorld):
             if isinstance(action, ForceHandoff):
                 return None
-            return f"Riak knows no {action_name(action)}"
+            return f"Riak has no {action_name(action)}"
         if isinstance(action, ForceMerge | RefreshIndex | SetIndexSettings):
             return self._refusal_of(action)
         return None
@@ -270,7 +270,7 @@ class SimulatedCluster:
                 case "index.translog.durability":
                     index.durability = value
                 case _:
-                    raise ValueError(f"the simulated cluster knows no setting {key}")
+                    raise ValueError(f"the simulated cluster has no setting {key}")
         if index.refresh_interval != segments.BY_HAND:
             segments.refresh(index)
 

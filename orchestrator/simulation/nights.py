@@ -117,7 +117,7 @@ def _of_machines(node: NodeName, other: NodeName) -> tuple[Trouble, ...]:
             mishaps.RisesByItself(node=node), f"something will start {node} again right after its stop"
         ),
         Trouble(
-            words=f"the connection to {node} is lost as it is stopped, and the stop goes on",
+            words=f"the connection to {node} is lost as it is stopped, and the stop continues",
             happens=Trip(verb="stop", how=How.UNACKNOWLEDGED, target=node),
         ),
         Trouble(

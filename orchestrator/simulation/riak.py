@@ -156,7 +156,7 @@ class RiakWorld(World):
         """A limit goes into the memory of its node, if its process is there."""
         name = holder(key)
         if name is None or not isinstance(value, str):
-            raise ValueError(f"the simulated Riak cluster knows no setting {key} = {value}")
+            raise ValueError(f"the simulated Riak cluster has no setting {key} = {value}")
         if name in self.up and is_timer(key):
             self.vnodes[name].timer = int(value)
             self.changed(f"{key} ({level.value}) = {value}")

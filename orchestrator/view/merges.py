@@ -61,7 +61,7 @@ def merges_in_words(state: RunState) -> str:
     few = len(indices) - len(due)
     parts = [f"{sum(one.ended for one in due)} of {counted(len(due), 'index', 'indices')} merged"]
     if state.merging.in_hand:
-        parts.append("in hand: " + listed([one.target.index for one in state.merging.in_hand], 3))
+        parts.append("running: " + listed([one.target.index for one in state.merging.in_hand], 3))
     if state.merging.pending:
         parts.append(f"{len(state.merging.pending)} to come")
     if few:
@@ -102,7 +102,7 @@ def merged_lines(merges: Sequence[MergeProgress]) -> list[str]:
 def _before_and_after(one: MergeProgress) -> str:
     target, end = one.target, one.end
     if end is None:
-        how = "its merge goes on" if one.in_hand else "not merged"
+        how = "its merge continues" if one.in_hand else "not merged"
         return f"{target.index}: {how}, {counted(target.segments, 'segment')} a copy"
     if not end.segments:
         return f"{target.index}: {one_line(end.why) or 'gone'}"
@@ -115,7 +115,7 @@ def _before_and_after(one: MergeProgress) -> str:
 
 
 def recovery_object(recovered: Sequence[NodeRecovered], *, by_operations: bool) -> dict[str, object]:
-    """Reused against copied bytes of the restarted nodes, each and in all; null is "not told"."""
+    """Reused against copied bytes of the restarted nodes, each and in all; null is "not shown"."""
     return {
         **_figures(recovered),
         "by_node": {event.node: _figures([event]) for event in recovered},
@@ -149,7 +149,7 @@ def recovery_lines(recovered: Sequence[NodeRecovered], *, by_operations: bool) -
 def _in_words(figures: dict[str, int | None]) -> str:
     reused, copied, replayed = figures.values()
     if reused is None or copied is None:
-        return "not told"
+        return "not shown"
     operations = f", {counted(replayed, 'operation')} replayed" if replayed is not None else ""
     return f"{size(reused)} found on disk, {size(copied)} copied{operations}"
 

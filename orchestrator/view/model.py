@@ -192,7 +192,7 @@ def _what(state: RunState) -> str:
         return ""
     server = f"{product(begun.distribution, policy.kind)} {begun.version}"
     if begun.repairs is not None:
-        return f"{server}, putting back what run {begun.repairs} left"
+        return f"{server}, restoring the changes of run {begun.repairs} left"
     how = "reboot of every host" if policy.reboot else "restart"
     number = len(state.merging.indices)
     first = f"merge of {counted(number, 'index', 'indices')}" if number else ""

@@ -177,7 +177,7 @@ def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
         ]
     rows.append(("Phase", _track(screen.phase, width - _LABEL - 1, glyphs)))
     if screen.request is not Request.NONE:
-        after = "this wave" if screen.merges is None else "the merges in hand"
+        after = "this wave" if screen.merges is None else "the current merges"
         asked = {Request.PAUSE: f"pause after {after}", Request.STOP: "stand down now"}
         rows.append(
             ("Asked", Text(asked.get(screen.request, "interrupt: stand down now"), style="bold yellow"))
@@ -346,7 +346,7 @@ def _owed(screen: Screen, room: _Room) -> list[_Row]:
         rows.append(("Withheld", Text(f"allocation is off for {duration(screen.withheld)}", style="yellow")))
     if screen.not_put_back:
         count = len(screen.not_put_back)
-        rows.append(("To undo", Text(f"{counted(count, 'change')} of ours, put back at the end")))
+        rows.append(("To undo", Text(f"{counted(count, 'change')} to restore at the end")))
         shown = screen.not_put_back[: room.owed if room is _TALL else 0]
         rows += [("", Text(item, style="dim")) for item in shown]
     return rows

@@ -130,7 +130,7 @@ def _settings(plan: Plan) -> list[str]:
     ]
     timers = " and timers" if any(is_timer(key) for key in plan.settings_changed) else ""
     return [
-        f"{_SETTINGS[plan.kind]}{timers} that are changed, and put back exactly as found:",
+        f"{_SETTINGS[plan.kind]}{timers} that are changed, and restored exactly as found:",
         *table(("  SETTING", "FOUND", "DURING THE RUN"), rows),
     ]
 

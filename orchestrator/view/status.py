@@ -56,7 +56,7 @@ def status_text(
     if state.message:
         lines.append(f"  {one_line(state.message, 1000)}")
     left = not_put_back(state)
-    lines.append(f"  not put back: {len(left) or 'nothing'}")
+    lines.append(f"  not restored: {len(left) or 'nothing'}")
     lines += [f"    {item}" for item in left]
     lines += _advice(state, alive)
     if records:
@@ -159,5 +159,5 @@ def _advice(state: RunState, alive: bool | None) -> list[str]:  # noqa: FBT001  
     to_do = left_to_do(state)
     if not over or not (left or to_do):
         return []
-    lines = [f"  to put back: orchestrate restore {state.run}"] if left else []
-    return [*lines, f"  to go on with {to_do}: orchestrate resume {state.run}"] if to_do else lines
+    lines = [f"  to restore: orchestrate restore {state.run}"] if left else []
+    return [*lines, f"  to continue with {to_do}: orchestrate resume {state.run}"] if to_do else lines

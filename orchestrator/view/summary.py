@@ -255,7 +255,7 @@ def summary_lines(end: Summary) -> list[str]:
     if untouched and not end.repairs:
         lines.append(f"  not restarted: {listed(untouched)}")
     lines += [f"  held by {hold_sentence(hold)}" for hold in end.holds]
-    lines += [f"  NOT PUT BACK: {item}" for item in end.left]
+    lines += [f"  NOT RESTORED: {item}" for item in end.left]
     if end.message and not (end.holds and end.message.startswith("held by ")):  # the holds have said it
         lines.append(f"  {end.message}")
     run, there = ("RUN", "a real run would be taken up by: ") if end.simulated else (end.run, "")
@@ -263,7 +263,7 @@ def summary_lines(end: Summary) -> list[str]:
         lines.append(f"  {there or 'repair: '}orchestrate restore {run}")
     elif (end.pending or end.failed or _merges_left(end)) and not end.repairs:
         retry = " --retry-failed" if end.failed else ""
-        lines.append(f"  {there or 'go on: '}orchestrate resume {run}{retry}")
+        lines.append(f"  {there or 'continue: '}orchestrate resume {run}{retry}")
     return lines
 
 
@@ -275,7 +275,7 @@ def _how_many(end: Summary) -> str:
     """Nodes, and the time that this attempt took: a run that was resumed has had others before."""
     ending = f"exit code {int(end.exit_code)}, run {end.run}"
     if end.repairs:
-        return f"put back in {duration(end.seconds)}, {ending}"
+        return f"restored in {duration(end.seconds)}, {ending}"
     if end.merges and not (end.restarted or end.failed or end.pending):
         return f"no node was to be restarted; {duration(end.seconds)}, {ending}"
     total = counted(len(end.restarted) + len(end.failed) + len(end.pending), "node")

@@ -95,9 +95,9 @@ def _awaited(state: RunState) -> str:
         case Phase.SETTLED:
             return "the next wave"
         case Phase.FINISHING:
-            return "the settings to be put back"
+            return "the settings to be restored"
         case Phase.STANDING_DOWN:
-            return "our nodes to be started and the settings to be put back"
+            return "our nodes to be started and the settings to be restored"
         case Phase.ENDED:
             return "nothing"
         case _:
@@ -106,8 +106,8 @@ def _awaited(state: RunState) -> str:
 
 _OF_RIAK: Final = {
     Phase.REASSIGNED: "handoff to be done: nothing that waits, nothing that moves, every partition running",
-    Phase.FINISHING: "the transfer limits to be put back",
-    Phase.STANDING_DOWN: "our nodes to be started and the transfer limits to be put back",
+    Phase.FINISHING: "the transfer limits to be restored",
+    Phase.STANDING_DOWN: "our nodes to be started and the transfer limits to be restored",
 }
 """Where the others wait for copies and settings."""
 

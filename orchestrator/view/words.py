@@ -119,8 +119,8 @@ OUTCOMES: dict[Outcome, str] = {
     Outcome.FAILED: "failed: a node or host did not come through; the run can be resumed",
     Outcome.INTERRUPTED: "interrupted; the run can be resumed",
     Outcome.PAUSED: "paused as asked; the run can be resumed",
-    Outcome.NOT_RESTORED: "NOT PUT BACK: something is left as listed",
-    Outcome.RESTORED: "restored: the cluster is as it was found",
+    Outcome.NOT_RESTORED: "NOT RESTORED: see the list below",
+    Outcome.RESTORED: "restored: every setting has its original value",
     Outcome.DEPOSED: "deposed: another process took over, and restores what this one changed",
 }
 """How a run ended, in words."""
@@ -224,7 +224,7 @@ def _sight(event: _Sight) -> str:
                 f"{node}: hook while_stopped {number} may have run beside its process, so it runs once more"
             )
         case OwedAgain(node=node, what=what, why=why):
-            return f"{node} still owes {', '.join(what)}: {why}; its turn comes again"
+            return f"{node} still needs {', '.join(what)}: {why}; its turn comes again"
         case _:
             assert_never(event)
 
@@ -325,7 +325,7 @@ def _of_riak(event: Event) -> str | None:
 def _frame(event: _Frame) -> str:
     match event:
         case RunStarted(repairs=str() as run):
-            return f"putting back what run {run} left on {event.cluster}; by {event.operator}@{event.host}"
+            return f"restoring the changes of run {run} on {event.cluster}; by {event.operator}@{event.host}"
         case RunStarted(version=version, policy=policy, nodes=nodes):
             reason = f"; reason: {one_line(policy.reason)}" if policy.reason else ""
             what = f"{product(event.distribution, policy.kind)} {version}, strategy {policy.strategy.value}"
@@ -336,7 +336,7 @@ def _frame(event: _Frame) -> str:
             skipped = f"; skipped: {listed(skip)}" if skip else ""
             return f"run resumed by {operator}@{host}{retried}{skipped}"
         case RestoreBegun(operator=operator, host=host):
-            return f"restore begun by {operator}@{host}: put back what was changed, stop nothing"
+            return f"restore begun by {operator}@{host}: it restores what was changed and stops nothing"
         case RunFinished(outcome=outcome, exit_code=exit_code, seconds=seconds, message=message):
             said = f": {one_line(message)}" if message else ""
             return f"run ended after {duration(seconds)}, exit code {exit_code}: {OUTCOMES[outcome]}{said}"
@@ -346,8 +346,8 @@ def _frame(event: _Frame) -> str:
             return f"standing down ({outcome.value}): {one_line(reason)}"
         case StoodDown(outcome=outcome, left=left):
             if left:
-                return f"stood down ({outcome.value}), NOT PUT BACK: {one_line('; '.join(left), 1000)}"
-            what = "all settings are restored" if outcome is Outcome.FAILED else "everything is put back"
+                return f"stood down ({outcome.value}), NOT RESTORED: {one_line('; '.join(left), 1000)}"
+            what = "all settings are restored" if outcome is Outcome.FAILED else "everything is restored"
             return f"stood down ({outcome.value}): {what}"
         case _:
             assert_never(event)
@@ -355,7 +355,7 @@ def _frame(event: _Frame) -> str:
 
 _REQUESTS: dict[Request, str] = {
     Request.NONE: "nothing asked any more",
-    Request.PAUSE: "asked to pause after the wave or the merges in hand",
+    Request.PAUSE: "asked to pause after the current wave or merges",
     Request.STOP: "asked to stand down",
     Request.INTERRUPT: "interrupted",
 }
@@ -385,7 +385,7 @@ def _debt(event: _Debt) -> str:
         case SettingChanged(level=level, key=key, found=found, wanted=wanted, purpose=purpose):
             return (
                 f"setting {key} ({level.value}): {setting(found)} -> {setting(wanted)} "
-                f"({purpose.value}); {setting(found)} will be put back"
+                f"({purpose.value}); {setting(found)} will be restored"
             )
         case SettingRestored(level=level, key=key, value=value, note=note):
             how = one_line(note) if note else "as found"
@@ -492,6 +492,6 @@ def _meeting(event: _Meeting) -> str:
             what = f"{tunable} not set" if tunable else "not tuned"
             return f"{node}: {what} ({on_failure.value}): {one_line(why)}"
         case SecondFailure(what=what):
-            return f"second failure: {one_line(what)}; ours are started, allocation is put back, no new wave"
+            return f"second failure: {one_line(what)}; nodes are started, allocation is restored, no new wave"
         case _:
             assert_never(event)

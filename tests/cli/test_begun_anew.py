@@ -49,7 +49,7 @@ def test_a_restart_tells_of_a_run_that_can_be_resumed(
     assert code == ExitCode.LEASED
     told = (
         f"run {PAUSED} ended paused with 1 of 3 nodes restarted: "
-        f"`orchestrate resume {PAUSED}` goes on with the others"
+        f"`orchestrate resume {PAUSED}` continues with the others"
     )
     assert (told in said) is (nodes is not None), said
 

@@ -76,7 +76,7 @@ def under_way(console: Console) -> None:
 def test_the_last_words_of_a_second_signal(output: Output) -> None:
     state = RunState(run=RUN, unrestored=Unrestored(excluded=frozenset({NodeName("es1\x1b[2J")})))
     words = left_at_once(state, context_of(output))
-    assert r"NOT PUT BACK: excluded from voting: es1\x1b[2J" in words.error
+    assert r"NOT RESTORED: excluded from voting: es1\x1b[2J" in words.error
     assert words.error.replace("\n", "").isprintable()
     if output is Output.JSON:
         assert json.loads(words.output)["exit_code"] == ExitCode.NOT_RESTORED

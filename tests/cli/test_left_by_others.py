@@ -279,7 +279,7 @@ def test_what_the_cluster_alone_tells_of_is_put_back_by_another_state(
     done = _restored_on_a_full_disk(console, "--cluster", file)
     assert done.returncode == ExitCode.USAGE, done.stderr
     assert "no space is left on its disk" in done.stderr
-    assert "--state sqlite:////tmp/empty.db puts back what the record in the cluster says" in done.stderr
+    assert "--state sqlite:////tmp/empty.db restores what the record in the cluster lists" in done.stderr
     assert "orchestrate-lease-1" in cluster.templates
 
 

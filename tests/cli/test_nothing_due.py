@@ -91,7 +91,7 @@ def test_whether_it_is_due_must_be_known(
 ) -> None:
     cluster.started = None
     assert run(["restart", "--cluster", file, "--yes", *BEFORE]) == ExitCode.USAGE
-    assert "es2, es3, es1 did not tell when the process started" in capsys.readouterr().err
+    assert "es2, es3, es1 did not show when the process started" in capsys.readouterr().err
 
 
 def test_any_other_empty_selection_is_a_mistake(file: str, capsys: pytest.CaptureFixture[str]) -> None:

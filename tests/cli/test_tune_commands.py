@@ -214,7 +214,7 @@ def test_a_change_that_was_never_made_is_written_off(
     store.ledger("lab").record(tuning, 1.0)
     before = running()
     assert run(["tune", "revert", "--cluster", file, "--yes"]) == ExitCode.DONE
-    assert "/proc/sys/vm/swappiness: as it was found, nothing to undo" in capsys.readouterr().out
+    assert "/proc/sys/vm/swappiness: it has its original value, nothing to undo" in capsys.readouterr().out
     assert (running(), store.ledger("lab").owed()) == (before, {})
     store.close()
 

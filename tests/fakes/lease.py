@@ -39,7 +39,7 @@ class FakeLeasePort:
 
     def create(self, record: LeaseRecord) -> ActionResult:
         if max(self.records, default=0) >= record.epoch and not self.offline:
-            return Refused(reason=f"epoch {max(self.records)} stands already")
+            return Refused(reason=f"epoch {max(self.records)} is taken already")
         return self._put(record)
 
     def write(self, record: LeaseRecord) -> ActionResult:

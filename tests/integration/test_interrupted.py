@@ -76,7 +76,7 @@ def test_a_second_signal_leaves_at_once_and_names_the_command_that_repairs(
     assert bastion.end(run) == NOT_RESTORED, bastion.story()
     assert time.monotonic() - sent < 10, "it did not leave at once"
     said = bastion.said[-1]
-    owed = "NOT PUT BACK: setting cluster.routing.allocation.enable (persistent): all was found"
+    owed = "NOT RESTORED: setting cluster.routing.allocation.enable (persistent): all was found"
     assert owed in said
     repair = re.search(r"orchestrate (restore) (\S+)", said)
     assert repair is not None, said

@@ -59,7 +59,7 @@ def test_a_run_that_has_changed_nothing_ends_though_no_command_answers(
                 await_file(asked)
                 run.send_signal(number)
                 assert bastion.end(run, LIMIT_SECONDS) == INTERRUPTED, bastion.story()
-                assert "everything is put back" in bastion.said[-1], bastion.story()
+                assert "everything is restored" in bastion.said[-1], bastion.story()
         assert max(watch.starts().values()) == 0
     finally:
         assert lab.nodes[2].riak("start").returncode == 0

@@ -102,7 +102,7 @@ def test_a_second_run_is_refused_while_the_first_lives_and_takes_over_when_it_is
     assert second.restart() == DONE, second.story()
     said = second.said[-1]
     taken = said.index(f"run {holder.group(1)} of {holder.group(2)} ended without restoring its changes")
-    stood_down = said.index("stood down (restored): everything is put back")
+    stood_down = said.index("stood down (restored): everything is restored")
     assert taken < stood_down < said.index(f": {len(nodes)} nodes: es"), said
     lab.wait_ready(status="green")
     after = truth(lab)

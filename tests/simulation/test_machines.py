@@ -334,7 +334,7 @@ def test_a_reboot_that_is_refused_three_times_brings_both_nodes_up_and_ends_the_
     assert state.outcome is Outcome.FAILED
     assert {name for name, node in state.nodes.items() if node.phase is NodePhase.REJOINED} == {"es2", "es5"}
     assert world.settings() == ({}, {})
-    assert "the host of es2 was told to reboot 3 times: sudo: a password is required" in state.message
+    assert "the host of es2 was asked to reboot 3 times: sudo: a password is required" in state.message
     assert all(node.joined for node in world.nodes.values())
     _done(play(simulation, simulation.resume()), world)
     assert _boots(world) == {2}

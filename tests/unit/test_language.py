@@ -1,8 +1,11 @@
-"""Words that text for operators does not use: help, exit codes and phases so far."""
+"""Words that text for operators does not use: in help, messages, exit codes and phases."""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -13,10 +16,13 @@ from orchestrator.cli.work import explain
 
 REFUSED: Final = (
     *("nobody", "anew", "whoever", "whatever", "thereby", "by now", "told", "tells", "mend", "mends"),
-    *(r"stands(?! down)", "put back", "the other one", "as it was", "in hand", "is ours", "go on with"),
-    "somebody else's",
+    *(r"stands(?! down)", "put back", "puts back", "putting back", "the other one", "as it was", "in hand"),
+    *("is ours", "go on", "goes on", "owes", "knows", "somebody else's"),
 )
 """Patterns: a figure of speech, a person where there is none, or a second word for what has one."""
+
+
+PACKAGE: Final = Path(explain.__file__).parents[2]
 
 
 def _found(text: str) -> list[str]:
@@ -60,3 +66,31 @@ def test_exit_codes_and_phases_are_explained_in_plain_words() -> None:
     assert len(entries) > 15
     texts = {entry.names[0]: " ".join((*entry.text, *(fact for _, fact in entry.facts))) for entry in entries}
     assert {name: found for name, text in texts.items() if (found := _found(text))} == {}
+
+
+def _messages(source: str) -> Iterator[tuple[int, str]]:
+    """Texts with a blank, each with its line; docstrings and texts that describe a name are none."""
+    tree = ast.parse(source)
+    described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in described:
+            continue
+        if " " in node.value:
+            yield node.lineno, node.value
+
+
+def test_a_message_is_found_and_a_docstring_is_not() -> None:
+    source = (
+        '"""What it told."""\nX = 1\n"""It stands."""\ndef f():\n    """Told."""\n    return f"it told {X}"\n'
+    )
+    assert list(_messages(source)) == [(6, "it told ")]
+
+
+def test_messages_are_in_plain_words() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {words}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, text in _messages(path.read_text())
+        if (words := _found(text))
+    ]
+    assert found == []

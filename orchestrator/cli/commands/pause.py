@@ -29,7 +29,7 @@ def pause(
     from orchestrator.model.phase import Request
 
     return _request(
-        Request.PAUSE, "pause after the wave or the merges in hand", output, run, cluster, state, yes=yes
+        Request.PAUSE, "pause after the current wave or merges", output, run, cluster, state, yes=yes
     )
 
 

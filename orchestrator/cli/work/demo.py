@@ -64,7 +64,8 @@ def show_restart(version: str, *, output: Output) -> int:
         _show(summary, before, after, context)
     if code is not ExitCode.DONE:
         progress(
-            "its cluster and state are gone with it: nothing to resume or restore, whatever is said above"
+            "its cluster and state are gone with it: nothing can be resumed or restored, "
+            "though the lines above say how"
         )
         return int(code)
     if summary.good:

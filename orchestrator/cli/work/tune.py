@@ -119,5 +119,5 @@ def _owing(file: ClusterFile, context: Context, state: str | None) -> Iterator[L
 
 
 def _nothing_owed(cluster: str, context: Context) -> int:
-    context.note(f"{cluster}: nothing is owed: no host was tuned from here, or all of it is undone")
+    context.note(f"{cluster}: nothing to undo: no host was tuned from here, or all changes are undone")
     return int(context.end(ExitCode.DONE, undone=0, owed=0, failed=[]))

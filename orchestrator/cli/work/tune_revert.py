@@ -25,7 +25,7 @@ from orchestrator.view.units import counted, one_line, visible
 def revert(
     where: TunedHosts, ledger: Ledger, owed: Owed, context: Context, *, operator: str, yes: bool
 ) -> ExitCode:
-    """Show what will be put back, ask, put it back.
+    """Show what will be restored, ask, put it back.
 
     Args:
         where: the hosts.
@@ -128,5 +128,5 @@ def _name(one: Undone) -> str:
 
 def _last_words() -> LastWords:
     return LastWords(
-        error="orchestrate: left at once on a second signal; `orchestrate tune revert` goes on from there\n"
+        error="orchestrate: left at once on a second signal; `orchestrate tune revert` continues from there\n"
     )

@@ -33,8 +33,8 @@ _PARTS: Final = {
 """Parts of an observation, as they are told."""
 
 _GONE: Final = (
-    "was in the cluster when the run began and is not now: start it, and the run goes on by itself; if it is "
-    "gone for good, end this run with `orchestrate stop {run}` and begin another"
+    "was in the cluster when the run began and is not now: start it, and the run continues by itself; if it "
+    "is gone for good, end this run with `orchestrate stop {run}` and begin another"
 )
 
 _GOING: Final = (ServiceState.STOPPING, ServiceState.STOPPED, ServiceState.FAILED)

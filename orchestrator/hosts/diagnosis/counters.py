@@ -83,7 +83,7 @@ def read_stat(text: str) -> Reading[CpuTimes]:
         return Unknown(reason="/proc/stat holds no line of CPU time or context switches")
     ticks = tuple(int(field) for field in cpu[1].split()[:_CPU_FIELDS])
     if len(ticks) <= _IOWAIT:
-        return Unknown(reason="/proc/stat tells too little of the CPU time")
+        return Unknown(reason="/proc/stat has too few fields of CPU time")
     return CpuTimes(ticks=ticks, switches=plain["ctxt"], cpus=plain.get("cpus") or None)
 
 

@@ -184,7 +184,7 @@ def _memory(text: Reading[str]) -> Reading[int]:
     if isinstance(text, Unknown):
         return text
     found = re.search(r"^MemTotal:\s+(\d{1,20}) kB$", text, re.MULTILINE)
-    return int(found[1]) * _KIB if found else Unknown(reason="/proc/meminfo does not tell the memory")
+    return int(found[1]) * _KIB if found else Unknown(reason="/proc/meminfo does not show the memory")
 
 
 def _page(text: Reading[str]) -> int:

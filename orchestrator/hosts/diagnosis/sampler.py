@@ -80,7 +80,7 @@ def _disks(
     }
     bound = _bound(settings.values())
     found = in_parallel(asked, timeout=bound)
-    late = Unknown(reason=f"the disks behind its data were not told within {bound:.0f} s")
+    late = Unknown(reason=f"the disks of its data were not read within {bound:.0f} s")
     return {node: found.get(node, late) for node in asked}
 
 

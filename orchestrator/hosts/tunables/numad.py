@@ -95,7 +95,7 @@ class Numad:
 
 
 def _found(facts: HostFacts) -> Reading[ServiceFacts]:
-    return facts.services.get(_SERVICE, Unknown(reason="nobody asked"))
+    return facts.services.get(_SERVICE, Unknown(reason="it was not read"))
 
 
 def _quiet(facts: HostFacts, found: ServiceFacts) -> bool:

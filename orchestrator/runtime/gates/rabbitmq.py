@@ -44,7 +44,7 @@ def judge(gate: RabbitQueueGate, body: bytes) -> Reading[GateView]:
         return Unknown(reason=f"queue {gate.queue} is {state}: its numbers are those of before")
     found = number(answer.get("messages"))
     if found is None or found < 0:
-        return Unknown(reason=f"the answer does not tell how many messages queue {gate.queue} holds")
+        return Unknown(reason=f"the answer does not show how many messages queue {gate.queue} holds")
     is_open = found <= gate.max_messages
     limit = f"at most {shown(gate.max_messages)} allowed"
     return GateView(open=is_open, evidence=f"{shown(found)} messages, {limit}")

@@ -194,7 +194,7 @@ def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) 
     found = uuids.get(action.index)
     if found == action.index_uuid:
         return None
-    why = "is gone" if found is None else f"is another one by now ({found} instead of {action.index_uuid})"
+    why = "is gone" if found is None else f"is another one (now {found} instead of {action.index_uuid})"
     return Done(output=f"index {action.index} {why}: left alone")
 
 

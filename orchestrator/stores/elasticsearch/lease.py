@@ -87,7 +87,7 @@ class ElasticsearchLease:
         if isinstance(found, Unknown):
             return Refused(reason=found.reason)
         if found and max(found) >= record.epoch:
-            return Refused(reason=f"epoch {max(found)} of the lease stands already")
+            return Refused(reason=f"epoch {max(found)} of the lease is taken already")
         return self._put(record, create="true")
 
     def write(self, record: LeaseRecord) -> ActionResult:
@@ -98,7 +98,7 @@ class ElasticsearchLease:
         if current is None:
             return Refused(reason="the lease is gone: somebody removed it")
         if (current.epoch, current.run) != (record.epoch, record.run):
-            return Refused(reason=f"the lease is run {current.run}'s of {current.owner} by now")
+            return Refused(reason=f"the lease is run {current.run}'s of {current.owner} now")
         return self._put(record, create="false")
 
     def remove(self, epoch: int) -> ActionResult:

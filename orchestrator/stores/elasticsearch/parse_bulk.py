@@ -155,7 +155,7 @@ def parse_bulk_index(
         for what, answer in (("segments", segments), ("counters", writes)):
             if failed := count(within(answer, "_shards", "failed"), f"{what}: _shards.failed"):
                 said = str(given(within(answer, "_shards", "failures"), ""))[:200]
-                raise Malformed(f"{failed} copies did not tell their {what}: {said}")
+                raise Malformed(f"{failed} copies did not send their {what}: {said}")
         told = [_of_copy(copy, writes, "counters") for copy in state.copies]
         primaries = [value for copy, value in zip(state.copies, told, strict=True) if copy.primary]
         return BulkIndex(
@@ -181,7 +181,7 @@ def _of_copy(copy: PlacedCopy, answer: Any, what: str) -> Any:
     for each in items(given(shards, []), f"{what} of {shard}"):
         if within(each, "routing", "node") == copy.node_id:
             return each
-    raise Malformed(f"the copy of {shard} on {copy.node} is started, but did not tell its {what}")
+    raise Malformed(f"the copy of {shard} on {copy.node} is started, but its answer lacks its {what}")
 
 
 def _segments(copy: PlacedCopy, answer: Any) -> CopySegments:

@@ -122,7 +122,7 @@ def _data_paths(body: Any) -> dict[NodeName, tuple[str, ...]]:
 
 def _disks(body: Any, settings: SettingsView) -> dict[NodeName, Disk]:
     if not number(within(body, "_nodes", "successful"), "_nodes.successful"):
-        raise Malformed("no node told about its disks")
+        raise Malformed("no node sent its disks")
     low, high = (
         parse_watermark(
             settings.effective(f"{_PREFIX}watermark.{name}"),
@@ -149,7 +149,7 @@ def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: b
         for path in items(within(value, "fs", "data"), f"{where}.fs.data")
     ]
     if not paths or any(total <= 0 for total, _ in paths):
-        raise Malformed(f"{where} tells of no data path")
+        raise Malformed(f"{where} has no data path")
     measured = enabled and bool(parse_roles(within(value, "roles"), f"{where}.roles") & _MEASURED)
     return name, Disk(
         used_share=max(1 - available / total for total, available in paths),

@@ -126,7 +126,7 @@ class RiakCluster:
 
     def data_paths(self) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
         """Riak tells nobody where it keeps its data."""
-        return Unknown(reason="Riak does not tell where its nodes keep their data")
+        return Unknown(reason="Riak does not show where its nodes keep their data")
 
     def resolve(self, patterns: Collection[str]) -> Reading[Resolution]:
         """Riak has no indices."""
@@ -153,7 +153,7 @@ class RiakCluster:
             case ForceHandoff():
                 return self._force(contact)
             case _:
-                return Refused(reason=f"Riak knows no {type(action).__name__}")
+                return Refused(reason=f"Riak has no {type(action).__name__}")
 
     def describe(self, action: ClusterAction) -> str:
         """The command lines."""
@@ -232,7 +232,7 @@ class RiakCluster:
             return Refused(reason=found.reason)
         asked, limits = found
         if asked not in limits.limits:
-            return Refused(reason=f"{asked} did not tell its transfer limit")
+            return Refused(reason=f"{asked} did not show its transfer limit")
         return _set(contact.admin, asked, asked, limits.limits[asked])
 
     def _write(self, contact: Contact, changes: Collection[SettingChange]) -> ActionResult:
@@ -297,7 +297,7 @@ def _set(admin: RiakAdmin, asked: NodeName, node: NodeName, limit: int) -> Actio
         return Refused(reason=f"{', '.join(done.failed)}: the transfer limit could not be set")
     if (done.node, done.limit) != (node, limit):
         whose = done.node or "every node"
-        return InDoubt(reason=f"{asked} was told {limit} for {node}, and says that {whose} has {done.limit}")
+        return InDoubt(reason=f"{asked} was sent {limit} for {node} and says that {whose} has {done.limit}")
     return Done()
 
 

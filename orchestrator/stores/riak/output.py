@@ -128,7 +128,7 @@ def said(output: CommandOutput, dialect: Dialect) -> Said:
     elif dialect.returns_term:
         raise Malformed(f"cut: the return term is missing after {_last(lines)}")
     if any(_TERM.fullmatch(line.strip()) for line in lines):
-        raise Malformed("a return term stands in the middle")
+        raise Malformed("a return term is in the middle")
     return Said(lines=tuple(unwrapped(lines)), returned=returned, exit=output.exit)
 
 

@@ -60,7 +60,7 @@ def parse_transfer_limits(output: CommandOutput, dialect: Dialect) -> Reading[Tr
             else:
                 offline.append(node)
         if not limits:
-            raise Malformed("no node tells its limit")
+            raise Malformed("no node shows its limit")
         return TransferLimits(limits=limits, offline=tuple(offline))
 
     return reading("transfer-limit", parse)

@@ -90,10 +90,10 @@ def parse_ring_status(output: CommandOutput, dialect: Dialect) -> Reading[RingSt
         claimant, ownership, unreachable = _sections(answer)
         found = _CLAIMANT.fullmatch(" ".join(line.strip() for line in claimant))
         if found is None:
-            raise Malformed("the claimant is not told")
+            raise Malformed("the claimant is missing")
         up, ready = found["status"] == "up", _READY[found["ready"]]
         if up is not (ready is not None):
-            raise Malformed("the claimant's status and what it knows of the ring do not fit")
+            raise Malformed("the claimant's status and its ring readiness contradict each other")
         return RingStatus(
             claimant=printed_node(found["node"]),
             claimant_up=up,
@@ -180,7 +180,7 @@ def _sections(answer: Said) -> tuple[list[str], list[str], list[str]]:
         elif found:
             found[-1][1].append(line)
         elif not blank(line):
-            raise Malformed(f"{shown(line)} stands before the first heading")
+            raise Malformed(f"{shown(line)} comes before the first heading")
     if tuple(name for name, _ in found) != _SECTIONS:
         raise Malformed(
             f"its parts are {', '.join(name for name, _ in found)} instead of {', '.join(_SECTIONS)}"
@@ -216,7 +216,7 @@ def _change(lines: Sequence[str]) -> OwnershipChange:
             partitions.append(PendingPartition(index=int(found[1])))
         elif not (_IS_DOWN.fullmatch(line) and not partitions):
             if not partitions:
-                raise Malformed(f"{shown(line)} stands among pending changes")
+                raise Malformed(f"{shown(line)} does not belong among pending changes")
             partitions[-1] = _told(partitions[-1], line)
     if not partitions:
         raise Malformed("a pending change has no partitions")
@@ -230,7 +230,7 @@ def _told(partition: PendingPartition, line: str) -> PendingPartition:
         return replace(partition, complete=atoms(found[1]))
     if _ALL_COMPLETE.fullmatch(line):
         return partition
-    raise Malformed(f"{shown(line)} stands among pending changes")
+    raise Malformed(f"{shown(line)} does not belong among pending changes")
 
 
 def _unreachable(lines: Sequence[str]) -> tuple[NodeName, ...]:

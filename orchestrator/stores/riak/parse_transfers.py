@@ -63,7 +63,7 @@ def _pending(
     for at, line in enumerate(lines):
         if blank(line):
             if at != len(lines) - 1:
-                raise Malformed("a blank line stands among the pending transfers")
+                raise Malformed("a blank line is among the pending transfers")
         elif (found := _DOWN.fullmatch(line)) and at == 0:
             down = node_names(found[1])
         elif found := _WAITING.fullmatch(line):
@@ -73,7 +73,7 @@ def _pending(
         elif line == _NONE and not none:
             none = True
         else:
-            raise Malformed(f"{shown(line)} stands among the pending transfers")
+            raise Malformed(f"{shown(line)} does not belong among the pending transfers")
     if none is bool(waiting or not_running):
         raise Malformed(f"{_NONE!r} and lines of pending transfers: exactly one of them must be there")
     return down, tuple(waiting), tuple(not_running)
@@ -103,7 +103,7 @@ def _blocks(lines: Iterable[str]) -> list[list[str]]:
         if blocks:
             blocks[-1].append(line)
         elif not blank(line):
-            raise Malformed(f"{shown(line)} stands among the active transfers")
+            raise Malformed(f"{shown(line)} does not belong among the active transfers")
     return blocks
 
 
@@ -114,7 +114,7 @@ def _transfer(lines: Sequence[str]) -> ActiveTransfer:
     for line in lines[:end]:
         found = _FIELD.fullmatch(line)
         if found is None or found[1] in fields:
-            raise Malformed(f"{shown(line)} stands in an active transfer")
+            raise Malformed(f"{shown(line)} does not belong in an active transfer")
         fields[found[1]] = found[2]
     index = fields.get("partition") or fields.get("target partition")
     if index is None or not index.isdecimal() or "vnode type" not in fields:
@@ -143,6 +143,6 @@ def _way(picture: Sequence[str]) -> tuple[NodeName, NodeName, int | None]:
         rests = (line[:_NAME_WIDTH].strip(), line[_NAME_WIDTH:].strip())
         for at, rest in enumerate(rests):
             if rest and len(names[at]) % _NAME_WIDTH:
-                raise Malformed(f"{shown(line)} stands in the picture of an active transfer")
+                raise Malformed(f"{shown(line)} does not belong in the picture of an active transfer")
             names[at] += rest
     return node_name(names[0]), node_name(names[1]), None if bar[1] == "N/A" else int(bar[1])

@@ -62,7 +62,7 @@ def test_a_held_run_says_by_what() -> None:
 
 def test_what_is_not_put_back_is_listed() -> None:
     left = "setting cluster.routing.allocation.enable (persistent)"
-    assert f"NOT PUT BACK: {left}" in verdict(_ended(8, left=[left])).message
+    assert f"NOT RESTORED: {left}" in verdict(_ended(8, left=[left])).message
 
 
 @pytest.mark.parametrize("code", [99, "0", None])

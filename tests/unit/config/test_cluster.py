@@ -171,7 +171,7 @@ def test_a_password_over_plain_http_is_warned_of_unless_it_stays_on_this_machine
 
 def test_what_weakens_tls_is_warned_of() -> None:
     assert _cluster("tls: {verify: false}\n", endpoints="['https://es1:9200']").warnings == (
-        "prod.yml:4: tls.verify: certificates are not checked: whoever answers is believed; use `ca` or `fingerprint`",
+        "prod.yml:4: tls.verify: certificates are not checked, and any server is accepted; use `ca` or `fingerprint`",
     )
     assert _cluster("tls: {ca: ca.pem}\n").warnings == (
         "prod.yml:4: tls: has no effect: no endpoint begins with https://",

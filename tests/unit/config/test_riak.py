@@ -310,7 +310,7 @@ CLUSTER_FILES = [
     (HEAD.replace("http://riak1:8098", "http://riak1"), 3, "endpoints[0]", "must name the port, such as http://riak1:8098: neither 80 nor 8098 is taken for granted"),
     (HEAD.replace("riak1:8098", "u:s3cret@a:1"), 3, "endpoints[0]", "must not hold a user or a password; `/ping` and `/stats` are read without logging in"),
     ("kind: riak\nname: ring\n", None, "endpoints", "is missing"),
-    (HEAD.replace("['http://riak1:8098']", "['http://a:1', 'http://a:1/']"), 3, "endpoints", "http://a:1 stands twice"),
+    (HEAD.replace("['http://riak1:8098']", "['http://a:1', 'http://a:1/']"), 3, "endpoints", "http://a:1 is given twice"),
     (HEAD.replace("ring", '"ring\\n"'), 2, "name", "must be a name of one line, without blanks at its ends or control characters"),
     (HEAD.replace("ring", '"\\e[31mring"'), 2, "name", "must be a name of one line, without blanks at its ends or control characters"),
     (HEAD.replace("ring", '" ring"'), 2, "name", "must be a name of one line, without blanks at its ends or control characters"),

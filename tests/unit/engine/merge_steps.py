@@ -126,7 +126,7 @@ ALSO_BROKEN: Final[Mapping[str, tuple[Step, str]]] = {
     ),
     "not looked for": (
         _step(_state(replace(_TAKEN_UP, refreshed_at=AT - 25.0), started=AT - 31.0), MERGE),
-        f"{_MAY_COME}: posts is merged again, and nobody looked what a merge that came late has made",
+        f"{_MAY_COME}: posts is merged again, without a check of a merge that came late",
     ),
     "none of the run's": (
         _step(_state(), MERGE),

@@ -246,7 +246,7 @@ def test_a_node_that_keeps_on_coming_back_with_work_owed_ends_the_run_beside_oth
         again = replace(situation, state=replace(situation.state, nodes=nodes))
         events = _events(finish_recovered(again, ()))
         assert [event.reason for event in events if isinstance(event, StandingDown)] == (
-            ["es2 owes hook while_stopped 0, and came back without it 4 times"] if ends else []
+            ["es2 still needs hook while_stopped 0, and came back without it 4 times"] if ends else []
         )
 
 

@@ -363,7 +363,7 @@ def test_it_is_silent_about_a_step_as_it_should_be(rule: object) -> None:
         (_rebooted(es1=NodePhase.STARTING), "es1 (starting) goes down with the host of es1"),
         (
             _rebooted(doubt=Doubt(verb=Verb.REBOOT, since=AT, accepted=True)),
-            "the host of es1 was told to reboot already",
+            "the host of es1 was asked to reboot before",
         ),
     ],
     ids=["not all of it", "one not stopped", "one is started", "twice"],
@@ -446,7 +446,7 @@ def test_done_is_done_when_every_node_is_back_and_nothing_is_owed() -> None:
                 state_with(_tuned(), in_flight=(TUNE.action,)),
                 node_phase(ES1, NodePhase.STOPPED, NodePhase.STARTING),
             ),
-            "es1 goes on while numad is under way",
+            "es1 continues while numad is under way",
         ),
     ],
     ids=["not of the wave", "not while it is down", "nothing to undo it by", "under way"],
@@ -480,7 +480,7 @@ def test_merges_have_their_place_and_their_count(name: str) -> None:
         ),
         (
             _step(_owing(), node_phase(ES1, NodePhase.STOPPING, PENDING)),
-            "es1 is to be restarted and owes nothing",
+            "es1 is to be restarted and needs no work",
         ),
         (
             _step(_state(deposed=DEPOSED), ActionSent(action=StartNode(node=ES2))),

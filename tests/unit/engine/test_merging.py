@@ -283,7 +283,7 @@ def test_a_merge_that_never_ends_fails_the_run_and_is_said_to_go_on() -> None:
     run.until(Phase.STANDING_DOWN)
     assert run.given_up is not None
     assert run.given_up.outcome is Outcome.FAILED
-    assert "the merge of posts goes on in the cluster" in run.given_up.reason
+    assert "the merge of posts continues in the cluster" in run.given_up.reason
 
 
 def _back_with_copies_of_two(deadline: float) -> Play:
@@ -652,7 +652,7 @@ def test_a_merge_whose_index_cannot_be_read_any_more_is_waited_for_so_long() -> 
     assert run.given_up.outcome is Outcome.FAILED
     assert "the merge of posts has not been seen to end within 600 s" in run.given_up.reason
     assert "[posts][0] has 0 started primaries" in run.given_up.reason
-    assert "goes on in the cluster" in run.given_up.reason
+    assert "continues in the cluster" in run.given_up.reason
 
 
 def test_an_index_is_not_taken_as_gone_because_another_cluster_answers() -> None:
@@ -827,7 +827,7 @@ def test_a_stop_leaves_at_once_and_says_that_the_merge_goes_on() -> None:
     run.step()
     assert run.given_up is not None
     assert run.given_up.outcome is Outcome.INTERRUPTED
-    assert "the merge of a goes on in the cluster" in run.given_up.reason
+    assert "the merge of a continues in the cluster" in run.given_up.reason
 
 
 # After the merges ------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from tests.unit.engine.asking import question
 
 ONE, TWO, _, _, FIVE, *_ = NODES = names(8)
 RING = claimed(8, 64)
-WHY = Unknown(reason="nobody asked")
+WHY = Unknown(reason="it was not read")
 
 
 def member(node: NodeName, membership: Membership = Membership.VALID, **more: object) -> RiakMember:
@@ -310,7 +310,7 @@ def seen(state: str) -> RiakView:
         ("dev2down", "all_members_up", "cluster status has it as valid, down!"),
         ("dev2down", "no_transfers", "dev2@127.0.0.1 could not be contacted"),
         ("dev2down", "ring_ready", "dev2@127.0.0.1 cannot be asked about the ring"),
-        ("claimantdown", "ring_ready", "it does not answer, so nobody knows whether the ring is ready"),
+        ("claimantdown", "ring_ready", "it does not answer, so it is unknown whether the ring is ready"),
         ("claimantdown", "all_members_up", "cluster status has it as valid, down!"),
         ("misc", "all_members_up", "cluster status has it as down, down"),
         ("misc", "ring_ready", "dev3@127.0.0.1 cannot be asked about the ring"),

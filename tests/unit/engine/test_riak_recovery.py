@@ -187,7 +187,7 @@ BUSY: dict[str, tuple[Transfers | Unknown, str]] = {
     ),
     "moving": (Transfers(active=(MOVING,)), f"a transfer (hinted) to {TWO} is active"),
     "not contacted": (Transfers(uncontacted=(FIVE,)), f"{FIVE} could not be contacted"),
-    "not told": (SILENT, SILENT.reason),
+    "not shown": (SILENT, SILENT.reason),
 }
 
 

@@ -182,7 +182,7 @@ MACHINES: tuple[tuple[str, Situation, list[str]], ...] = (
         ["", ""],
     ),
     (
-        "one owes a hook, which comes first",
+        "one still needs a hook, which comes first",
         _situation(DOWN, replace(DOWN, owed=HOOK), GONE, GONE),
         ["", "hook_while_stopped es5"],
     ),

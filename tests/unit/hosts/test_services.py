@@ -166,7 +166,7 @@ def test_systemd_states(answer: Section, state: ServiceState, detail: str) -> No
 @pytest.mark.parametrize(
     ("manager", "answer", "words"),
     [
-        (Manager.SYSTEMD, show("inactive", "dead", load="not-found"), "knows no unit elasticsearch"),
+        (Manager.SYSTEMD, show("inactive", "dead", load="not-found"), "has no unit elasticsearch"),
         (Manager.SYSTEMD, show("inactive", "dead", load="masked"), "systemctl unmask"),
         (Manager.SYSTEMD, show("active", "exited"), "does not follow its process"),
         (Manager.SYSTEMD, show("maintenance", "x"), "maintenance"),

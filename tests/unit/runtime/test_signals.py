@@ -89,7 +89,7 @@ def test_a_second_signal_leaves_at_once_wherever_the_run_is_stuck(
     lock.close()
     assert child.returncode == 8
     assert output.endswith('{"event": "summary", "exit_code": 8}\n')
-    assert "NOT PUT BACK: cluster.routing.allocation.enable (persistent) = primaries, found all" in errors
+    assert "NOT RESTORED: cluster.routing.allocation.enable (persistent) = primaries, found all" in errors
     assert "orchestrate restore r1" in errors
     assert "left in order" not in output
 
@@ -148,7 +148,7 @@ def test_the_handlers_are_put_back(start: Start) -> None:
 
 def test_the_words_say_what_repairs() -> None:
     text = last_words("r1", ["a = b, found c"])
-    assert "NOT PUT BACK: a = b, found c" in text
+    assert "NOT RESTORED: a = b, found c" in text
     assert "orchestrate restore r1" in text
     assert "orchestrate resume r1" in text
     assert "nothing that it has changed" in last_words("r1", [])

@@ -124,10 +124,13 @@ def _copies(answer: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda answer: _copies(answer).pop(), "is started, but did not tell its segments"),
-        (lambda answer: answer["indices"].pop("posts"), "did not tell its segments"),
-        (lambda answer: _copies(answer)[0]["routing"].update(node="another"), "did not tell its segments"),
-        (lambda answer: answer["_shards"].update(failed=1, failures=["why"]), "1 copies did not tell"),
+        (lambda answer: _copies(answer).pop(), "is started, but its answer lacks its segments"),
+        (lambda answer: answer["indices"].pop("posts"), "its answer lacks its segments"),
+        (
+            lambda answer: _copies(answer)[0]["routing"].update(node="another"),
+            "its answer lacks its segments",
+        ),
+        (lambda answer: answer["_shards"].update(failed=1, failures=["why"]), "1 copies did not send"),
         (lambda answer: answer.pop("_shards"), "_shards.failed is absent"),
         (lambda answer: _copies(answer)[0].pop("segments"), "7 are searched, and 0 are listed"),
         (lambda answer: _copies(answer)[0].pop("num_search_segments"), "num_search_segments is absent"),

@@ -163,7 +163,7 @@ def test_nor_while_names_that_are_needed_cannot(server: ScriptedServer, port: El
     ("there", "words"),
     [
         (metadata(), "is gone"),
-        (metadata(posts="u9"), "another one by now"),
+        (metadata(posts="u9"), "another one (now "),
         (metadata(other="u1"), "is gone"),
     ],
 )

@@ -293,7 +293,7 @@ def test_what_is_to_be_sent_is_described_as_the_command_lines(stage: Staged) -> 
 def test_a_verb_of_elasticsearch_is_refused_by_name(stage: Staged) -> None:
     done = stage.cluster.perform(Flush())
     assert isinstance(done, Refused)
-    assert done.reason == "Riak knows no Flush"
+    assert done.reason == "Riak has no Flush"
     assert stage.cluster.describe(Flush()) == "(no verb of Riak: Flush)"
 
 

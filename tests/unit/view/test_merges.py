@@ -100,7 +100,7 @@ def test_the_status_in_the_middle_of_the_merges(samples: Any) -> None:
     state = in_the_middle(samples)
     text = status_text(state, (), now=samples.t0 + 60)
     assert (
-        "  merges: 1 of 3 indices merged; in hand: posts-02; 1 to come; 1 with few enough segments before\n"
+        "  merges: 1 of 3 indices merged; running: posts-02; 1 to come; 1 with few enough segments before\n"
         in text
     )
     shown = status_object(state, (), now=samples.t0 + 60)["merges"]
@@ -137,7 +137,7 @@ def test_the_panel_of_merges_alone_speaks_of_no_nodes(samples: Any) -> None:
     assert "| Time      1m 5s so far" in shown or "| Time      1m 4s so far" in shown
     assert "Done" not in shown
     assert "Nodes" not in shown
-    assert "pause after the merges in hand" in shown
+    assert "pause after the current merges" in shown
 
 
 def test_who_asked_is_told_once_when_the_run_has_ended(samples: Any) -> None:
@@ -201,15 +201,15 @@ def test_the_summary_tells_before_and_after_and_the_bytes(samples: Any, golden: 
 def test_a_merge_that_goes_on_is_not_called_merged(samples: Any) -> None:
     end = the_end(samples, Outcome.INTERRUPTED, begun(1))
     lines = summary_lines(end)
-    assert "    posts-01: its merge goes on, 41 segments a copy" in lines
+    assert "    posts-01: its merge continues, 41 segments a copy" in lines
     assert "    posts-02: not merged, 40 segments a copy" in lines
-    assert "  go on: orchestrate resume run-1" in lines
+    assert "  continue: orchestrate resume run-1" in lines
 
 
 def test_merges_alone_restart_no_node_and_can_be_resumed(samples: Any) -> None:
     lines = summary_lines(the_end(samples, Outcome.HELD, begun(1), merged(1), nodes=0))
     assert "no node was to be restarted" in lines[1]
-    assert "  go on: orchestrate resume run-1" in lines
+    assert "  continue: orchestrate resume run-1" in lines
     done = summary_lines(the_end(samples, Outcome.DONE, *ALL_MERGED, nodes=0))
     assert not any("resume" in line for line in done)
 

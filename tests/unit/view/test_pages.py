@@ -122,7 +122,7 @@ def test_status_of_a_run_whose_process_was_killed(samples: Any, golden: Golden) 
 
 def test_status_of_a_run_that_is_done_asks_for_nothing(samples: Any) -> None:
     text = status_text(samples.ended_state(), [], now=samples.t0 + 500)
-    assert "not put back: nothing" in text
+    assert "not restored: nothing" in text
     assert "orchestrate" not in text
     assert "waits" not in text
 

@@ -112,11 +112,11 @@ def test_the_end_that_can_go_on_says_how(samples: Any, clock: Time) -> None:
     out = io.StringIO()
     failed = samples.run_state(settings={}, phase=Phase.ENDED)
     LineReporter(out, clock).finished(failed, Outcome.HELD)
-    assert "NOT PUT BACK: node es2: starting" in out.getvalue()
+    assert "NOT RESTORED: node es2: starting" in out.getvalue()
     out = io.StringIO()
     nodes = {name: node for name, node in failed.nodes.items() if node.phase is not NodePhase.STARTING}
     LineReporter(out, clock).finished(samples.run_state(settings={}, nodes=nodes, wave=None), Outcome.PAUSED)
-    assert out.getvalue().splitlines()[-1] == "  go on: orchestrate resume run-1"
+    assert out.getvalue().splitlines()[-1] == "  continue: orchestrate resume run-1"
 
 
 class Closed(io.StringIO):

@@ -70,7 +70,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         name="no_recovery_on_candidates",
-        why="A recovery that loses its source is not assigned again while allocation is withheld.",
+        why="A recovery that loses its source is not assigned again while allocation is disabled.",
         check=on_cluster(redundancy.no_recovery_on_candidates),
         about=About.WAVE,
     ),

@@ -173,7 +173,7 @@ def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Find
         return
     for name in question.wave.nodes:
         if name in activity.unread:
-            yield f"node {name}", "it did not tell what runs there"
+            yield f"node {name}", "its tasks were not in the answer"
         if name in activity.merges:
             yield f"node {name}", "a force-merge runs there"
         if name in activity.reindexes:

@@ -100,7 +100,7 @@ def master_quorum_survives(question: Question, view: ClusterView) -> Iterator[Fi
     """The committed voting configuration keeps a majority without the wave."""
     wave = set(question.wave.nodes)
     if view.voters is None:
-        yield "voting configuration", "not told by this version"
+        yield "voting configuration", "not shown by this version"
         return
     names = {node.node_id: node.name for node in view.nodes}
     lost = sorted(names[voter] for voter in view.voters if names.get(voter) in wave)

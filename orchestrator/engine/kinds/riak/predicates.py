@@ -67,7 +67,7 @@ def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
     if isinstance(status, Unknown):
         yield "claimant", status.reason
     elif not status.claimant_up:
-        yield f"claimant {status.claimant}", "it does not answer, so nobody knows whether the ring is ready"
+        yield f"claimant {status.claimant}", "it does not answer, so it is unknown whether the ring is ready"
     elif not status.ring_ready:
         yield f"claimant {status.claimant}", "it says that the ring is not ready"
 
@@ -112,7 +112,7 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
             said = f"{member.membership.value}, {member.availability.value}"
             yield member.node, f"cluster status has it as {said}"
         elif isinstance(stats := view.signs.get(member.node, SignsOfLife()).stats, Unknown):
-            yield member.node, f"its /stats cannot be read, which tell when a node is back: {stats.reason}"
+            yield member.node, f"its /stats cannot be read, which show when a node is back: {stats.reason}"
     listed = frozenset(member.node for member in cluster.members)
     if isinstance(members, Unknown):
         yield "members", members.reason
@@ -173,7 +173,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         name="no_pending_ownership_change",
-        why="A partition on its way loses its source or its target, and the change begins anew or hangs.",
+        why="A partition on its way loses its source or its target, and the change starts again or hangs.",
         check=no_pending_ownership_change,
     ),
     Rule(

@@ -280,7 +280,7 @@ def test_a_link_that_leads_out_of_the_tree_is_unknown(host: Host, tmp_path: Path
 
 def test_a_mapped_device_that_shows_nothing_below_it_is_unknown(host: Host) -> None:
     host.blocks.mount(host.blocks.lvm("data", []), "/data")
-    assert "what dm-0 stands on is not shown" in host.reason()
+    assert "the devices below dm-0 are not shown" in host.reason()
 
 
 def test_a_device_that_sysfs_does_not_show_is_unknown(host: Host) -> None:

@@ -387,7 +387,7 @@ MARKED = "# BEGIN orchestrate sysctl\n{}# END orchestrate sysctl\n"
         ("# BEGIN orchestrate sysctl\na = 1\n", None, "not there once each"),
         ("a\n# END orchestrate sysctl\n", None, "not there once each"),
         (MARKED.format("") * 2, None, "not there once each"),
-        ("# END orchestrate sysctl\n# BEGIN orchestrate sysctl\n", None, "stands before"),
+        ("# END orchestrate sysctl\n# BEGIN orchestrate sysctl\n", None, "is before"),
         (b"a\0b\n", None, "no text"),
     ],
 )
