@@ -25,8 +25,8 @@ _TITLE: Final = """\
 #
 # Without an argument it takes the part of the host's own name. The parts are at the end; above them is how a
 # change is made: only where a file still has the text that was found, and read back. A value that is as
-# wanted is left alone, so the script may be run twice. It exits 0 when all is as wanted, 1 when something is not,
-# 2 when nothing was tried.
+# wanted is left alone, so the script may be run twice. It exits 0 when all is as wanted, 1 when something is
+# not, 2 when nothing was tried.
 #
 # shellcheck disable=SC2016,SC2317  # texts are written as they stand; functions are called through `change`
 """
