@@ -1,4 +1,4 @@
-"""Words that text for operators does not use: in help, messages, exit codes and phases."""
+"""Words that text for people does not use: in help, messages, exit codes, phases and handwritten pages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 import typer.main
 
+from docs import generate
 from orchestrator.cli.program import app
 from orchestrator.cli.work import explain
 
@@ -20,14 +21,25 @@ REFUSED: Final = (
     *("is ours", "go on", "goes on", "owes", "knows", "somebody else's"),
 )
 """Patterns: a figure of speech, a person where there is none, or a second word for what has one."""
-
-
+ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = Path(explain.__file__).parents[2]
+PAGES: Final = sorted(
+    page
+    for folder in ("how-to", "explanation", "tutorial", "development")
+    for page in (ROOT / "docs" / folder).glob("*.md")
+    if page.name not in generate.PAGES
+)
+"""Handwritten, for operators and engineers."""
 
 
 def _found(text: str) -> list[str]:
     words = " ".join(text.split())
     return [word for word in REFUSED if re.search(rf"\b{word}\b", words, re.IGNORECASE)]
+
+
+def _prose(page: str) -> str:
+    """A page without what it quotes: output and commands in blocks, names and messages between backticks."""
+    return re.sub(r"`[^`]*`", "", re.sub(r"^ *```.*?^ *```", "", page, flags=re.MULTILINE | re.DOTALL))
 
 
 def _helps() -> dict[str, str]:
@@ -94,3 +106,26 @@ def test_messages_are_in_plain_words() -> None:
         if (words := _found(text))
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ("Ask whoever made it.", ["whoever"]),
+        ("A value is put\nback.", ["put back"]),
+        ("It prints `is put back`.", []),
+        ("```text\nall will be put back\n```\n", []),
+        ("```text\nall\n```\nIt is put back.\n```text\nend\n```\n", ["put back"]),
+    ],
+)
+def test_only_what_a_page_quotes_may_have_refused_words(page: str, found: list[str]) -> None:
+    assert _found(_prose(page)) == found
+
+
+def test_handwritten_pages_are_found() -> None:
+    assert len(PAGES) > 20
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_handwritten_pages_are_in_plain_words(page: Path) -> None:
+    assert _found(_prose(page.read_text())) == []
