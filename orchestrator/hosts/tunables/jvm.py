@@ -63,7 +63,7 @@ class JvmHugePages:
         boot = sysctls.at_boot(facts, KEY)
         wanted, found, trouble = str(setting.wanted), _pages(facts), _trouble(facts, setting)
         lasts = sysctls.lasts(boot, lambda value: _least(value, wanted))
-        told = _told(facts)
+        told = _options_file(facts)
         option = AtBoot(value=_OPTION, by=told) if told else AtBoot()
         parts = (
             Part(
@@ -99,7 +99,7 @@ class JvmHugePages:
         changes: list[Change] = []
         if not _least(found, wanted):
             changes.append(ValueChange(path=sysctls.path_of(KEY), found=found, wanted=wanted))
-        if _told(facts) is None:
+        if _options_file(facts) is None:
             text = f"{header(self.name)}{_OPTION}\n"
             file = own_file(facts, f"{folder}{_FILE}", text)
             changes += [] if file is None else [file]
@@ -127,7 +127,7 @@ def _pages(facts: HostFacts) -> str | None:
     return text.strip() if isinstance(text, str) and is_number(text.strip()) else None
 
 
-def _told(facts: HostFacts) -> str | None:
+def _options_file(facts: HostFacts) -> str | None:
     """The file that tells the JVM to use them."""
     for folder in _FOLDERS:
         for path in facts.matching(folder, ".options"):

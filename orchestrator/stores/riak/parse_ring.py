@@ -217,13 +217,13 @@ def _change(lines: Sequence[str]) -> OwnershipChange:
         elif not (_IS_DOWN.fullmatch(line) and not partitions):
             if not partitions:
                 raise Malformed(f"{shown(line)} does not belong among pending changes")
-            partitions[-1] = _told(partitions[-1], line)
+            partitions[-1] = _with_progress(partitions[-1], line)
     if not partitions:
         raise Malformed("a pending change has no partitions")
     return OwnershipChange(owner=owner[1], next_owner=following[1], partitions=tuple(partitions))
 
 
-def _told(partition: PendingPartition, line: str) -> PendingPartition:
+def _with_progress(partition: PendingPartition, line: str) -> PendingPartition:
     if (found := _WAITING.fullmatch(line)) and not (partition.waiting_on or partition.complete):
         return replace(partition, waiting_on=atoms(found[1]))
     if (found := _COMPLETE.fullmatch(line)) and not partition.complete:

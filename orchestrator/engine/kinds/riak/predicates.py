@@ -162,7 +162,7 @@ def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Findin
     if strangers:
         yield "ring", f"{_names(strangers)} own partitions, but are no members"
     for breach in breaches(ring, n_vals, wave | _down(cluster)):
-        yield ", ".join(breach.nodes), _told(breach, ring.size)
+        yield ", ".join(breach.nodes), _sentence(breach, ring.size)
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -225,7 +225,7 @@ def what_transfers(transfers: Transfers) -> Iterator[str]:
         yield f"{node} could not be contacted"
 
 
-def _told(breach: Breach, lists: int) -> str:
+def _sentence(breach: Breach, lists: int) -> str:
     owners = ", ".join(breach.owners)
     alone = (
         f"; the ring gives {breach.nodes[0]} more than one of them, so no order of restarts avoids it: "
