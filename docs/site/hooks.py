@@ -24,7 +24,7 @@ CHANGES: Final = "changes.md"
 """The page that `CHANGELOG.md` becomes."""
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
 _LANGUAGES: Final = {".yml": "yaml", ".py": "python", ".toml": "toml"}
-_ROW, _COLUMN, _MARGIN = 34, 190, 80
+_ROW, _COLUMN, _MARGIN = 34, 240, 100
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -47,7 +47,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Lead a link that leaves `docs/` to the page of its file."""
+    """Lead a link that leaves `docs/` to the page of its file. The first page has no side bar."""
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]
     if page.file.generated_by:
         return markdown
     folder = (DOCS / page.file.src_uri).parent
