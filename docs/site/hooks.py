@@ -28,7 +28,7 @@ _ROW, _COLUMN, _MARGIN = 34, 240, 100
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Draw what stands in a fence named `mermaid`: no script of another host is needed to show it."""
+    """Draw the fences named `mermaid`: no script of another host is needed to show them."""
     fence = {"name": "mermaid", "class": "diagram", "format": _fence}
     config.mdx_configs["pymdownx.superfences"] = {"custom_fences": [fence]}
     return config
