@@ -1,6 +1,6 @@
 # `make` alone prints what there is. Every target brings what it needs; nothing else has to be typed first.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all airflow soak lint docs bench lock clean prepare prepare-demo hosts
+.PHONY: help demo test test-all airflow soak lint docs site bench lock clean prepare prepare-demo hosts
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -33,6 +33,9 @@ lint: $(VENV)/.installed  ## ruff, mypy and the layers
 
 docs: $(VENV)/.installed  ## write the reference pages from the code
 	$(PYTHON) docs/generate.py
+
+site: $(VENV)/.installed  ## build the documentation as a site into build/site; open its index.html
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --clean --config-file docs/site/mkdocs.yml
 
 bench: prepare-demo $(VENV)/.java  ## what a restart costs, against a bare loop
 	$(PYTHON) -m tests.benchmarks

@@ -59,7 +59,8 @@ def drawing(screen: str) -> str:
     )
     for line in lines:
         console.print(Text.from_ansi(line), no_wrap=True, crop=True)
-    return console.export_svg(title=shlex.join(COMMAND))
+    drawn = console.export_svg(title=shlex.join(COMMAND))
+    return re.sub(r',\s*url\("https://[^"]*"\) format\("[^"]*"\)', "", drawn)  # no font of another host
 
 
 def _tmux(*arguments: str, check: bool = True) -> str | None:

@@ -1,4 +1,4 @@
-"""What each recorded command means, by the parser that reads it: `docs/reference/riak-outputs.md`."""
+"""What each recorded command means, by the parser that reads it: `docs/development/riak-outputs.md`."""
 
 from __future__ import annotations
 

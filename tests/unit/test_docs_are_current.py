@@ -138,3 +138,4 @@ def test_the_readme_counts_the_predicates_right() -> None:
     assert len(PREDICATES) == 23
     for page in ("README.md", "CHANGELOG.md", "docs/explanation/safety.md"):
         assert "wenty-three" in (ROOT / page).read_text()
+    assert "| 23 predicates, twice" in (ROOT / "docs/index.md").read_text()

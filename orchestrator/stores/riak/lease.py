@@ -1,7 +1,8 @@
 """The lease of a Riak cluster: an exclusive file on a majority of the machines of its members.
 
-Riak itself has no place that only one can take (docs/adr/0007-riak-lease-on-hosts.md), and its hosts have: a
-file that `ln` makes only where none of its name exists. Of all that want epoch N only one gets a majority.
+Riak itself has no place that only one can take (docs/development/adr/0007-riak-lease-on-hosts.md), and its
+hosts have: a file that `ln` makes only where none of its name exists. Of all that want epoch N only one gets
+a majority.
 
 - A number counts unless a majority of the machines have answered without a file of it. So whatever a majority
   accepted is seen by every reader that reaches a majority, and what one machine alone has is seen as what it

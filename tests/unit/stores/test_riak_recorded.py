@@ -15,7 +15,7 @@ from tests.fakes.riak_meanings import meaning, parser_of, table, told, value_of
 from tests.fakes.riak_transcripts import FILES, Recorded, recorded
 from tests.riak_transcripts import STATS, wrapper_recordings
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "riak-outputs.md"
+PAGE = Path(__file__).parents[3] / "docs" / "development" / "riak-outputs.md"
 REWRITE = "ORCHESTRATE_REWRITE_GOLDEN"
 HEAD = """# What Riak's commands say
 
