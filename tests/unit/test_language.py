@@ -27,7 +27,7 @@ PAGES: Final = sorted(
     page
     for folder in ("how-to", "explanation", "tutorial", "development")
     for page in (ROOT / "docs" / folder).glob("*.md")
-    if page.name not in generate.PAGES
+    if page.name not in {*generate.PAGES, "riak-outputs.md"}
 )
 """Handwritten, for operators and engineers."""
 
