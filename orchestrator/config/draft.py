@@ -99,7 +99,8 @@ def require_free(path: Path) -> None:
     above = next(folder for folder in (*path.absolute().parents, Path("/")) if folder.exists())
     if not above.is_dir():
         raise ConfigError(f"cannot be written: {above} is no directory", file=str(path))
-    if not os.access(above, os.W_OK | os.X_OK):
+    effective = os.access in os.supports_effective_ids
+    if not os.access(above, os.W_OK | os.X_OK, effective_ids=effective):
         raise ConfigError(f"cannot be written: no right to write in {above}", file=str(path))
 
 

@@ -133,7 +133,7 @@ def place_of_new(name: str, places: Places) -> Path:
     Raises:
         ConfigError: the name cannot be looked up, or one of the folders has a file of that name.
     """
-    if is_path(name) or re.fullmatch(r"[\w.-]+", name) is None:
+    if is_path(name) or re.fullmatch(r"\w[\w.-]*", name) is None:
         raise ConfigError(
             f"{name!r} cannot be the name of a cluster file: use letters, digits, `.`, `_` and `-`, without"
             f" {SUFFIX}; `--out PATH` writes to any place"

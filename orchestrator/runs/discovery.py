@@ -168,7 +168,7 @@ class Discovery:
             return Unknown(reason="it publishes no HTTP address")
         scheme = urlsplit(self._access.endpoints[0]).scheme
         hosts = [host for host, _ in places]
-        if scheme == "https":
+        if scheme == "https" and self._access.fingerprint is None:
             hosts.append(node.name)  # certificates are often for names, while addresses are published
         reasons = []
         for host in dict.fromkeys(hosts):
