@@ -181,7 +181,8 @@ def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Plac
     if known:
         return f"{message}; known: {', '.join(known[:_MOST_NAMES])}"
     example = places.shipped_clusters / "example.yml"
-    return f"{message}; copy an example: {example}, or for Riak riak-example.yml beside it"
+    new = "write one with `orchestrate init --endpoint URL`, or copy an example"
+    return f"{message}; {new}: {example}, or for Riak riak-example.yml beside it"
 
 
 def _files(folder: Path) -> list[Path]:

@@ -135,7 +135,8 @@ def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> 
     with pytest.raises(ConfigError) as caught:
         find(Wanted.CLUSTER, "prod", _places(tmp_path))
     assert str(caught.value).endswith(
-        f"; copy an example: {tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
+        "; write one with `orchestrate init --endpoint URL`, or copy an example: "
+        f"{tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
     )
 
 
