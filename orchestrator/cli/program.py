@@ -18,6 +18,7 @@ from orchestrator.cli.commands import (
     demo,
     diagnose,
     explain,
+    init,
     later,
     pause,
     plan,
@@ -52,6 +53,8 @@ ONCE: Final = frozenset(
         *("--cluster", "--from", "--max-segments", "--max-unavailable", "--out", "--output", "--pause-after"),
         *("--playbook", "--profile", "--reason", "--sample", "--save", "--seed", "--snapshot"),
         *("--started-before", "--state", "--strategy", "--timeout", "--zone"),
+        *("--api-key", "--ca", "--endpoint", "--fingerprint", "--identity", "--kind", "--known-hosts"),
+        *("--password", "--ssh-port", "--ssh-user", "--username"),
     }
 )
 """Options that take one value."""
@@ -90,6 +93,7 @@ for module in (
     restore,
     pause,
     status,
+    init,
     validate,
     rehearse,
     tune,
@@ -155,6 +159,8 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
     named = [word for word in arguments[len(command.split()) - 1 :] if not word.startswith("-")]
     if said == "Missing option '--cluster'" and named:
         said = f"The cluster is an option: --cluster {named[0]}"
+    if said == "Missing option '--endpoint'" and named:
+        said = "The endpoint is an option: --endpoint URL"  # not repeated: it may hold a password
     return f"{said}; see `{command} --help`"
 
 

@@ -117,6 +117,35 @@ def find(wanted: Wanted, name: str, places: Places) -> Path:
     raise ConfigError(_nowhere(wanted, name, looked, places))
 
 
+def folder_of_new(places: Places) -> Path:
+    """Where new cluster files go: the first folder that is looked at and exists.
+
+    If none exists: the folder of `$ORCHESTRATE_CONFIG` where that is set, that of the home otherwise.
+    """
+    folders = places.of(Wanted.CLUSTER)
+    _, named_or_home, *_ = folders
+    return next((folder for folder in folders if folder.is_dir()), named_or_home)
+
+
+def place_of_new(name: str, places: Places) -> Path:
+    """Where a new cluster file of that name goes.
+
+    Raises:
+        ConfigError: the name cannot be looked up, or one of the folders has a file of that name.
+    """
+    if is_path(name) or re.fullmatch(r"\w[\w.-]*", name) is None:
+        raise ConfigError(
+            f"{name!r} cannot be the name of a cluster file: use letters, digits, `.`, `_` and `-`, without"
+            f" {SUFFIX}; `--out PATH` writes to any place"
+        )
+    for path in (folder / f"{name}{SUFFIX}" for folder in places.of(Wanted.CLUSTER)):
+        trouble = trouble_with(path)
+        if trouble != _ABSENT:
+            said = trouble or "exists"
+            raise ConfigError(f"{said}; nothing is overwritten: choose another name", file=str(path))
+    return folder_of_new(places) / f"{name}{SUFFIX}"
+
+
 def trouble_with(path: Path) -> str | None:
     """Why this is no file to be read; None when it is one. Never raises: the next place may have the name."""
     try:
@@ -152,7 +181,8 @@ def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Plac
     if known:
         return f"{message}; known: {', '.join(known[:_MOST_NAMES])}"
     example = places.shipped_clusters / "example.yml"
-    return f"{message}; copy an example: {example}, or for Riak riak-example.yml beside it"
+    new = "write one with `orchestrate init --endpoint URL`, or copy an example"
+    return f"{message}; {new}: {example}, or for Riak riak-example.yml beside it"
 
 
 def _files(folder: Path) -> list[Path]:

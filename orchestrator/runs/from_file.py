@@ -163,7 +163,7 @@ class FilePorts:
     def _client(self, spec: ClusterSpec) -> ElasticsearchClient:
         """One client for cluster and lease."""
         if self._shared is None:
-            access = _access(self.file, spec, self.resolver)
+            access = access_of(self.file, spec, self.resolver)
             self._shared = ElasticsearchClient(access, clock=self._clock)
         return self._shared
 
@@ -330,7 +330,8 @@ def _run(command: str, timeout: Seconds) -> Reading[Ran]:
     return Unknown(reason=done.reason)
 
 
-def _access(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) -> Access:
+def access_of(file: ClusterFile, spec: ClusterSpec, resolver: SecretResolver) -> Access:
+    """How the cluster of a file is reached; raises ConfigError where a file or a secret is missing."""
     file.check_files()
     auth, tls = spec.auth, spec.tls
     key = auth.api_key if auth else None

@@ -36,6 +36,7 @@ COMMANDS = (
     "stop",
     "status",
     "history",
+    "init",
     "validate",
     "rehearse",
     "tune",

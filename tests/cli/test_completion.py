@@ -54,6 +54,12 @@ def test_files_are_offered_by_name_and_shipped_ones_too(configured: Console) -> 
     assert "elasticsearch" in tab(configured, "orchestrate tune apply --profile ")
 
 
+def test_options_and_kinds_of_a_new_file_are_offered(console: Console) -> None:
+    assert tab(console, "orchestrate ini") == ["init"]
+    assert tab(console, "orchestrate init --fing") == ["--fingerprint"]
+    assert tab(console, "orchestrate init --kind ") == ["elasticsearch", "riak"]
+
+
 def test_runs_are_offered_from_the_state(console: Console) -> None:
     a_run(console)
     assert tab(console, "orchestrate resume ") == [RUN]

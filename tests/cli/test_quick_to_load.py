@@ -29,10 +29,11 @@ TAB = {"_ORCHESTRATE_COMPLETE": "complete_bash", "COMP_WORDS": "orchestrate rest
         (("--version",), {}, "orchestrate "),
         (("--help",), {}, "post-bulk-index"),
         (("restart", "--help"), {}, "--strategy"),
+        (("init", "--help"), {}, "--fingerprint"),
         (("tune", "apply", "--help"), {}, "--profile"),
         ((), TAB, "--cluster"),
     ],
-    ids=["version", "help", "help of restart", "help of tune apply", "a tab"],
+    ids=["version", "help", "help of restart", "help of init", "help of tune apply", "a tab"],
 )
 def test_it_loads_nothing_that_takes_long(
     words: tuple[str, ...], variables: Mapping[str, str], shown: str

@@ -65,6 +65,7 @@ DIALECT = dialect_for("elasticsearch", "9.1.0")
 READS: Mapping[str, Request] = {
     "identity": calls.identity(),
     "addresses": calls.addresses(),
+    "processes": calls.processes(),
     "state": calls.state(DIALECT, LIMITS, with_snapshots=True),
     "snapshots": calls.snapshots(DIALECT, LIMITS),
     "index_uuids": calls.index_uuids(DIALECT, LIMITS, ["posts"]),

@@ -85,6 +85,11 @@ def addresses() -> Request:
     )
 
 
+def processes() -> Request:
+    """The process id of each node, as its own machine or container counts."""
+    return get("/_nodes/process", params={"timeout": "5s"} | filtered("nodes.*.name", "nodes.*.process.id"))
+
+
 def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
     """Members, metadata and routing, and the snapshots under way if asked."""
     metrics = "master_node,nodes,metadata,routing_table,version" + (",customs" if with_snapshots else "")

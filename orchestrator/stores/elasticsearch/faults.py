@@ -30,6 +30,7 @@ _WORTH_ANOTHER_TRY: Final = frozenset(
 
 _PASSING: Final = _WORTH_ANOTHER_TRY | {HTTPStatus.SERVICE_UNAVAILABLE}
 """429 of a full queue or a circuit breaker, 503 of a cluster without a master, and a proxy's own trouble."""
+_UNTRUSTED: Final = "is not signed by an authority that we trust"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ class Fault:
         passes: the same request may well be answered a little later.
         status: HTTP's, None when there was no answer.
         error_type: the server's name for it, such as `index_not_found_exception`.
+        untrusted: the certificate is signed by no authority that is trusted here.
     """
 
     reason: str
@@ -64,6 +66,7 @@ class Fault:
     passes: bool = False
     status: int | None = None
     error_type: str | None = None
+    untrusted: bool = False
 
 
 def transport_fault(error: Exception, *, url: str) -> Fault:
@@ -75,7 +78,9 @@ def transport_fault(error: Exception, *, url: str) -> Fault:
         )
         return Fault(reason=reason, nothing_done=False, elsewhere=True)
     if isinstance(error, TlsError):
-        return Fault(reason=_tls_reason(cause, url), nothing_done=_while_connecting(cause), elsewhere=True)
+        reason = _tls_reason(cause, url)
+        done_nothing, untrusted = _while_connecting(cause), _UNTRUSTED in reason
+        return Fault(reason=reason, nothing_done=done_nothing, elsewhere=True, untrusted=untrusted)
     if isinstance(cause, urllib3.exceptions.NameResolutionError):
         return _unreached(f"the host of {url} does not resolve")
     if isinstance(cause, urllib3.exceptions.NewConnectionError):
@@ -128,7 +133,7 @@ def _tls_reason(cause: BaseException, url: str) -> str:
     if "expired" in lower:
         return f"the certificate of {url} has expired"
     if any(word in lower for word in ("certificate verify failed", "issuer", "self-signed", "self signed")):
-        return f"the certificate of {url} is not signed by an authority that we trust ({text}): set `tls.ca`"
+        return f"the certificate of {url} {_UNTRUSTED} ({text}): set `tls.ca`"
     if "wrong version number" in lower or "record layer failure" in lower:
         return f"{url} does not speak TLS: is it http:// there?"
     if "certificate required" in lower or "bad certificate" in lower or "handshake failure" in lower:

@@ -52,6 +52,19 @@ def http_addresses(body: Any) -> dict[NodeName, str]:
     return found
 
 
+def process_ids(body: Any) -> dict[NodeName, int]:
+    """Process ids by node from `_nodes/process`; what is not there, or not readable, is left out."""
+    nodes = body.get("nodes") if isinstance(body, dict) else None
+    found: dict[NodeName, int] = {}
+    for node in nodes.values() if isinstance(nodes, dict) else ():
+        match node:
+            case {"name": str(name), "process": {"id": int(pid)}} if pid > 0:
+                found[NodeName(name)] = pid
+            case _:
+                continue  # its service is looked for by name
+    return found
+
+
 def parse_lives(body: Any) -> dict[str, Life]:
     """What nodes say of themselves, by node id, from `_nodes/{ids}/jvm,http,settings`.
 

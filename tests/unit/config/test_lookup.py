@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.lookup import Places, Wanted, find, shipped, standard_places
+from orchestrator.config.lookup import (
+    Places,
+    Wanted,
+    find,
+    folder_of_new,
+    place_of_new,
+    shipped,
+    standard_places,
+)
 from orchestrator.errors import ConfigError
 
 
@@ -127,7 +135,8 @@ def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> 
     with pytest.raises(ConfigError) as caught:
         find(Wanted.CLUSTER, "prod", _places(tmp_path))
     assert str(caught.value).endswith(
-        f"; copy an example: {tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
+        "; write one with `orchestrate init --endpoint URL`, or copy an example: "
+        f"{tmp_path}/examples/example.yml, or for Riak riak-example.yml beside it"
     )
 
 
@@ -135,3 +144,29 @@ def test_whoever_has_no_cluster_file_yet_is_shown_an_example(tmp_path: Path) -> 
 def test_what_is_neither_a_name_nor_a_path_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither the name of a cluster nor the path"):
         find(Wanted.CLUSTER, name, _places(tmp_path))
+
+
+def test_a_new_file_goes_into_the_first_folder_that_is_there_or_into_the_named_one(tmp_path: Path) -> None:
+    places = _places(tmp_path)
+    assert folder_of_new(places) == tmp_path / "configured" / "clusters"
+    (tmp_path / "etc" / "clusters").mkdir(parents=True)
+    assert place_of_new("prod", places) == tmp_path / "etc" / "clusters" / "prod.yml"
+    (tmp_path / "cwd" / "clusters").mkdir(parents=True)
+    assert place_of_new("prod", places) == tmp_path / "cwd" / "clusters" / "prod.yml"
+    at_home = standard_places({}, home=tmp_path / "nowhere")
+    assert place_of_new("no-such-cluster", at_home).name == "no-such-cluster.yml"
+
+
+@pytest.mark.parametrize("folder", ["cwd", "etc"])
+def test_a_name_that_one_of_the_folders_has_is_not_given_again(tmp_path: Path, folder: str) -> None:
+    """Else one of the two files would hide the other."""
+    _put(path := tmp_path / folder / "clusters" / "prod.yml")
+    with pytest.raises(ConfigError, match="exists; nothing is overwritten: choose another name") as caught:
+        place_of_new("prod", _places(tmp_path))
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "prod.yml", "a b", ".."])
+def test_a_name_that_is_not_looked_up_is_none_for_a_new_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be the name of a cluster file"):
+        place_of_new(name, _places(tmp_path))

@@ -1,0 +1,128 @@
+"""Which service manager runs a node on its host, and under which name. Only reads, and needs no rights.
+
+The node's own process leads there: systemd names a unit's control group after it. Where the process is not
+seen (it runs in a container, or `/proc` is hidden), units, containers and scripts are looked for by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from orchestrator.daemons import in_parallel
+from orchestrator.hosts import script
+from orchestrator.hosts.connection import CommandResult, Unreachable
+from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.services import PROGRAMS
+from orchestrator.hosts.settings import HostSettings, Manager
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown
+
+LIMIT_SECONDS: Final = 120.0
+"""For all hosts together; they are asked in parallel, and a single one has far smaller limits."""
+_PROCESS, _SYSTEMD, _UNITS, _CONTAINERS, _SCRIPTS = "process", "systemd", "units", "containers", "scripts"
+_PRODUCTS: Final = re.compile("elasticsearch|opensearch", re.IGNORECASE)
+_UNIT: Final = re.compile(r"/([A-Za-z0-9_][A-Za-z0-9_.@:\\-]{0,200})\.service$")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:\\-]{0,200}")
+_COLUMNS: Final = 3
+"""Of a unit that are read: name, whether it is loaded, whether it is active."""
+_LISTED: Final = 5
+_CONTAINER_RUNTIMES: Final = ("docker", "containerd", "crio", "podman")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundService:
+    """What runs a node's process."""
+
+    manager: Manager
+    unit: str
+
+
+def find_services(
+    settings: Collection[HostSettings], pids: Mapping[NodeName, int], connections: Connections
+) -> Mapping[NodeName, Reading[FoundService]]:
+    """What runs each node, asked of its host; hosts are asked in parallel.
+
+    Args:
+        settings: the hosts.
+        pids: the nodes' process ids, as far as they are known.
+        connections: used and left open.
+    """
+    work = {one.node: partial(_find, one, pids.get(one.node), connections) for one in settings}
+    done = in_parallel(work, timeout=LIMIT_SECONDS)
+    late = Unknown(reason=f"no answer within {LIMIT_SECONDS:.0f} s")
+    return {node: done.get(node, late) for node in work}
+
+
+def _find(settings: HostSettings, pid: int | None, connections: Connections) -> Reading[FoundService]:
+    connection = connections.to(settings)
+    if isinstance(connection, Unreachable):
+        return Unknown(reason=connection.reason)
+    done = connection.run(script.shell(search_script(pid)), timeout=settings.limits.command)
+    if isinstance(done, CommandResult):
+        return read_search(done.stdout)
+    return Unknown(reason=done.reason)
+
+
+def search_script(pid: int | None) -> str:
+    """The script that looks on a host for what runs a node with this process id."""
+    systemctl, docker = PROGRAMS[Manager.SYSTEMD], PROGRAMS[Manager.DOCKER]
+    columns = "--all --plain --no-legend --no-pager --type=service"
+    seen = f"tr '\\0' ' ' </proc/{pid}/cmdline | grep -qiE 'elasticsearch|opensearch'"
+    process = (_PROCESS, f"{seen} && cat /proc/{pid}/cgroup")
+    rest = (
+        (_SYSTEMD, "test -d /run/systemd/system"),
+        (_UNITS, f"{systemctl} list-units {columns} 'elasticsearch*' 'opensearch*'"),
+        (_CONTAINERS, f"{docker} ps --format '{{{{.Names}}}} {{{{.Image}}}}'"),
+        (_SCRIPTS, "ls /etc/init.d"),
+    )
+    return script.sections(rest if pid is None else (process, *rest))
+
+
+def read_search(output: str) -> Reading[FoundService]:
+    """What a host's answer says of the service."""
+    parts = script.read_sections(output)
+    texts = {name: part.text for name, part in parts.items() if part.exit == 0}
+    groups = texts.get(_PROCESS, "").splitlines()
+    groups = [line.strip() for line in groups if "/user.slice/" not in line]  # no unit that root controls
+    units = [found[1] for line in groups if (found := _UNIT.search(line))]
+    own = next((unit for unit in units if unit not in _CONTAINER_RUNTIMES), None)
+    if own is not None:
+        return FoundService(manager=Manager.SYSTEMD, unit=own)
+    by_name = {
+        Manager.DOCKER: _containers(texts.get(_CONTAINERS, "")),
+        Manager.SYSTEMD: _units(texts.get(_UNITS, "")),
+        Manager.SYSV: () if _SYSTEMD in texts else _scripts(texts.get(_SCRIPTS, "")),
+    }
+    seen = [(manager, name) for manager, names in by_name.items() for name in names]
+    if len(seen) == 1:
+        ((manager, name),) = seen
+        return FoundService(manager=manager, unit=name)
+    if not seen:
+        return Unknown(reason="no unit, container or init script of Elasticsearch or OpenSearch is seen")
+    listed = ", ".join(f"{manager.value} {name}" for manager, name in seen[:_LISTED])
+    return Unknown(reason=f"several services may run the node ({listed})")
+
+
+def _containers(text: str) -> tuple[str, ...]:
+    lines = [line.partition(" ") for line in text.splitlines()]
+    return _usable(name for name, _, image in lines if _PRODUCTS.search(image))
+
+
+def _units(text: str) -> tuple[str, ...]:
+    """Units that systemd has loaded; the active ones alone where there are any."""
+    rows = [row for line in text.splitlines() if len(row := line.split()) >= _COLUMNS]
+    loaded = {unit.removesuffix(".service"): state for unit, load, state, *_ in rows if load == "loaded"}
+    active = [unit for unit, state in loaded.items() if state == "active"]
+    return _usable(active or loaded)
+
+
+def _scripts(text: str) -> tuple[str, ...]:
+    return _usable(name for name in text.split() if _PRODUCTS.match(name))
+
+
+def _usable(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if _NAME.fullmatch(name)))

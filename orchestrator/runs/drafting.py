@@ -1,0 +1,127 @@
+"""What the first cluster file says of what was found of a cluster and of its hosts. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from orchestrator.config.draft import Draft, Service, scalar
+from orchestrator.config.services import ELASTICSEARCH
+from orchestrator.hosts.find_service import FoundService
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.runs.discovery import Found, Zones
+from orchestrator.stores.elasticsearch.dialect import OPENSEARCH
+from orchestrator.view.units import counted, listed
+
+PRODUCTS: Final = {OPENSEARCH: "OpenSearch"}
+_MOST_REMARKS: Final = 5
+"""Reasons that are given one by one."""
+_GLOB: Final = frozenset("*?[")
+
+
+def product(found: Found) -> str:
+    """Product and version, for people."""
+    return f"{PRODUCTS.get(found.view.distribution, 'Elasticsearch')} {found.view.version}"
+
+
+def with_cluster(draft: Draft, found: Found) -> Draft:
+    """The draft with all that the cluster itself shows."""
+    nodes = len(found.view.nodes)
+    remarks = with_reasons("No endpoint of", found.left_out)
+    if len(found.endpoints) == 1 < nodes:
+        remarks = ("Add those of other nodes: one must answer while this node is down.", *remarks)
+    return replace(
+        draft,
+        name=found.view.name,
+        endpoints=found.endpoints,
+        endpoint_remarks=remarks,
+        nodes=nodes,
+        zones=_zone_remarks(found.zones, nodes),
+        head=(
+            f"Cluster {found.view.name}: {product(found)}, {counted(nodes, 'node')}.",
+            "Written by `orchestrate init`. Read it, and correct what is not right.",
+            "All keys: docs/reference/configuration.md. Check the file with `orchestrate validate`.",
+        ),
+    )
+
+
+def with_services(
+    draft: Draft, services: Mapping[NodeName, Reading[FoundService]], distribution: str
+) -> Draft:
+    """The draft with what runs the nodes; the default where it was not found.
+
+    Args:
+        draft: with the rest of the section `hosts`.
+        services: by node; empty where the hosts were not asked.
+        distribution: of the cluster.
+    """
+    found = {
+        node: Service(manager=one.manager.value, unit=one.unit)
+        for node, one in sorted(services.items())
+        if not isinstance(one, Unknown)
+    }
+    missing = {node: one.reason for node, one in sorted(services.items()) if isinstance(one, Unknown)}
+    remarks = with_reasons("Service not found on", missing)
+    if not found:
+        unit = "opensearch" if distribution == OPENSEARCH else ELASTICSEARCH.unit
+        why = "No service was found" if services else "The hosts were not read"
+        remarks = (f"{why}: this is the usual service, correct it if it is another.", *remarks)
+        service = Service(manager=ELASTICSEARCH.manager.value, unit=unit)
+        return replace(draft, hosts=replace(draft.hosts, service=service, remarks=remarks))
+    usual = _usual(found)
+    overrides: dict[str, Service] = {
+        node: one for node, one in found.items() if one != _of_node(usual, node) and not _GLOB & set(node)
+    }
+    globs = [node for node, one in found.items() if one != _of_node(usual, node) and node not in overrides]
+    remarks = (f"The service was found over SSH on {listed(list(found))}.", *remarks)
+    if globs:
+        remarks = (*remarks, f"Another service, and a name that reads as a glob: {listed(globs)}.")
+    return replace(draft, hosts=replace(draft.hosts, service=usual, overrides=overrides, remarks=remarks))
+
+
+def _usual(found: Mapping[NodeName, Service]) -> Service:
+    """The service of most nodes; with `{node}` where that fits more of them."""
+    plain, placed = Counter(found.values()), Counter(_template(one, node) for node, one in found.items())
+    (usual, many), (template, more) = plain.most_common(1)[0], placed.most_common(1)[0]
+    return template if more > many else usual
+
+
+def _template(service: Service, node: NodeName) -> Service:
+    return replace(service, unit=service.unit.replace(node, "{node}"))
+
+
+def _of_node(service: Service, node: NodeName) -> Service:
+    return replace(service, unit=service.unit.replace("{node}", node))
+
+
+def _zone_remarks(zones: Zones, nodes: int) -> tuple[str, ...]:
+    if zones.unread is not None:
+        first = f"Zones are not known: the cluster's settings cannot be read ({zones.unread})."
+    elif zones.attribute is None:
+        first = "The cluster has no zones: it has no allocation awareness."
+    else:
+        numbers = ", ".join(f"{zone} ({counted(number, 'node')})" for zone, number in zones.nodes.items())
+        without = nodes - sum(zones.nodes.values())
+        rest = f", {counted(without, 'node')} without" if without and numbers else ""
+        shown = f"{numbers}{rest}" if numbers else "no node has it"
+        first = f"Zones: the cluster's awareness attribute is {zones.attribute}: {shown}."
+    if zones.attribute is None and zones.others:
+        return (
+            f"{first} All nodes have these attributes: {listed(zones.others)}. Name one of them for zones:",
+            f"zone_attribute: {scalar(zones.others[0])}",
+        )
+    return (first,)
+
+
+def with_reasons(what: str, reasons: Mapping[NodeName, str]) -> tuple[str, ...]:
+    """A sentence for each reason, with its nodes; the ones past `_MOST_REMARKS` are counted."""
+    nodes: dict[str, list[str]] = defaultdict(list)
+    for node, why in reasons.items():
+        nodes[why].append(node)
+    shown = [f"{what} {listed(names)}: {why}" for why, names in nodes.items()]
+    more = sum(len(names) for names in list(nodes.values())[_MOST_REMARKS:])
+    rest = (f"{what} {counted(more, 'more node')}, for reasons like these",) if more else ()
+    return (*shown[:_MOST_REMARKS], *rest)

@@ -1,0 +1,124 @@
+"""A new cluster file is read back as what it was written from, whatever a cluster calls its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.config.cluster import ClusterSpec
+from orchestrator.config.draft import (
+    Draft,
+    HostsDraft,
+    Service,
+    checked,
+    cluster_text,
+    require_free,
+    scalar,
+    write_new,
+)
+from orchestrator.config.services import Manager
+from orchestrator.config.yaml import parse
+from orchestrator.errors import ConfigError
+
+PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
+FULL = Draft(
+    name="prod",
+    endpoints=("https://es1:9200", "https://[::1]:9200"),
+    username="on",
+    password="command:pass show 'es: prod' # it",  # noqa: S106  (a reference)
+    ca="ca.pem",
+    nodes=3,
+    hosts=HostsDraft(
+        user="deploy",
+        port=2222,
+        known_hosts="/etc/ssh/known",
+        service=Service(manager="systemd", unit="elasticsearch@{node}"),
+        overrides={"7": Service(manager="docker", unit="es")},
+        remarks=("found on es1",),
+    ),
+    head=("Cluster prod",),
+    zones=("no zones",),
+    endpoint_remarks=("no further",),
+)
+
+
+def spec_of(draft: Draft) -> ClusterSpec:
+    spec = checked(draft, path=Path("/nowhere/new.yml"), home=Path("/home/op")).spec
+    assert isinstance(spec, ClusterSpec)
+    return spec
+
+
+def test_every_key_is_read_back() -> None:
+    spec = spec_of(FULL)
+    assert (spec.name, spec.endpoints, spec.tls.ca, spec.expect.nodes) == (
+        "prod",
+        FULL.endpoints,
+        "ca.pem",
+        3,
+    )
+    assert spec.auth is not None
+    assert spec.auth.basic is not None
+    assert (spec.auth.basic.username, str(spec.auth.basic.password)) == ("on", FULL.password)
+    hosts = spec.hosts
+    assert (hosts.user, hosts.port, hosts.known_hosts) == ("deploy", 2222, "/etc/ssh/known")
+    assert (hosts.service.manager, hosts.service.unit) == (Manager.SYSTEMD, "elasticsearch@{node}")
+    other = hosts.overrides["7"].service
+    assert other is not None
+    assert (other.manager, other.unit) == (Manager.DOCKER, "es")
+
+
+def test_a_key_and_a_fingerprint_are_read_back() -> None:
+    spec = spec_of(Draft(name="a", endpoints=("https://es1:9200",), api_key="env:KEY", fingerprint="12" * 32))
+    assert spec.auth is not None
+    assert (str(spec.auth.api_key), spec.tls.fingerprint) == ("env:KEY", "12" * 32)
+
+
+@given(PRINTABLE)
+def test_a_text_is_read_as_the_same_text(text: str) -> None:
+    content = parse(f"key: {scalar(text)} # said\n{scalar(text)}: 1\n", "file").content
+    assert content["key"] == text
+    assert text in content
+
+
+@pytest.mark.parametrize(
+    "text", ["true", "No", "null", "1e3", "0x10", "~", "a: b", "-", "a #b", "{node}", "ö"]
+)
+def test_what_could_be_read_otherwise_is_in_quotes(text: str) -> None:
+    assert scalar(text) == f'"{text}"'
+
+
+@given(st.text(max_size=200))
+def test_a_remark_cannot_leave_its_comment(text: str) -> None:
+    draft = Draft(
+        name="a",
+        endpoints=("http://es1:9200",),
+        head=(text,),
+        zones=(text,),
+        endpoint_remarks=(text,),
+        hosts=HostsDraft(remarks=(f"x\nuser: root {text}",)),
+    )
+    spec = spec_of(draft)
+    assert (spec.name, spec.endpoints, spec.hosts.user) == ("a", ("http://es1:9200",), None)
+
+
+def test_a_file_that_is_there_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "new.yml"
+    write_new(path, cluster_text(FULL))
+    assert path.read_text() == cluster_text(FULL)
+    for refusing in (lambda: require_free(path), lambda: write_new(path, "other")):
+        with pytest.raises(ConfigError, match="exist"):
+            refusing()
+    assert path.read_text() == cluster_text(FULL)
+    (link := tmp_path / "link.yml").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="exists"):
+        require_free(link)
+
+
+def test_half_a_file_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "new.yml"
+    with pytest.raises(UnicodeEncodeError):
+        write_new(path, "a\ud800")
+    assert not path.exists()

@@ -1,0 +1,91 @@
+"""The service of a node, by its process and else by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.hosts.connection import CommandResult
+from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.find_service import FoundService, find_services, read_search, search_script
+from orchestrator.hosts.local import LocalConnection
+from orchestrator.hosts.script import BEGIN, END, shell
+from orchestrator.hosts.settings import Connect, HostSettings, Manager
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Unknown
+
+DEAD = "elasticsearch.service loaded inactive dead Elasticsearch"
+ACTIVE = "elasticsearch@a.service loaded active running Elasticsearch"
+GONE = "opensearch.service not-found inactive dead opensearch.service"
+
+
+def answer(**parts: str | None) -> str:
+    """What a host prints; None = that part failed."""
+    return "\n".join(
+        f"{BEGIN} {name}\n{text or ''}\n{END} {name} {0 if text is not None else 1}"
+        for name, text in parts.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ({"process": "0::/system.slice/elasticsearch.service"}, ("systemd", "elasticsearch")),
+        ({"process": "0::/docker/12/system.slice/es-a.service", "units": DEAD}, ("systemd", "es-a")),
+        (
+            {"process": "4:memory:/x\n1:name=systemd:/system.slice/system-es.slice/es@a.service"},
+            ("systemd", "es@a"),
+        ),
+        (
+            {
+                "process": "0::/system.slice/docker-12.scope",
+                "containers": "es1 local/elasticsearch:9.1.0\ndb pg:1",
+            },
+            ("docker", "es1"),
+        ),
+        (
+            {"process": None, "units": f"{DEAD}\n{ACTIVE}\n{GONE}", "systemd": ""},
+            ("systemd", "elasticsearch@a"),
+        ),
+        ({"process": None, "units": f"{DEAD}\n{GONE}", "systemd": ""}, ("systemd", "elasticsearch")),
+        ({"systemd": None, "units": None, "scripts": "README\nopensearch\nssh"}, ("sysv", "opensearch")),
+    ],
+)
+def test_one_service_is_found(parts: dict[str, str | None], found: tuple[str, str]) -> None:
+    manager, unit = found
+    assert read_search(answer(**parts)) == FoundService(manager=Manager(manager), unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({}, "no unit, container or init script"),
+        ({"process": "0::/user.slice/user-7.slice/user@7.service/app.slice/es.service"}, "no unit"),
+        ({"units": GONE, "systemd": "", "scripts": "elasticsearch"}, "no unit"),
+        ({"units": f"{ACTIVE}\n{ACTIVE.replace('@a', '@b')}"}, "several services may run the node (systemd"),
+        ({"containers": "es1 elasticsearch:9", "units": DEAD}, "docker es1, systemd elasticsearch"),
+        ({"containers": "$(id) elasticsearch:9"}, "no unit"),
+    ],
+)
+def test_none_or_several_are_unknown_with_the_reason(parts: dict[str, str | None], says: str) -> None:
+    found = read_search(answer(**parts))
+    assert isinstance(found, Unknown)
+    assert says in found.reason
+
+
+@pytest.mark.parametrize("pid", [None, 1])
+def test_the_script_runs_to_its_end_on_this_machine(pid: int | None) -> None:
+    done = LocalConnection().run(shell(search_script(pid)), timeout=20.0)
+    assert isinstance(done, CommandResult)
+    assert done.stdout.count(BEGIN) == done.stdout.count(END) == (4 if pid is None else 5)
+
+
+def test_a_host_that_is_not_reached_is_unknown_with_the_reason() -> None:
+    here = HostSettings(node=NodeName("es1"), address="127.0.0.1", connect=Connect.LOCAL)
+    away = HostSettings(node=NodeName("es2"), address="127.0.0.1", port=1, ssh_config=None)
+    connections = Connections()
+    found = find_services([here, away], {}, connections)
+    connections.close()
+    assert set(found) == {"es1", "es2"}
+    reason = found[NodeName("es2")]
+    assert isinstance(reason, Unknown)
+    assert "port 1 refuses the connection" in reason.reason

@@ -1,0 +1,110 @@
+"""What the first cluster file says of zones and services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from orchestrator.config.draft import Draft, Service
+from orchestrator.hosts.find_service import FoundService
+from orchestrator.hosts.settings import Manager
+from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import Reading, Unknown
+from orchestrator.runs.discovery import Found, Zones
+from orchestrator.runs.drafting import with_cluster, with_reasons, with_services
+from orchestrator.simulation import views
+from tests.simulation.play import cluster
+
+NO_ZONES = "The cluster has no zones: it has no allocation awareness."
+VIEW = views.cluster(cluster(3))
+EMPTY = Draft(name="new", endpoints=("http://es1:9200",))
+
+
+def systemd(unit: str) -> FoundService:
+    return FoundService(manager=Manager.SYSTEMD, unit=unit)
+
+
+def named(services: Mapping[str, Reading[FoundService]]) -> dict[NodeName, Reading[FoundService]]:
+    return {NodeName(node): one for node, one in services.items()}
+
+
+@pytest.mark.parametrize(
+    ("services", "usual", "overrides"),
+    [
+        ({"es1": systemd("es"), "es2": systemd("es")}, "es", {}),
+        ({"es1": systemd("es@es1"), "es2": systemd("es@es2")}, "es@{node}", {}),
+        ({"es1": systemd("es"), "es2": systemd("es"), "es3": systemd("cold")}, "es", {"es3": "cold"}),
+        ({"es1": systemd("es"), "es2": Unknown(reason="no host")}, "es", {}),
+        ({"e": systemd("elasticsearch")}, "elasticsearch", {}),
+    ],
+)
+def test_the_service_of_most_nodes_is_that_of_all_hosts(
+    services: dict[str, Reading[FoundService]], usual: str, overrides: dict[str, str]
+) -> None:
+    hosts = with_services(EMPTY, named(services), "elasticsearch").hosts
+    assert hosts.service == Service(manager="systemd", unit=usual)
+    assert {node: one.unit for node, one in hosts.overrides.items()} == overrides
+    missing = [node for node, one in services.items() if isinstance(one, Unknown)]
+    assert [f"Service not found on {node}: no host" for node in missing] == list(hosts.remarks[1:])
+
+
+@pytest.mark.parametrize(
+    ("product", "unit"), [("elasticsearch", "elasticsearch"), ("opensearch", "opensearch")]
+)
+def test_what_was_not_found_is_the_usual_one_and_said(product: str, unit: str) -> None:
+    for services in ({}, {"es1": Unknown(reason="no host")}):
+        hosts = with_services(EMPTY, named(services), product).hosts
+        assert hosts.service == Service(manager="systemd", unit=unit)
+        assert "this is the usual service" in hosts.remarks[0]
+
+
+def test_a_name_that_reads_as_a_glob_is_no_key() -> None:
+    services = named({"a": systemd("es"), "b": systemd("es"), "c[1]": systemd("other")})
+    hosts = with_services(EMPTY, services, "elasticsearch").hosts
+    assert hosts.overrides == {}
+    assert hosts.remarks[-1] == "Another service, and a name that reads as a glob: c[1]."
+
+
+@pytest.mark.parametrize(
+    ("zones", "says"),
+    [
+        (
+            Zones(attribute=None, nodes={}, others=()),
+            (NO_ZONES,),
+        ),
+        (
+            Zones(attribute="zone", nodes={"a": 2}, others=("rack",)),
+            ("Zones: the cluster's awareness attribute is zone: a (2 nodes), 1 node without.",),
+        ),
+        (
+            Zones(attribute="zone", nodes={}, others=()),
+            ("Zones: the cluster's awareness attribute is zone: no node has it.",),
+        ),
+        (
+            Zones(attribute=None, nodes={}, others=("rack",)),
+            (
+                f"{NO_ZONES} All nodes have these attributes: rack. Name one of them for zones:",
+                "zone_attribute: rack",
+            ),
+        ),
+        (
+            Zones(attribute=None, nodes={}, others=(), unread="403"),
+            ("Zones are not known: the cluster's settings cannot be read (403).",),
+        ),
+    ],
+)
+def test_zones_are_said_as_they_are(zones: Zones, says: tuple[str, ...]) -> None:
+    found = Found(view=VIEW, zones=zones, endpoints=EMPTY.endpoints, left_out={})
+    draft = with_cluster(EMPTY, found)
+    assert draft.zones == says
+    assert draft.nodes == 3
+    assert draft.endpoint_remarks == ("Add those of other nodes: one must answer while this node is down.",)
+
+
+def test_nodes_with_one_reason_are_named_together_and_many_reasons_counted() -> None:
+    reasons = {NodeName(f"es{number}"): f"why {number // 2}" for number in range(14)}
+    said = with_reasons("no endpoint of", reasons)
+    assert said[0] == "no endpoint of es0, es1: why 0"
+    assert len(said) == 6
+    assert said[-1] == "no endpoint of 4 more nodes, for reasons like these"
