@@ -39,8 +39,11 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ),
     ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
     ExitCode.USAGE: (
-        "Wrong command line, file or state; the message names it. Nothing was changed.",
-        "Correct it and run the command again.",
+        (
+            "Wrong command line, file or state, or a cluster that cannot be reached; the message names it. "
+            "Nothing was changed."
+        ),
+        "Correct what the message names, or make the cluster reachable; then run the command again.",
     ),
     ExitCode.HELD: (
         (
