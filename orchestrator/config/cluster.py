@@ -50,7 +50,8 @@ from orchestrator.config.spec import (
     Unset,
     is_riak,
 )
-from orchestrator.config.yaml import Document, KeyPath, read
+from orchestrator.config.which_file import FileKind, read_as
+from orchestrator.config.yaml import Document, KeyPath
 from orchestrator.errors import ConfigError
 
 DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
@@ -260,7 +261,7 @@ def load_cluster(path: Path, *, home: Path) -> ClusterFile:
         ConfigError: file, line and key of every fault.
         NotInThisVersion: it is of a kind that a later version brings, or uses a key of one.
     """
-    return check_cluster(read(path), path=path, home=home)
+    return check_cluster(read_as(FileKind.CLUSTER, path), path=path, home=home)
 
 
 def check_cluster(document: Document, *, path: Path, home: Path) -> ClusterFile:

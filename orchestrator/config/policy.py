@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
@@ -99,10 +99,12 @@ class PredicateNames:
     Attributes:
         known: names in their order.
         always_on: those among them that nobody can switch off.
+        elsewhere: predicates of other kinds of cluster, each with its kind.
     """
 
     known: Sequence[str]
     always_on: Collection[str]
+    elsewhere: Mapping[str, Kind] = field(default_factory=dict)
 
 
 def build_policy(
@@ -373,6 +375,11 @@ def _reason(reason: str | None) -> str | None:
 
 def _disabled(rule: str, predicates: PredicateNames, gates: Sequence[Gate]) -> DisabledPredicate:
     name, equals, subject = rule.partition("=")
+    if (kind := predicates.elsewhere.get(name)) is not None:
+        raise UsageError(
+            f"--disable-predicate {name}: this is a predicate of {kind.value} clusters, and this cluster is "
+            "of another kind; leave it out"
+        )
     if name not in predicates.known:
         raise UsageError(
             f"--disable-predicate {name}: there is no such predicate; {near(name, predicates.known)}"

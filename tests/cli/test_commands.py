@@ -228,6 +228,10 @@ def test_keys_of_a_later_version_are_refused_as_such(
             "--disable-predicate nonsense_rule: there is no such predicate; known: observation_is_fresh, ",
         ),
         (
+            "--disable-predicate ring_ready=es1",
+            "--disable-predicate ring_ready: this is a predicate of riak clusters, and this cluster is ",
+        ),
+        (
             "--disable-predicate lease_is_held",
             "--disable-predicate lease_is_held: this one cannot be switched off",
         ),
