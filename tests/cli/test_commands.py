@@ -303,7 +303,7 @@ def test_a_run_that_is_done_owes_nothing_and_stays_done(console: Console) -> Non
     ("line", "message"),
     [
         ("restart --cluster {cluster} --timeout 5", "--timeout 5: must be a duration"),
-        ("resume", "there is no such file: no run was begun with it yet, or it was lost"),
+        ("resume", "there is no such file; no run was begun with it yet, or it was lost"),
         ("apply {plan}", "is no saved plan"),
     ],
 )
@@ -333,13 +333,13 @@ def test_json_ends_with_the_summary_of_a_refusal(console: Console, line: str) ->
 WITHOUT_IT = "without it `orchestrate restore --cluster NAME` works from the record in the cluster"
 
 
-@pytest.mark.parametrize("line", ["resume --yes", "restore", "stop", "pause", "status"])
+@pytest.mark.parametrize("line", ["resume --yes", "restore", "stop", "pause", "status", "history"])
 def test_what_needs_a_run_makes_no_state_file(
     console: Console, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     assert run([*line.split(), "--state", f"sqlite:///{console.state}"]) == 2
-    said = "there is no such file: no run was begun with it yet, or it was lost"
-    assert capsys.readouterr().err == f"orchestrate: state file {console.state}: {said}: {WITHOUT_IT}\n"
+    said = "there is no such file; no run was begun with it yet, or it was lost"
+    assert capsys.readouterr().err == f"orchestrate: state file {console.state}: {said}; {WITHOUT_IT}\n"
     assert not console.state.exists()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Nodes, Output
@@ -11,7 +11,6 @@ from orchestrator.cli.prompts import require_terminal
 from orchestrator.cli.work.tune_apply import apply as apply_changes
 from orchestrator.cli.work.tune_revert import revert as revert_changes
 from orchestrator.cli.work.tune_show import end, sentence, show_states, verdict_on
-from orchestrator.config.cluster import ClusterFile
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.reviewed_script import script_of
 from orchestrator.model.cluster import NodeName
@@ -20,7 +19,6 @@ from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger
-from orchestrator.runtime.store import StateMissing
 from orchestrator.view.tuning import Found
 
 _LOOK = "orchestrate tune check"
@@ -64,8 +62,9 @@ def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state
     """Put back what is owed on these hosts, once that was agreed to; the exit code."""
     context = context_of(output)
     file = context.cluster(cluster)
-    with _owing(file, context, state) as ledger:
-        if ledger is None or not ledger.owed():
+    with context.state(state, Access.GO_ON) as store:
+        ledger = store.ledger(file.spec.name)
+        if not ledger.owed():
             return _nothing_owed(file.spec.name, context)
         if not yes:
             require_terminal(context, _LOOK)
@@ -104,18 +103,6 @@ def _write_script(found: Found, context: Context) -> None:
         for state in () if isinstance(tuning, Unknown) else tuning.unread:
             context.warn(f"{node}, {state.tunable} is not in the script: {state.detail or 'unknown'}")
     context.out.write(script_of({node: it for node, it in found.items() if not isinstance(it, Unknown)}))
-
-
-@contextmanager
-def _owing(file: ClusterFile, context: Context, state: str | None) -> Iterator[Ledger | None]:
-    """The ledger; None where nothing was ever written."""
-    try:
-        store = context.open_state(state, Access.GO_ON)
-    except StateMissing:
-        yield None
-        return
-    with closing(store):
-        yield store.ledger(file.spec.name)
 
 
 def _nothing_owed(cluster: str, context: Context) -> int:
