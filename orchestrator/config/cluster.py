@@ -191,9 +191,12 @@ class ClusterFile:
         if auth is not None:
             found += [auth.api_key] if auth.api_key else []
             found += [auth.basic.password] if auth.basic else []
+        return tuple(dict.fromkeys((*found, *self.sudo_passwords())))
+
+    def sudo_passwords(self) -> tuple[SecretReference, ...]:
+        """The references to sudo passwords: they are used on the hosts, long after the command has begun."""
         sudoers = [self.spec.hosts.sudo, *(over.sudo for over in self.spec.hosts.overrides.values())]
-        found += [sudo.password for sudo in sudoers if isinstance(sudo, SudoSpec)]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(sudo.password for sudo in sudoers if isinstance(sudo, SudoSpec)))
 
     def overrides_without_node(self, nodes: Collection[str]) -> tuple[str, ...]:
         """Warnings of entries of `hosts` that fit none of the cluster's nodes: they may be meant for one."""

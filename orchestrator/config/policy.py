@@ -353,6 +353,11 @@ def _selection(overrides: Overrides, now: Instant) -> Selection:
             if wanted == unwanted or (plain and fnmatchcase(wanted, unwanted)):
                 raise UsageError(f"--only {wanted} and --exclude {unwanted} contradict each other")
     before = _flag("--started-before", parse_time_or_age, overrides.started_before)
+    if before is not None and before.resolve(now) > now:
+        raise UsageError(
+            f"--started-before {overrides.started_before}: this time is in the future, so the flag leaves "
+            "out no node; name a time in the past, or leave the flag out"
+        )
     return Selection(
         only=overrides.only,
         exclude=overrides.exclude,

@@ -132,6 +132,26 @@ def _part(content: Mapping[str, object], name: str) -> Mapping[str, object]:
     return part
 
 
+def require_place(path: Path, what: str) -> None:
+    """See that a file can be saved there, before the work whose result it is to hold.
+
+    Raises:
+        ConfigError: its folder is not there or not writable, or there is something that is no file.
+    """
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            raise ConfigError(f"the {what} cannot be saved: what is there is no file", file=str(path))
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        raise _unsaved(path, what, error) from error
+
+
+def _unsaved(path: Path, what: str, error: Exception) -> ConfigError:
+    why = getattr(error, "strerror", None) or error
+    return ConfigError(f"the {what} cannot be saved: {why}", file=str(path))
+
+
 def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
     """Write it whole or not at all, for its owner alone: it holds hooks as they were written.
 
@@ -143,10 +163,9 @@ def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
+    require_place(path, what)
     try:
         target = path.resolve()
-        if target.exists() and not target.is_file():
-            raise ConfigError(f"the {what} cannot be saved: what is there is no file", file=str(path))
         number, beside = tempfile.mkstemp(prefix=f".{what}-", dir=target.parent)
         try:
             with os.fdopen(number, "w") as stream:
@@ -155,9 +174,8 @@ def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
         except BaseException:
             Path(beside).unlink()
             raise
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"the {what} cannot be saved: {why}", file=str(path)) from error
+    except OSError as error:
+        raise _unsaved(path, what, error) from error
 
 
 def _read_json(path: Path, wanted: FileKind) -> object:
