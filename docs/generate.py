@@ -28,7 +28,13 @@ from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.node import TABLE, Move, Sight
-from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, READS, RUN_STEPS
+from orchestrator.engine.phases import (
+    MAY_WAIT_WITHHELD,
+    NODE_STEPS,
+    NODE_STEPS_BY_COMMAND,
+    READS,
+    RUN_STEPS,
+)
 from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
@@ -269,7 +275,13 @@ def phases() -> str:
     run = _diagram(RUN_STEPS, start=Phase.PREPARING, quiet=Phase.STANDING_DOWN)
     node = _diagram(NODE_STEPS, start=NodePhase.PENDING)
     source = "orchestrator/engine/phases.py` and `orchestrator/engine/node.py"
-    return _page("Phases", source, head, run, waits, _reads(), bound, node, _moves())
+    commanded = [
+        (f"`{old.value}`", f"`{new.value}`", f"`{command}`")
+        for old, steps in NODE_STEPS_BY_COMMAND.items()
+        for new, command in steps.items()
+    ]
+    by_command = "A command leads to these too:\n\n" + _table(("from", "to", "command"), commanded)
+    return _page("Phases", source, head, run, waits, _reads(), bound, node, by_command, _moves())
 
 
 def _reads() -> str:

@@ -48,6 +48,26 @@ def test_every_phase_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"{node.value} (phase of a node) " in _said(node.value, capsys)
 
 
+def test_what_follows_a_failed_node_is_said_with_the_command_that_leads_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    following = "stopped (`resume --retry-failed`), starting (`restore`), rejoined, skipped (`resume --skip`)"
+    assert f"next {following}" in _said("failed", capsys)
+
+
+@pytest.mark.parametrize(
+    ("code", "commands"), [(3, ("plan", "validate", "diagnose", "tune")), (4, ("diagnose", "tune"))]
+)
+def test_what_to_do_is_said_for_commands_that_drive_no_run(
+    code: int, commands: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`resume RUN` was all there was to do, after a plan too."""
+    what_to_do = _said(str(code), capsys).partition("what to do")[2]
+    for command in commands:
+        assert f"`{command}`" in what_to_do
+    assert "run the command again" in what_to_do
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [

@@ -209,7 +209,7 @@ def test_nothing_is_owed(file: str, console: Console, capsys: pytest.CaptureFixt
     store_of(console).close()
     assert run(["tune", "revert", "--cluster", file, "--output", "json"]) == ExitCode.DONE
     said = capsys.readouterr()
-    assert "lab: nothing is owed" in said.err
+    assert "lab: nothing to restore" in said.err
     assert json.loads(said.out)["outcome"] == "done"
 
 
@@ -223,7 +223,7 @@ def test_a_change_that_was_never_made_is_written_off(
     store.ledger("lab").record(tuning, 1.0)
     before = running()
     assert run(["tune", "revert", "--cluster", file, "--yes"]) == ExitCode.DONE
-    assert "/proc/sys/vm/swappiness: as it was found, nothing to undo" in capsys.readouterr().out
+    assert "/proc/sys/vm/swappiness: as it was found, nothing to restore" in capsys.readouterr().out
     assert (running(), store.ledger("lab").owed()) == (before, {})
     store.close()
 

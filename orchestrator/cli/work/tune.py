@@ -59,7 +59,7 @@ def apply_profile(
 
 
 def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state: str | None) -> int:
-    """Put back what is owed on these hosts, once that was agreed to; the exit code."""
+    """Restore the original values on these hosts, once that was agreed to; the exit code."""
     context = context_of(output)
     file = context.cluster(cluster)
     with context.state(state, Access.GO_ON) as store:
@@ -106,5 +106,7 @@ def _write_script(found: Found, context: Context) -> None:
 
 
 def _nothing_owed(cluster: str, context: Context) -> int:
-    context.note(f"{cluster}: nothing is owed: no host was tuned from here, or all of it is undone")
+    context.note(
+        f"{cluster}: nothing to restore: no host was tuned from here, or all original values are restored"
+    )
     return int(context.end(ExitCode.DONE, undone=0, owed=0, failed=[]))
