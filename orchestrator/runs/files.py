@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ConfigDict, StrictStr
 
 from orchestrator.config.faults import validate
-from orchestrator.config.lookup import trouble_with
+from orchestrator.config.lookup import ABSENT, trouble_with
 from orchestrator.config.spec import Spec
 from orchestrator.config.which_file import FileKind, require_file
 from orchestrator.config.yaml import MAX_BYTES as MAX_YAML_BYTES
@@ -191,7 +191,7 @@ def _read_json(path: Path, wanted: FileKind) -> object:
     what = wanted.value
     trouble = trouble_with(path)
     if trouble is not None:
-        raise ConfigError(trouble, file=str(path))
+        raise ConfigError(f"there is no such {what}" if trouble == ABSENT else trouble, file=str(path))
     try:
         with path.open("rb") as stream:
             text = stream.read(MAX_BYTES + 1)

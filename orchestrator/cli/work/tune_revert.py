@@ -74,7 +74,8 @@ def _left(debt: Debt) -> str:
     """Why something is left as it is."""
     match debt.stands:
         case Foreign(shows=shows):
-            return f"{debt.owed.subject}: NOT RESTORED: it shows {one_line(shows)}, which this program did not write"
+            shown = one_line(shows)
+            return f"{debt.owed.subject}: NOT RESTORED: it shows {shown}, which this program did not write"
         case Unknown(reason=reason):
             return f"{debt.owed.subject}: NOT READ: {one_line(reason)}"
         case _:
