@@ -64,6 +64,7 @@ from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.tuning import TuningSetting
+from orchestrator.view.terms import TERMS
 from orchestrator.view.waits import awaited
 
 FOLDER: Final = Path(__file__).parent / "reference"
@@ -250,6 +251,14 @@ def _merge_rules() -> str:
     overview = _table(("predicate", "may be disabled", "passes with time"), rows)
     rules = "\n".join(f"### {rule.name}\n\n{question_of(rule)}\n\n*Why:* {rule.why}\n" for rule in OWN_RULES)
     return f"{_MERGE_RULES}Asked as before a stop: {shared}. Beside them:\n\n{overview}\n{rules}"
+
+
+def terms() -> str:
+    """The words that messages and docs use."""
+    head = "`orchestrate explain TERM` prints the same.\n"
+    return _page(
+        "Terms", "orchestrator/view/terms.py", head, _table(("term", "meaning"), tuple(TERMS.items()))
+    )
 
 
 def phases() -> str:
@@ -490,6 +499,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "phases.md": phases,
     "predicates.md": predicates,
     "settings.md": cluster_settings,
+    "terms.md": terms,
     "tuning.md": tuning,
 }
 """File name under `docs/reference/` to the function that writes it."""

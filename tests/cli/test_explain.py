@@ -11,6 +11,7 @@ from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICAT
 from orchestrator.errors import ExitCode
 from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.view.terms import TERMS
 
 RULES = {rule.name: rule for rule in (*RIAK_PREDICATES, *OWN_RULES, *PREDICATES)}
 
@@ -105,3 +106,9 @@ def test_an_unknown_name_is_refused_with_the_nearest(
 ) -> None:
     assert run(["explain", name]) == ExitCode.USAGE
     assert capsys.readouterr().err.startswith(f"orchestrate: explain {name}: unknown name; {tail}")
+
+
+@pytest.mark.parametrize("term", ["wave", "run", "predicate", "hold", "stand down", "candidate"])
+def test_terms_of_messages_are_explained(capsys: pytest.CaptureFixture[str], term: str) -> None:
+    assert f"{term} (term) {TERMS[term]}" in _said(term, capsys)
+    assert f"{term} (term)" in _said(f"{term.replace(' ', '-').upper()}", capsys)

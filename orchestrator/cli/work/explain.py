@@ -27,6 +27,7 @@ from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
+from orchestrator.view.terms import TERMS
 from orchestrator.view.waits import awaited
 
 _WIDEST: Final = 100
@@ -162,7 +163,13 @@ def show(name: str | None) -> int:
 @cache
 def all_entries() -> tuple[Entry, ...]:
     """Everything that can be explained, grouped by kind."""
-    return (*_predicates(), *_phases(), *_exit_codes(), *_cluster_settings(), *_keys())
+    return (*_terms(), *_predicates(), *_phases(), *_exit_codes(), *_cluster_settings(), *_keys())
+
+
+def _terms() -> Iterator[Entry]:
+    for term, meaning in TERMS.items():
+        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), term + "s")
+        yield Entry(names=names, kind="term", text=(meaning,))
 
 
 def question_of(predicate: Predicate) -> str:
