@@ -36,7 +36,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         name="settings_are_writable",
-        why="Archived settings block every update of settings. This must be known before allocation is disabled.",
+        why="Archived settings block every update: this must be known before allocation is disabled.",
         check=every_kind.settings_are_writable,
         passes_with_time=False,
     ),
@@ -58,7 +58,7 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         name="no_worse_than_baseline",
-        why="The previous wave must have recovered all copies. Copies missing before the run are not waited for.",
+        why="The previous wave must have recovered. Copies missing before the run are not waited for.",
         check=on_cluster(cluster.no_worse_than_baseline),
     ),
     Predicate(
