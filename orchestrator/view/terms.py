@@ -7,8 +7,8 @@ from typing import Final
 
 TERMS: Final[Mapping[str, str]] = {
     "run": (
-        "One restart of a cluster, with an id and a journal. It ends when every selected node is restarted, or "
-        "earlier; `resume` continues an unfinished run. `history` lists past runs."
+        "One restart of a cluster, with an id and a journal. It ends when every selected node is restarted, "
+        "or earlier; `resume` continues an unfinished run. `history` lists past runs."
     ),
     "wave": (
         "The nodes that are restarted at the same time: one node with `--strategy node`, up to a whole zone "
