@@ -28,7 +28,13 @@ from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
 from orchestrator.engine.node import TABLE, Move, Sight
-from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, READS, RUN_STEPS
+from orchestrator.engine.phases import (
+    MAY_WAIT_WITHHELD,
+    NODE_STEPS,
+    NODE_STEPS_BY_COMMAND,
+    READS,
+    RUN_STEPS,
+)
 from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode
@@ -58,6 +64,7 @@ from orchestrator.model.observation import Level, SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
 from orchestrator.model.tuning import TuningSetting
+from orchestrator.view.terms import TERMS
 from orchestrator.view.waits import awaited
 
 FOLDER: Final = Path(__file__).parent / "reference"
@@ -246,6 +253,14 @@ def _merge_rules() -> str:
     return f"{_MERGE_RULES}Asked as before a stop: {shared}. Beside them:\n\n{overview}\n{rules}"
 
 
+def terms() -> str:
+    """The words that messages and docs use."""
+    head = "`orchestrate explain TERM` prints the same.\n"
+    return _page(
+        "Terms", "orchestrator/view/terms.py", head, _table(("term", "meaning"), tuple(TERMS.items()))
+    )
+
+
 def phases() -> str:
     """Both transition tables as diagrams, and what each phase waits for."""
     head = (
@@ -269,7 +284,13 @@ def phases() -> str:
     run = _diagram(RUN_STEPS, start=Phase.PREPARING, quiet=Phase.STANDING_DOWN)
     node = _diagram(NODE_STEPS, start=NodePhase.PENDING)
     source = "orchestrator/engine/phases.py` and `orchestrator/engine/node.py"
-    return _page("Phases", source, head, run, waits, _reads(), bound, node, _moves())
+    commanded = [
+        (f"`{old.value}`", f"`{new.value}`", f"`{command}`")
+        for old, steps in NODE_STEPS_BY_COMMAND.items()
+        for new, command in steps.items()
+    ]
+    by_command = "A command leads to these too:\n\n" + _table(("from", "to", "command"), commanded)
+    return _page("Phases", source, head, run, waits, _reads(), bound, node, by_command, _moves())
 
 
 def _reads() -> str:
@@ -478,6 +499,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "phases.md": phases,
     "predicates.md": predicates,
     "settings.md": cluster_settings,
+    "terms.md": terms,
     "tuning.md": tuning,
 }
 """File name under `docs/reference/` to the function that writes it."""

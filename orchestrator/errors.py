@@ -5,7 +5,7 @@ readings, failed actions, holds. An exception is for what the program cannot go 
 
     OrchestratorError
     ├── ConfigError          what the user wrote is wrong: file, line and key are named        exit 2
-    ├── UsageError           the command line asks for what cannot be done                     exit 2
+    ├── UsageError           the command line asks for what cannot be done; no cluster answers     exit 2
     ├── NotInThisVersion     a command, strategy or key of a later version                     exit 2
     ├── JournalError         the state cannot be read or written                               exit 2
     │   └── DeposedError     another process resumed or restored this run                      exit 6
@@ -43,7 +43,7 @@ class OrchestratorError(Exception):
 
 
 class UsageError(OrchestratorError):
-    """The command line asks for something that cannot be done."""
+    """The command line asks for something that cannot be done, or the cluster cannot be reached."""
 
     exit_code = ExitCode.USAGE
 

@@ -65,11 +65,21 @@ YesToOne = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmati
 Playbook = Annotated[str | None, by_name("--playbook", "Name or path of a playbook.", completion.playbooks)]
 Strategy = Annotated[
     str | None,
-    typer.Option("--strategy", help="How nodes are grouped into waves: `node` or `zone` (awareness zone)."),
+    typer.Option(
+        "--strategy",
+        help="How nodes are grouped into waves: `node` or `zone` (awareness zone). "
+        "Default: that of the playbook, or `node`.",
+        metavar="STRATEGY",
+    ),
 ]
 MaxUnavailable = Annotated[
     str | None,
-    typer.Option("--max-unavailable", help="Maximum number of nodes that are down at once.", metavar="N|N%"),
+    typer.Option(
+        "--max-unavailable",
+        help="Maximum number of nodes that are down at once. "
+        "Default: that of the playbook, or 1 (with `zone`: the whole zone).",
+        metavar="N|N%",
+    ),
 ]
 Only = Annotated[list[str] | None, by_node("--only", "Only these nodes (glob; repeatable).")]
 Exclude = Annotated[list[str] | None, by_node("--exclude", "Not these nodes (glob; repeatable).")]
@@ -88,7 +98,8 @@ Tune = Annotated[
     bool | None,
     typer.Option(
         "--tune/--no-tune",
-        help="Tune hosts while nodes are down, with the playbook's profile or the default one.",
+        help="Tune hosts while nodes are down, with the playbook's profile or the default one. "
+        "Default: if the playbook names a profile.",
     ),
 ]
 Reboot = Annotated[

@@ -156,12 +156,24 @@ def _usage(error: typer.TyperException, arguments: Sequence[str]) -> str:
         said = re.sub(theirs, ours, said)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else PROGRAM
-    named = [word for word in arguments[len(command.split()) - 1 :] if not word.startswith("-")]
-    if said == "Missing option '--cluster'" and named:
-        said = f"The cluster is an option: --cluster {named[0]}"
-    if said == "Missing option '--endpoint'" and named:
+    after = arguments[len(command.split()) - 1 :]
+    if said == "Missing option '--cluster'" and after and not after[0].startswith("-"):
+        said = _cluster_hint(after[0])
+    if said == "Missing option '--index'":
+        return "--index: name the indices that were loaded, such as --index 'posts-*'"
+    if said == "Missing option '--endpoint'" and any(not word.startswith("-") for word in after):
         said = "The endpoint is an option: --endpoint URL"  # not repeated: it may hold a password
     return f"{said}; see `{command} --help`"
+
+
+def _cluster_hint(word: str) -> str:
+    """How the cluster is named, to who wrote it without its option."""
+    from orchestrator.cli.completion import clusters  # noqa: PLC0415  (as below)
+    from orchestrator.config.lookup import is_path  # noqa: PLC0415
+
+    if word in clusters(word) or is_path(word):
+        return f"The cluster is an option: --cluster {word}"
+    return "The cluster is an option: --cluster NAME_OR_PATH"
 
 
 def _refuse(arguments: Sequence[str], message: str, code: ExitCode) -> int:

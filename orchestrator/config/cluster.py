@@ -50,7 +50,8 @@ from orchestrator.config.spec import (
     Unset,
     is_riak,
 )
-from orchestrator.config.yaml import Document, KeyPath, read
+from orchestrator.config.which_file import FileKind, read_as
+from orchestrator.config.yaml import Document, KeyPath
 from orchestrator.errors import ConfigError
 
 DEFAULT_PLAYBOOK: Final = "elasticsearch-rolling-restart"
@@ -190,9 +191,12 @@ class ClusterFile:
         if auth is not None:
             found += [auth.api_key] if auth.api_key else []
             found += [auth.basic.password] if auth.basic else []
+        return tuple(dict.fromkeys((*found, *self.sudo_passwords())))
+
+    def sudo_passwords(self) -> tuple[SecretReference, ...]:
+        """The references to sudo passwords: they are used on the hosts, long after the command has begun."""
         sudoers = [self.spec.hosts.sudo, *(over.sudo for over in self.spec.hosts.overrides.values())]
-        found += [sudo.password for sudo in sudoers if isinstance(sudo, SudoSpec)]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(sudo.password for sudo in sudoers if isinstance(sudo, SudoSpec)))
 
     def overrides_without_node(self, nodes: Collection[str]) -> tuple[str, ...]:
         """Warnings of entries of `hosts` that fit none of the cluster's nodes: they may be meant for one."""
@@ -260,7 +264,7 @@ def load_cluster(path: Path, *, home: Path) -> ClusterFile:
         ConfigError: file, line and key of every fault.
         NotInThisVersion: it is of a kind that a later version brings, or uses a key of one.
     """
-    return check_cluster(read(path), path=path, home=home)
+    return check_cluster(read_as(FileKind.CLUSTER, path), path=path, home=home)
 
 
 def check_cluster(document: Document, *, path: Path, home: Path) -> ClusterFile:

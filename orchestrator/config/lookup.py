@@ -20,7 +20,8 @@ from typing import Final
 from orchestrator.errors import ConfigError
 
 SUFFIX: Final = ".yml"
-_ABSENT: Final = "is not there"
+ABSENT: Final = "is not there"
+URLS: Final = "URLs of a cluster are the `endpoints` of its cluster file"
 _MOST_NAMES: Final = 12
 """Names that a message lists."""
 
@@ -100,10 +101,12 @@ def find(wanted: Wanted, name: str, places: Places) -> Path:
         ConfigError: there is none; the message lists the places looked at and names that are near.
     """
     what = wanted.what
+    if re.match(r"[a-z]+://", name):  # not shown: it may hold a password
+        raise ConfigError(f"a URL is not the name of a {what}: name its file. {URLS}")
     if is_path(name):
         trouble = trouble_with(Path(name))
         if trouble is not None:
-            raise ConfigError(f"there is no such {what} file" if trouble == _ABSENT else trouble, file=name)
+            raise ConfigError(f"there is no such {what} file" if trouble == ABSENT else trouble, file=name)
         return Path(name)
     if re.fullmatch(r"[\w.-]+", name) is None:
         raise ConfigError(f"{name!r} is neither the name of a {what} nor the path of a {SUFFIX} file")
@@ -140,7 +143,7 @@ def place_of_new(name: str, places: Places) -> Path:
         )
     for path in (folder / f"{name}{SUFFIX}" for folder in places.of(Wanted.CLUSTER)):
         trouble = trouble_with(path)
-        if trouble != _ABSENT:
+        if trouble != ABSENT:
             said = trouble or "exists"
             raise ConfigError(f"{said}; nothing is overwritten: choose another name", file=str(path))
     return folder_of_new(places) / f"{name}{SUFFIX}"
@@ -151,7 +154,7 @@ def trouble_with(path: Path) -> str | None:
     try:
         kind = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return _ABSENT
+        return ABSENT
     except OSError as error:
         return f"is not accessible: {error.strerror}"
     except ValueError:
@@ -173,7 +176,7 @@ def names(wanted: Wanted, places: Places) -> list[str]:
 
 def _nowhere(wanted: Wanted, name: str, looked: Mapping[Path, str], places: Places) -> str:
     what, known = wanted.what, names(wanted, places)
-    where = ", ".join(f"{path}" + ("" if why == _ABSENT else f" ({why})") for path, why in looked.items())
+    where = ", ".join(f"{path}" + ("" if why == ABSENT else f" ({why})") for path, why in looked.items())
     message = f"there is no {what} {name!r} (looked for {where})"
     close = difflib.get_close_matches(name, known, n=3)
     if close:

@@ -40,7 +40,8 @@ from orchestrator.config.spec import (
     later_choices,
     shape,
 )
-from orchestrator.config.yaml import Document, read
+from orchestrator.config.which_file import FileKind, read_as
+from orchestrator.config.yaml import Document
 from orchestrator.model.policy import LeasePlace, Strategy
 
 
@@ -217,7 +218,7 @@ def load_playbook(path: Path, *, name: str | None = None) -> Playbook:
         ConfigError: file, line and key of every fault.
         NotInThisVersion: all its faults are strategies and keys of a later version.
     """
-    return check_playbook(read(path), path=path, name=name or path.stem)
+    return check_playbook(read_as(FileKind.PLAYBOOK, path), path=path, name=name or path.stem)
 
 
 def check_playbook(document: Document, *, path: Path, name: str) -> Playbook:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
@@ -99,10 +99,12 @@ class PredicateNames:
     Attributes:
         known: names in their order.
         always_on: those among them that nobody can switch off.
+        elsewhere: predicates of other kinds of cluster, each with its kind.
     """
 
     known: Sequence[str]
     always_on: Collection[str]
+    elsewhere: Mapping[str, Kind] = field(default_factory=dict)
 
 
 def build_policy(
@@ -351,6 +353,11 @@ def _selection(overrides: Overrides, now: Instant) -> Selection:
             if wanted == unwanted or (plain and fnmatchcase(wanted, unwanted)):
                 raise UsageError(f"--only {wanted} and --exclude {unwanted} contradict each other")
     before = _flag("--started-before", parse_time_or_age, overrides.started_before)
+    if before is not None and before.resolve(now) > now:
+        raise UsageError(
+            f"--started-before {overrides.started_before}: this time is in the future, so the flag leaves "
+            "out no node; name a time in the past, or leave the flag out"
+        )
     return Selection(
         only=overrides.only,
         exclude=overrides.exclude,
@@ -373,6 +380,11 @@ def _reason(reason: str | None) -> str | None:
 
 def _disabled(rule: str, predicates: PredicateNames, gates: Sequence[Gate]) -> DisabledPredicate:
     name, equals, subject = rule.partition("=")
+    if (kind := predicates.elsewhere.get(name)) is not None:
+        raise UsageError(
+            f"--disable-predicate {name}: this is a predicate of {kind.value} clusters, and this cluster is "
+            "of another kind; leave it out"
+        )
     if name not in predicates.known:
         raise UsageError(
             f"--disable-predicate {name}: there is no such predicate; {near(name, predicates.known)}"

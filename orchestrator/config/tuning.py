@@ -22,7 +22,8 @@ from pydantic import (
 
 from orchestrator.config.faults import Faults, near, validate
 from orchestrator.config.spec import LONG_FORM, MAPPING, SCALAR, Name, Spec, Unset, matching
-from orchestrator.config.yaml import Document, read
+from orchestrator.config.which_file import FileKind, read_as
+from orchestrator.config.yaml import Document
 from orchestrator.model.tuning import OnFailure, TuningProfile, TuningSetting, Wanted
 
 Rules: TypeAlias = Mapping[str, Callable[[TuningSetting], str | None]]
@@ -119,7 +120,7 @@ def load_profile(path: Path, *, rules: Rules, name: str | None = None) -> Tuning
     Raises:
         ConfigError: file, line and key of every fault.
     """
-    return check_profile(read(path), rules=rules, name=name or path.stem)
+    return check_profile(read_as(FileKind.TUNING, path), rules=rules, name=name or path.stem)
 
 
 def check_profile(document: Document, *, rules: Rules, name: str) -> TuningProfile:

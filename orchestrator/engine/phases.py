@@ -64,6 +64,16 @@ NODE_STEPS: Final[Mapping[NodePhase, frozenset[NodePhase]]] = {
     NodePhase.SKIPPED: frozenset({NodePhase.STARTING}),
 }
 
+NODE_STEPS_BY_COMMAND: Final[Mapping[NodePhase, Mapping[NodePhase, str]]] = {
+    NodePhase.FAILED: {
+        NodePhase.STOPPED: "resume --retry-failed",
+        NodePhase.SKIPPED: "resume --skip",
+        NodePhase.STARTING: "restore",
+    },
+    NodePhase.PENDING: {NodePhase.SKIPPED: "resume --skip"},
+}
+"""Steps that follow from the command with which a later process continues, and from no reading."""
+
 MAY_WAIT_WITHHELD: Final = frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED, Phase.STANDING_DOWN})
 """The only phases in which allocation may be disabled. In all others the cluster heals."""
 

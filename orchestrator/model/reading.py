@@ -5,8 +5,9 @@ Unknown is never healthy: a predicate that meets it holds, and no code may take 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 Instant: TypeAlias = float
 """A moment in seconds since the Unix epoch, from a `Clock` that never goes back within one process."""
@@ -47,3 +48,14 @@ Reading: TypeAlias = T | Unknown
 
 NOT_READ = Unknown(reason="not read in this observation")
 """The part of an observation that nobody asked for this time."""
+
+_MOST_PLACES: Final = 5
+"""Places that one message names."""
+
+
+def reasons_by_place(reasons: Mapping[str, str]) -> str:
+    """What is wrong with each place, such as the URL of an endpoint, in one line: five places at most."""
+    shown = [why if place in why else f"{place}: {why}" for place, why in reasons.items()][:_MOST_PLACES]
+    if len(reasons) > len(shown):
+        shown.append(f"and {len(reasons) - len(shown)} more")
+    return "; ".join(shown)

@@ -123,7 +123,7 @@ class ClusterPorts(Protocol):
         ...
 
     def require_secrets(self, references: Iterable[SecretReference]) -> None:
-        """Resolve these references.
+        """Resolve these references, and those that the cluster's hosts need.
 
         Raises:
             ConfigError: one cannot be resolved; the reference and its place are named.

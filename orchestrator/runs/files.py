@@ -12,9 +12,11 @@ from typing import Any, Final
 from pydantic import ConfigDict, StrictStr
 
 from orchestrator.config.faults import validate
-from orchestrator.config.lookup import trouble_with
+from orchestrator.config.lookup import ABSENT, trouble_with
 from orchestrator.config.spec import Spec
-from orchestrator.config.yaml import Document
+from orchestrator.config.which_file import FileKind, require_file
+from orchestrator.config.yaml import MAX_BYTES as MAX_YAML_BYTES
+from orchestrator.config.yaml import Document, parse
 from orchestrator.errors import ConfigError, JournalError
 from orchestrator.model.event import SCHEMA_VERSION, RunStarted
 from orchestrator.model.observation import Observation
@@ -71,7 +73,7 @@ def load_plan(path: Path) -> SavedPlan:
     Raises:
         ConfigError: it cannot be read, or is no plan that this version can apply.
     """
-    content = _read_json(path, "saved plan")
+    content = _read_json(path, FileKind.PLAN)
     if not isinstance(content, Mapping) or content.get("event") != "plan":
         raise ConfigError("is no saved plan; make one with `orchestrate plan --out`", file=str(path))
     spec = validate(_PlanSpec, Document(file=str(path), content=dict(content), lines={}))
@@ -108,7 +110,7 @@ def load_snapshot(path: Path) -> tuple[RunStarted, Observation]:
     Raises:
         ConfigError: it cannot be read, or is no snapshot that this version can rehearse.
     """
-    content = _read_json(path, "snapshot")
+    content = _read_json(path, FileKind.SNAPSHOT)
     if not isinstance(content, Mapping) or content.get("event") != "snapshot":
         raise ConfigError("is no snapshot; make one with `orchestrate rehearse --save`", file=str(path))
     try:
@@ -130,6 +132,26 @@ def _part(content: Mapping[str, object], name: str) -> Mapping[str, object]:
     return part
 
 
+def require_place(path: Path, what: str) -> None:
+    """See that a file can be saved there, before the work whose result it is to hold.
+
+    Raises:
+        ConfigError: its folder is not there or not writable, or there is something that is no file.
+    """
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            raise ConfigError(f"the {what} cannot be saved: what is there is no file", file=str(path))
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+        raise _unsaved(path, what, error) from error
+
+
+def _unsaved(path: Path, what: str, error: Exception) -> ConfigError:
+    why = getattr(error, "strerror", None) or error
+    return ConfigError(f"the {what} cannot be saved: {why}", file=str(path))
+
+
 def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
     """Write it whole or not at all, for its owner alone: it holds hooks as they were written.
 
@@ -141,10 +163,9 @@ def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
+    require_place(path, what)
     try:
         target = path.resolve()
-        if target.exists() and not target.is_file():
-            raise ConfigError(f"the {what} cannot be saved: what is there is no file", file=str(path))
         number, beside = tempfile.mkstemp(prefix=f".{what}-", dir=target.parent)
         try:
             with os.fdopen(number, "w") as stream:
@@ -153,24 +174,24 @@ def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
         except BaseException:
             Path(beside).unlink()
             raise
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"the {what} cannot be saved: {why}", file=str(path)) from error
+    except OSError as error:
+        raise _unsaved(path, what, error) from error
 
 
-def _read_json(path: Path, what: str) -> object:
-    """What stands in such a file.
+def _read_json(path: Path, wanted: FileKind) -> object:
+    """The content of such a file.
 
     Args:
         path: where.
-        what: its name in messages, such as `saved plan`.
+        wanted: a saved plan or a snapshot.
 
     Raises:
-        ConfigError: it cannot be read, is too large, or is no JSON.
+        ConfigError: it cannot be read, is too large, is no JSON, or is a file of another kind.
     """
+    what = wanted.value
     trouble = trouble_with(path)
     if trouble is not None:
-        raise ConfigError(trouble, file=str(path))
+        raise ConfigError(f"there is no such {what}" if trouble == ABSENT else trouble, file=str(path))
     try:
         with path.open("rb") as stream:
             text = stream.read(MAX_BYTES + 1)
@@ -179,11 +200,26 @@ def _read_json(path: Path, what: str) -> object:
     if len(text) > MAX_BYTES:
         raise ConfigError(f"is no {what}: it is larger than {MAX_BYTES >> 20} MiB", file=str(path))
     try:
-        return json.loads(text)
+        content = json.loads(text)
     except RecursionError:
         raise ConfigError(f"is no {what}: it is nested too deeply", file=str(path)) from None
     except json.JSONDecodeError as error:
+        _refuse_yaml(text, wanted, path)
         trouble = f"is no {what}: it is not JSON ({error.msg}, column {error.colno})"
         raise ConfigError(trouble, file=str(path), line=error.lineno) from error
     except ValueError as error:
         raise ConfigError(f"is no {what}: {error}", file=str(path)) from error
+    if isinstance(content, Mapping):
+        require_file(wanted, content, file=str(path))
+    return content
+
+
+def _refuse_yaml(text: bytes, wanted: FileKind, path: Path) -> None:
+    """Name a cluster file, playbook or tuning profile that was given instead."""
+    if len(text) > MAX_YAML_BYTES:
+        return
+    try:
+        content = parse(text.decode(errors="replace"), str(path)).content
+    except ConfigError:
+        return  # no YAML either: that it is not JSON is what is said
+    require_file(wanted, content, file=str(path))

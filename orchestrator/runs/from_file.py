@@ -294,12 +294,12 @@ class FilePorts:
         return self._gates
 
     def require_secrets(self, references: Iterable[SecretReference]) -> None:
-        """See that the secrets of gates are there, before anything is begun.
+        """See that these secrets, and the sudo passwords of the file, are there before anything is begun.
 
         Raises:
             ConfigError: one is not; the reference and its place are named.
         """
-        for reference in references:
+        for reference in (*self.file.sudo_passwords(), *references):
             self.resolver.resolve(reference)
 
     def _secret(self, reference: str) -> str:

@@ -229,8 +229,8 @@ def prepare(connection: Connection, source: PolicySource, *, restarts: bool = Tr
     Raises:
         OrchestratorError: flags, secrets, cluster, zones or selection are wrong.
     """
-    prepared, settings = _prepared(connection, source, restarts=restarts)
     connection.ports.require_secrets(source.secrets)
+    prepared, settings = _prepared(connection, source, restarts=restarts)
     if restarts:
         require_zones(prepared.view, settings, prepared.started.policy, connection.ports.source)
     return prepared
@@ -242,11 +242,11 @@ def prepare_saved(connection: Connection, saved: SavedPlan) -> tuple[Preparation
     Raises:
         PlanMismatch: the plan that would be made now is another one.
     """
+    connection.ports.require_secrets(secrets_of(saved.policy))
     view, settings = _first_reading(connection)
     unknown = [name for name in saved.nodes if name not in {node.name for node in view.nodes}]
     if unknown:
         raise _mismatch(view.name, f"it restarts {', '.join(unknown)}, and there is no such node")
-    connection.ports.require_secrets(secrets_of(saved.policy))
     prepared = _with_warnings(connection, view, settings, saved.policy, restarts=True)
     now = prepared.plan()
     if now.fingerprint != saved.fingerprint:

@@ -8,6 +8,7 @@ from orchestrator.config.policy import PredicateNames
 from orchestrator.config.riak_playbook import LOCATION
 from orchestrator.engine.kinds.elasticsearch.settings import AWARENESS, awareness_of
 from orchestrator.engine.kinds.kind import kind_of
+from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.waves import selected, undated, unmatched
 from orchestrator.errors import UsageError
 from orchestrator.merging.rules import OWN_RULES
@@ -20,12 +21,18 @@ from orchestrator.runs.connection import ClusterPorts
 
 def predicate_names(kind: Kind) -> PredicateNames:
     """What `--disable-predicate` may name there: rules before a stop, then those before a merge."""
-    merging = OWN_RULES if kind is Kind.ELASTICSEARCH else ()
-    rules = (*kind_of(kind).predicates, *merging)
+    rules = _rules(kind)
+    known = tuple(rule.name for rule in rules)
     return PredicateNames(
-        known=tuple(rule.name for rule in rules),
+        known=known,
         always_on=frozenset(rule.name for rule in rules if not rule.may_be_disabled),
+        elsewhere={rule.name: other for other in Kind for rule in _rules(other) if rule.name not in known},
     )
+
+
+def _rules(kind: Kind) -> tuple[Predicate, ...]:
+    """Those before a stop, then those before a merge."""
+    return (*kind_of(kind).predicates, *(OWN_RULES if kind is Kind.ELASTICSEARCH else ()))
 
 
 def require_cluster(read: Reading[ClusterView], name: str, file: str) -> ClusterView:

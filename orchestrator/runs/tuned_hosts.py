@@ -117,6 +117,7 @@ def hosts_to_tune(
         OrchestratorError: the cluster is another one, no node is known, or the selection leaves none.
     """
     file, process = ports.file, connection.process
+    ports.require_secrets(())
     members = _members(ports, process, known or {})
     nodes = select(tuple(members.addresses), only, exclude)
     if members.uuid is not None and isinstance(found := ports.data_paths(nodes), Unknown):

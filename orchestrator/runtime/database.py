@@ -17,6 +17,7 @@ colleague can repair a run: `install -d -m 2770 -g operators /var/lib/orchestrat
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -124,6 +125,8 @@ def open_engine(url: URL, access: Access, *, make_folder: bool) -> Engine:
     if url.get_backend_name() != "sqlite":
         return _other_engine(url)
     file = Path(url.database or "")
+    if file.is_dir():
+        raise JournalError(f"state file {file}: it is a directory; name a file")
     if access is Access.READ and not usable(file):
         text = "file:" + quote(str(file.absolute()))
         url = URL.create("sqlite", database=text, query={"mode": "ro", "uri": "true"})
@@ -224,10 +227,10 @@ _WORDS: Final = {
     sqlite3.SQLITE_BUSY: f"another process has kept it locked for {BUSY_SECONDS:.0f} s",
     sqlite3.SQLITE_LOCKED: "another connection keeps it locked",
     sqlite3.SQLITE_READONLY: "it may only be read by this account (or its file system is read-only)",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: it or its folder is missing or closed to this account",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; it or its folder is missing or closed to this account",
     sqlite3.SQLITE_IOERR: "its disk reports an error (a full disk or a limit on file size can look so too)",
-    sqlite3.SQLITE_CORRUPT: f"it is damaged; move it away: {WITHOUT_IT}",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database; name another with --state, or move it away: "
+    sqlite3.SQLITE_CORRUPT: f"it is damaged; move it away; {WITHOUT_IT}",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database; name another with --state, or move it away; "
     f"{WITHOUT_IT}",
 }
 
@@ -247,7 +250,17 @@ def explain(error: Exception) -> str:
         return f"{words} ({cause})"
     if isinstance(cause, OSError) and cause.strerror:
         return f"{cause.strerror} ({cause.filename})" if cause.filename else cause.strerror
-    return f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+    return _said(cause)
+
+
+_AROUND: Final = re.compile(r"^(?:connection failed: )?(?:connection to server .*? failed: )?(?:FATAL: +)?")
+"""What PostgreSQL's driver writes before the cause; the server is named already."""
+
+
+def _said(cause: BaseException) -> str:
+    """The cause as a driver says it, without the advice that follows on further lines."""
+    lines = [line for line in str(cause).splitlines() if line.strip()]
+    return _AROUND.sub("", " ".join(lines[0].split())) if lines else type(cause).__name__
 
 
 def _cause(error: Exception) -> BaseException:
@@ -285,10 +298,15 @@ def _other_engine(url: URL) -> Engine:
         # What the URL says goes before our limits.
         connect = {key: value for key, value in limits.items() if key not in url.query}
         return create_engine(url, pool_pre_ping=True, connect_args=connect)
-    except (NoSuchModuleError, ModuleNotFoundError) as error:
+    except NoSuchModuleError as error:
         raise JournalError(
-            f"the driver of {url.drivername} is not installed ({error}); for PostgreSQL install `psycopg` "
-            "and write postgresql+psycopg://…"
+            f"the state cannot be kept in {url.drivername}; it can be in SQLite (sqlite:////path/state.db) "
+            "or in PostgreSQL (postgresql+psycopg://HOST/NAME)"
+        ) from error
+    except ModuleNotFoundError as error:
+        raise JournalError(
+            f"the driver of {url.drivername} is not installed; install the Python package `psycopg` and "
+            "write postgresql+psycopg://HOST/NAME"
         ) from error
 
 

@@ -246,8 +246,8 @@ def open_store(
         if typed:
             there = Path(found.database or "").exists()
             raise StateMissing(
-                f"state file {found.database}: {'it is empty' if there else 'there is no such file'}: no run "
-                f"was begun with it yet, or it was lost: {WITHOUT_IT}"
+                f"state file {found.database}: {'it is empty' if there else 'there is no such file'}; no run "
+                f"was begun with it yet, or it was lost; {WITHOUT_IT}"
             )
         engine = empty_engine()
         access, where = Access.WRITE, f"state file {found.database}"

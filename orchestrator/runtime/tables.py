@@ -119,7 +119,7 @@ def ready(engine: Engine, access: Access) -> None:
             damage = whole(connection)
             if damage is not None:
                 raise JournalError(
-                    f"{where} is damaged ({damage}); put a copy back, or move it away: {WITHOUT_IT}"
+                    f"{where} is damaged ({damage}); restore a copy, or move it away; {WITHOUT_IT}"
                 )
             if _checked(connection, where):
                 _known(connection, where)

@@ -14,6 +14,7 @@ import typer.main
 
 from orchestrator.cli.commands.later import COMMANDS as LATER
 from orchestrator.cli.program import ONCE, app, run
+from orchestrator.config.lookup import URLS
 from orchestrator.errors import ExitCode
 from orchestrator.model.cluster import NodeName
 from orchestrator.model.event import Event, RunFinished, RunStarted
@@ -120,7 +121,17 @@ def test_every_command_that_changes_something_takes_yes(
             ),
         ),
         ("restart", "Missing option '--cluster'; see `orchestrate restart --help`"),
-        ("restart prod", "The cluster is an option: --cluster prod; see `orchestrate restart --help`"),
+        (
+            "restart prod",
+            "The cluster is an option: --cluster NAME_OR_PATH; see `orchestrate restart --help`",
+        ),
+        ("restart a/b.yml", "The cluster is an option: --cluster a/b.yml; see `orchestrate restart --help`"),
+        ("restart --only es1", "Missing option '--cluster'; see `orchestrate restart --help`"),
+        (
+            "plan --cluster http://ann:secret@es1:9200",
+            f"a URL is not the name of a cluster: name its file. {URLS}",
+        ),
+        ("plan --cluster no/prod.yml", "no/prod.yml: there is no such cluster file"),
         (
             "rehearse --cluster x --seed -1",
             "Invalid value for '--seed': must be at least 0; see `orchestrate rehearse --help`",
@@ -229,6 +240,10 @@ def test_keys_of_a_later_version_are_refused_as_such(
             "--disable-predicate nonsense_rule: there is no such predicate; known: observation_is_fresh, ",
         ),
         (
+            "--disable-predicate ring_ready=es1",
+            "--disable-predicate ring_ready: this is a predicate of riak clusters, and this cluster is ",
+        ),
+        (
             "--disable-predicate lease_is_held",
             "--disable-predicate lease_is_held: this one cannot be switched off",
         ),
@@ -300,7 +315,7 @@ def test_a_run_that_is_done_owes_nothing_and_stays_done(console: Console) -> Non
     ("line", "message"),
     [
         ("restart --cluster {cluster} --timeout 5", "--timeout 5: must be a duration"),
-        ("resume", "there is no such file: no run was begun with it yet, or it was lost"),
+        ("resume", "there is no such file; no run was begun with it yet, or it was lost"),
         ("apply {plan}", "is no saved plan"),
     ],
 )
@@ -330,13 +345,13 @@ def test_json_ends_with_the_summary_of_a_refusal(console: Console, line: str) ->
 WITHOUT_IT = "without it `orchestrate restore --cluster NAME` works from the record in the cluster"
 
 
-@pytest.mark.parametrize("line", ["resume --yes", "restore", "stop", "pause", "status"])
+@pytest.mark.parametrize("line", ["resume --yes", "restore", "stop", "pause", "status", "history"])
 def test_what_needs_a_run_makes_no_state_file(
     console: Console, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     assert run([*line.split(), "--state", f"sqlite:///{console.state}"]) == 2
-    said = "there is no such file: no run was begun with it yet, or it was lost"
-    assert capsys.readouterr().err == f"orchestrate: state file {console.state}: {said}: {WITHOUT_IT}\n"
+    said = "there is no such file; no run was begun with it yet, or it was lost"
+    assert capsys.readouterr().err == f"orchestrate: state file {console.state}: {said}; {WITHOUT_IT}\n"
     assert not console.state.exists()
 
 
@@ -428,3 +443,27 @@ def test_an_output_that_is_full_is_said_to_be(console: Console) -> None:
         )
     assert ended.stderr == "orchestrate: standard output cannot be written: No space left on device\n"
     assert ended.returncode == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("command", ["post-bulk-index", "force-merge"])
+def test_help_marks_what_is_required(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert run([command, "--help"]) == ExitCode.DONE
+    said = " ".join(capsys.readouterr().out.split())
+    for option in ("--index", "--cluster"):
+        assert "[required]" in said.partition(f" {option} ")[2].partition(" --")[0], option
+
+
+@pytest.mark.parametrize(
+    ("option", "default"),
+    [
+        ("--strategy", "Default: that of the playbook, or `node`."),
+        ("--max-unavailable", "Default: that of the playbook, or 1 (with `zone`: the whole zone)."),
+        ("--no-tune", "Default: if the playbook names a profile."),
+    ],
+)
+def test_help_shows_what_holds_without_an_option(
+    capsys: pytest.CaptureFixture[str], option: str, default: str
+) -> None:
+    assert run(["restart", "--help"]) == ExitCode.DONE
+    said = " ".join(capsys.readouterr().out.split())
+    assert default in said.partition(f"{option} ")[2].partition(" --")[0]

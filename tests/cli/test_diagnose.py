@@ -129,6 +129,9 @@ def test_a_cluster_that_does_not_answer_is_diagnosed_where_the_file_names_hosts(
     assert "warning: the cluster cannot be read" in said.err
 
 
+BOUNDS = "must be 1s to 10m: less is noise, and more is monitoring"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -137,9 +140,16 @@ def test_a_cluster_that_does_not_answer_is_diagnosed_where_the_file_names_hosts(
             "--cluster x --from y",
             "diagnose needs either --cluster or --from; see `orchestrate diagnose --help`",
         ),
-        ("--cluster x --sample 11m", "--sample must be 1s to 10m: less is noise, and more is monitoring"),
-        ("--cluster x --sample 10", "--sample must be a duration with its unit, such as 90s, 10m, 8h or 30d"),
-        ("--from /nowhere/at/all", "--from /nowhere/at/all: No such file or directory"),
+        (
+            "--cluster x --sample 11m",
+            "--sample 11m: must be 1s to 10m: less is noise, and more is monitoring",
+        ),
+        ("--cluster x --sample 0s", "--sample 0s: must be 1s to 10m: less is noise, and more is monitoring"),
+        (
+            "--cluster x --sample 10",
+            "--sample 10: must be a duration with its unit, such as 90s, 10m, 8h or 30d",
+        ),
+        ("--from /nowhere/at/all", "--from /nowhere/at/all: there is no such folder"),
     ],
 )
 def test_a_wrong_command_line_is_told(line: str, message: str, capsys: Capture) -> None:

@@ -11,6 +11,7 @@ from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICAT
 from orchestrator.errors import ExitCode
 from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.phase import NodePhase, Outcome, Phase
+from orchestrator.view.terms import TERMS
 
 RULES = {rule.name: rule for rule in (*RIAK_PREDICATES, *OWN_RULES, *PREDICATES)}
 
@@ -46,6 +47,26 @@ def test_every_phase_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"{phase.value} (phase of a run) waits for" in _said(phase.value, capsys)
     for node in NodePhase:
         assert f"{node.value} (phase of a node) " in _said(node.value, capsys)
+
+
+def test_what_follows_a_failed_node_is_said_with_the_command_that_leads_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    following = "stopped (`resume --retry-failed`), starting (`restore`), rejoined, skipped (`resume --skip`)"
+    assert f"next {following}" in _said("failed", capsys)
+
+
+@pytest.mark.parametrize(
+    ("code", "commands"), [(3, ("plan", "validate", "diagnose", "tune")), (4, ("diagnose", "tune"))]
+)
+def test_what_to_do_is_said_for_commands_that_drive_no_run(
+    code: int, commands: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`resume RUN` was all there was to do, after a plan too."""
+    what_to_do = _said(str(code), capsys).partition("what to do")[2]
+    for command in commands:
+        assert f"`{command}`" in what_to_do
+    assert "run the command again" in what_to_do
 
 
 @pytest.mark.parametrize(
@@ -85,3 +106,9 @@ def test_an_unknown_name_is_refused_with_the_nearest(
 ) -> None:
     assert run(["explain", name]) == ExitCode.USAGE
     assert capsys.readouterr().err.startswith(f"orchestrate: explain {name}: unknown name; {tail}")
+
+
+@pytest.mark.parametrize("term", ["wave", "run", "predicate", "hold", "stand down", "candidate"])
+def test_terms_of_messages_are_explained(capsys: pytest.CaptureFixture[str], term: str) -> None:
+    assert f"{term} (term) {TERMS[term]}" in _said(term, capsys)
+    assert f"{term} (term)" in _said(f"{term.replace(' ', '-').upper()}", capsys)

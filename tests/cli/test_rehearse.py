@@ -189,7 +189,7 @@ def refused(saved: Path, edit: Edit, capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        pytest.param(_with("plan", "event"), "is no snapshot; make one", id="another file"),
+        pytest.param(_with("plan", "event"), "this is a saved plan, not a snapshot", id="another file"),
         pytest.param(_without("schema"), "no schema version", id="no schema"),
         pytest.param(_with(10**6, "schema"), "later version", id="a later version's"),
         pytest.param(_without("seen"), "seen: is missing", id="nothing seen"),

@@ -79,7 +79,14 @@ def test_a_merge_is_refused_on_riak(
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("cluster_not_red", "there is no such predicate; "),
+        (
+            "cluster_not_red",
+            (
+                "this is a predicate of elasticsearch clusters, and this cluster is of another kind; "
+                "leave it out\n"
+            ),
+        ),
+        ("nothing_of_the_kind", "there is no such predicate; known: observation_is_fresh, "),
         (
             "preference_lists_keep_quorm",
             "there is no such predicate; did you mean `preference_lists_keep_quorum`?\n",

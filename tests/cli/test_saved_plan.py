@@ -137,7 +137,7 @@ def test_only_a_file_is_read_and_only_so_much_of_it(
         (Path("/dev/zero"), "is no regular file"),
         (console.folder / "pipe", "is no regular file"),
         (console.folder, "is a directory"),
-        (console.folder / "nothing", "is not there"),
+        (console.folder / "nothing", "there is no such saved plan"),
         (console.folder / "large", "is no saved plan: it is larger than 64 MiB"),
     ):
         assert run(["apply", str(path), "--yes"]) == ExitCode.USAGE

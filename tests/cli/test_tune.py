@@ -142,7 +142,7 @@ def test_hosts_are_made_as_the_profile_wants_and_brought_back(hosts: ValuedHosts
     assert undo(back, ledger) is ExitCode.DONE
     assert hosts.values == {ES1: FOUND, ES2: FOUND}
     assert ledger.owed() == {}
-    assert said(back).endswith("everything is as it was found\n")
+    assert said(back).endswith("all original values are restored\n")
     undone = [action.tunable for action in hosts.performed[6:] if action.node == ES1]
     assert undone == [THP, ZONE, SWAP]
 
@@ -269,7 +269,7 @@ def test_json_of_a_revert(hosts: ValuedHosts, ledger: Ledger) -> None:
     assert (told[THP]["event"], told[THP]["change"]["wanted"]) == ("tuning_reverted", "always")
     assert (told[ZONE]["event"], told[ZONE]["why"]) == ("tuning_missed", "sudo says no")
     assert (told[SWAP]["event"], told[SWAP]["subject"]) == ("tuning_left", path_of(SWAP))
-    assert "shows 30, which is not what we wrote" in told[SWAP]["why"]
+    assert "shows 30, which this program did not write" in told[SWAP]["why"]
     assert (told[None]["undone"], told[None]["owed"], told[None]["exit_code"]) == (1, 2, 4)
 
 
@@ -279,8 +279,8 @@ def test_what_somebody_else_set_since_is_left(hosts: ValuedHosts, ledger: Ledger
     where = scene_of(hosts)
     assert undo(where, ledger) is ExitCode.HELD
     assert hosts.values == {ES1: FOUND | {path_of(SWAP): "30"}, ES2: FOUND}
-    assert "/proc/sys/vm/swappiness: LEFT, it shows 30" in said(where)
-    assert said(where).endswith("5 undone, 1 still owed\n")
+    assert "/proc/sys/vm/swappiness: NOT RESTORED: it shows 30" in said(where)
+    assert said(where).endswith("5 restored, 1 not restored\n")
     hosts.values[ES1][path_of(SWAP)] = "1"
     assert undo(scene_of(hosts), ledger) is ExitCode.DONE
     assert hosts.values == {ES1: FOUND, ES2: FOUND}
@@ -341,7 +341,7 @@ def test_a_signal_ends_it_after_the_change_in_hand(hosts: ValuedHosts, ledger: L
     assert tune(where, ledger) is ExitCode.INTERRUPTED
     assert [action.tunable for action in hosts.performed] == [SWAP, ZONE, THP][:number]
     assert f"interrupted: {3 - number} tunable" in noted(where)
-    assert "`orchestrate tune revert --cluster prod` undoes what was done" in noted(where)
+    assert "`orchestrate tune revert --cluster prod` restores the original values" in noted(where)
     told = lines(where)
     assert [line["event"] for line in told] == [*["tuning_applied"] * number, "summary"]
     assert (told[-1]["outcome"], told[-1]["changed"]) == ("interrupted", number)

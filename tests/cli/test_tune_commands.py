@@ -197,10 +197,19 @@ def test_a_run_that_holds_the_cluster_bars_apply_and_revert(
     assert running() == before
 
 
-def test_nothing_is_owed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_state_that_was_named_and_is_not_there_is_no_proof_that_nothing_is_owed(
+    file: str, console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `restore`, `resume` and `status` have it: what was done may be in a state that was lost."""
+    assert run(["tune", "revert", "--cluster", file, "--yes"]) == ExitCode.USAGE
+    assert f"state file {console.state}: there is no such file; " in capsys.readouterr().err
+
+
+def test_nothing_is_owed(file: str, console: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    store_of(console).close()
     assert run(["tune", "revert", "--cluster", file, "--output", "json"]) == ExitCode.DONE
     said = capsys.readouterr()
-    assert "lab: nothing is owed" in said.err
+    assert "lab: nothing to restore" in said.err
     assert json.loads(said.out)["outcome"] == "done"
 
 
@@ -214,7 +223,7 @@ def test_a_change_that_was_never_made_is_written_off(
     store.ledger("lab").record(tuning, 1.0)
     before = running()
     assert run(["tune", "revert", "--cluster", file, "--yes"]) == ExitCode.DONE
-    assert "/proc/sys/vm/swappiness: it has its original value, nothing to undo" in capsys.readouterr().out
+    assert "/proc/sys/vm/swappiness: it has its original value, nothing to restore" in capsys.readouterr().out
     assert (running(), store.ledger("lab").owed()) == (before, {})
     store.close()
 

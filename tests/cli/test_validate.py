@@ -51,6 +51,55 @@ def test_without_one_it_speaks_of_none(console: Console, capsys: pytest.CaptureF
     assert "and its playbook are sound" in capsys.readouterr().out
 
 
+def marks(out: str) -> list[tuple[str, ...]]:
+    """Mark, subject and point of each check."""
+    return [tuple(line.split()[:3]) for line in out.splitlines()[:-1]]
+
+
+GATED = "kind: elasticsearch\ngates: [{command: {run: exit 1}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("lab", "cluster lab ({file}) cannot be read: http://127.0.0.1:1 takes no connections"),
+        ("prod", "{file}: the cluster at these endpoints calls itself 'lab', the file names 'prod'"),
+    ],
+    ids=["a cluster that does not answer", "another cluster"],
+)
+def test_what_does_not_need_the_cluster_is_checked_without_it(
+    console: Console, capsys: pytest.CaptureFixture[str], name: str, says: str
+) -> None:
+    """It ended with code 2 at the first reading, and neither hosts nor gates were looked at."""
+    (book := console.folder / "book.yml").write_text(GATED)
+    overrides = {"es1": {"address": "127.0.0.1"}, "es2": {"connect": "ssh"}, "es*": {"user": "ops"}}
+    with SmallCluster() as server:
+        urls = ["http://127.0.0.1:1", "http://127.0.0.1:2"] if name == "lab" else [server.url]
+        hosts = {"overrides": overrides}
+        file = server.write_file(console.folder, name=name, endpoints=urls, hosts=hosts)
+        assert run(["validate", "--cluster", file, "--playbook", str(book)]) == ExitCode.HELD
+    said = capsys.readouterr()
+    assert said.err == ""
+    found = marks(said.out)
+    ends = [("BAD", "cluster", "endpoint")] * 2 if name == "lab" else [("ok", "cluster", "endpoint")]
+    assert found[: 2 + len(ends)] == [("ok", "config", "files"), ("BAD", "cluster", "identity"), *ends]
+    assert ("ok", "es1", "service") in found
+    assert found[-2:] == [("-", "es2", "address"), ("ok", "gate", "command")]
+    assert says.format(file=file) in said.out
+    assert said.out.splitlines()[-1].startswith(f"{3 if name == 'lab' else 1} of these must")
+
+
+def test_without_cluster_and_addresses_the_hosts_are_not_checked(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = console.folder / "ring.yml"
+    file.write_text("kind: riak\nname: ring\nendpoints: ['http://127.0.0.1:1']\n")
+    assert run(["validate", "--cluster", str(file)]) == ExitCode.HELD
+    said = capsys.readouterr().out
+    assert marks(said)[-1] == ("-", "hosts", "address")
+    assert "`hosts.nodes`" in said
+
+
 @pytest.mark.parametrize("command", RIAK_COMMANDS, ids=name_of)
 def test_riak_s_own_readings_and_each_node_s_stats_are_checked(command: RiakCommand) -> None:
     """A member whose `/stats` no endpoint leads to would hold the run before its first stop."""

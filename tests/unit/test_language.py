@@ -14,6 +14,10 @@ import typer.main
 from docs import generate
 from orchestrator.cli.program import app
 from orchestrator.cli.work import explain
+from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
+from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
+from orchestrator.merging.rules import OWN_RULES
+from orchestrator.view.terms import TERMS
 
 REFUSED: Final = (
     *("nobody", "anew", "whoever", "whatever", "thereby", "by now", "told", "tells", "mend", "mends"),
@@ -67,6 +71,13 @@ def test_help_is_in_plain_words() -> None:
     helps = _helps()
     assert len(helps) > 20
     assert {name: found for name, text in helps.items() if (found := _found(text))} == {}
+
+
+def test_terms_and_the_reasons_of_predicates_are_in_plain_words() -> None:
+    reasons = {rule.name: rule.why for rule in (*PREDICATES, *RIAK_PREDICATES, *OWN_RULES)}
+    assert len(reasons) > 25
+    assert {name: found for name, why in reasons.items() if (found := _found(why))} == {}
+    assert {term: found for term, text in TERMS.items() if (found := _found(text))} == {}
 
 
 def test_exit_codes_and_phases_are_explained_in_plain_words() -> None:

@@ -11,7 +11,7 @@ from orchestrator.cli import completion
 Name = Annotated[
     str | None,
     typer.Argument(
-        help="A predicate, phase, exit code (number or name), cluster setting, or key of a file.",
+        help="A term, predicate, phase, exit code (number or name), cluster setting, or key of a file.",
         metavar="NAME",
         autocompletion=completion.explained,
         show_default=False,
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(name: Name = None) -> int:
-    """Explain a predicate, phase, exit code, cluster setting or key of a file. Without a name, list them."""
+    """Explain a term, predicate, phase, exit code, cluster setting or file key. Without a name, list all."""
     from orchestrator.cli.work.explain import show
 
     return show(name)

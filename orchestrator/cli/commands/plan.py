@@ -29,11 +29,13 @@ def plan(
     """Show each step of a restart. Changes nothing. Exits 3 if a predicate would hold the restart."""
     from orchestrator.cli.context import context_of
     from orchestrator.cli.prompts import note_beforehand, prepared_run, show_plan
-    from orchestrator.runs.files import save_plan
+    from orchestrator.runs.files import require_place, save_plan
     from orchestrator.view.plan import plan_object
 
     context = context_of(output)
     file = context.cluster(cluster)
+    if out is not None:
+        require_place(out, "plan")
     with prepared_run(context, file, playbook=playbook, overrides=overrides, state=state) as prepared:
         note_beforehand(prepared, context)
         made = prepared.plan()

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options as opt
-from orchestrator.errors import UsageError
 
 Index = Annotated[
-    list[str] | None,
+    list[str],
     typer.Option(
         "--index",
         help="Loaded indices: a name, glob, alias or data stream (repeatable).",
@@ -42,7 +41,7 @@ def register(app: typer.Typer) -> None:
 def post_bulk_index(
     *,
     cluster: opt.Cluster,
-    index: Index = None,
+    index: Index,
     max_segments: MaxSegments = None,
     restart: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Restart the nodes after the merges, or not.")
@@ -58,7 +57,7 @@ def post_bulk_index(
     """Force-merge loaded indices, wait for their copies, then restart the nodes. Can be run again."""
     from orchestrator.config.merging import MergeFlags
 
-    merge = MergeFlags(patterns=_given(index), max_segments=max_segments, allow_writes=allow_writes)
+    merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
     return _run(
         cluster,
         replace(overrides, merge=merge),
@@ -74,7 +73,7 @@ def post_bulk_index(
 def force_merge(
     *,
     cluster: opt.Cluster,
-    index: Index = None,
+    index: Index,
     max_segments: MaxSegments = None,
     allow_writes: AllowWrites = False,
     dry_run: DryRun = False,
@@ -90,7 +89,7 @@ def force_merge(
     from orchestrator.config.merging import MergeFlags
     from orchestrator.config.policy import Overrides
 
-    merge = MergeFlags(patterns=_given(index), max_segments=max_segments, allow_writes=allow_writes)
+    merge = MergeFlags(patterns=tuple(index), max_segments=max_segments, allow_writes=allow_writes)
     overrides = Overrides(
         merge=merge,
         tune=False,
@@ -108,12 +107,6 @@ def force_merge(
         yes=yes,
         output=output,
     )
-
-
-def _given(index: list[str] | None) -> tuple[str, ...]:
-    if not index:
-        raise UsageError("--index: name the indices that were loaded, such as --index 'posts-*'")
-    return tuple(index)
 
 
 def _run(

@@ -1,4 +1,4 @@
-"""`orchestrate tune`: how hosts stand to a tuning profile, without a restart: checked, applied, undone."""
+"""`orchestrate tune`: how hosts stand to a tuning profile, without a restart: checked, applied, reverted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CheckOutputMode = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Check, apply and undo the tuning of hosts, without a restart.")
+    group = typer.Typer(help="Check, apply and revert the tuning of hosts, without a restart.")
     group.callback(invoke_without_command=True)(_bare)
     group.command("check")(check)
     group.command("apply")(apply)
@@ -77,7 +77,7 @@ def apply(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Apply a tuning profile to the hosts, now and at every boot. `tune revert` undoes it."""
+    """Apply a tuning profile to the hosts, now and at every boot. `tune revert` reverts it."""
     from orchestrator.cli.work.tune import apply_profile
 
     return apply_profile(cluster, profile, opt.nodes(only, exclude), yes=yes, output=output, state=state)
@@ -91,7 +91,7 @@ def revert(
     output: opt.OutputMode = opt.Output.TEXT,
     state: opt.State = None,
 ) -> int:
-    """Restore what `tune apply` and restarts changed on hosts. Exits 3 if a value was changed since."""
+    """Restore original values that `tune apply` and restarts changed. Exits 3 if one was changed since."""
     from orchestrator.cli.work.tune import revert_hosts
 
     return revert_hosts(cluster, opt.nodes(only, exclude), yes=yes, output=output, state=state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Mapping
 from contextlib import closing
@@ -82,12 +83,12 @@ def _tell(found: Diagnosis, context: Context, seconds: Seconds | None) -> ExitCo
 
 def _seconds(text: str) -> Seconds:
     try:
-        seconds = parse_duration(text)
+        seconds = 0.0 if re.fullmatch(r"0+[smhd]", text) else parse_duration(text)
     except ValueError as error:
-        raise UsageError(f"--sample {error}") from None
+        raise UsageError(f"--sample {text}: {error}") from None
     if not SHORTEST <= seconds <= LONGEST:
         bounds = f"{format_duration(SHORTEST)} to {format_duration(LONGEST)}"
-        raise UsageError(f"--sample must be {bounds}: less is noise, and more is monitoring")
+        raise UsageError(f"--sample {text}: must be {bounds}: less is noise, and more is monitoring")
     return seconds
 
 
@@ -190,6 +191,8 @@ def _recorded(folder: Path, only: tuple[str, ...]) -> Mapping[NodeName, Reading[
         hosts = {entry.name: entry for entry in inner} if inner else {folder.resolve().name: folder}
         chosen = _selected({NodeName(name): str(at) for name, at in hosts.items()}, only)
         texts = {name: _texts(Path(at)) for name, at in chosen.items()}
+    except FileNotFoundError:
+        raise UsageError(f"--from {folder}: there is no such folder") from None
     except OSError as error:
         raise UsageError(f"--from {folder}: {error.strerror or error}") from None
     empty = [name for name, found in texts.items() if not found]

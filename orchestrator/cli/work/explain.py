@@ -19,7 +19,7 @@ from orchestrator.engine.kinds.elasticsearch import settings
 from orchestrator.engine.kinds.elasticsearch.catalogue import PREDICATES
 from orchestrator.engine.kinds.predicates import Predicate
 from orchestrator.engine.kinds.riak.catalogue import PREDICATES as RIAK_PREDICATES
-from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, RUN_STEPS
+from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, NODE_STEPS_BY_COMMAND, RUN_STEPS
 from orchestrator.engine.run import exit_code_of
 from orchestrator.engine.state import RunState
 from orchestrator.errors import ExitCode, UsageError
@@ -27,6 +27,7 @@ from orchestrator.merging.rules import OWN_RULES
 from orchestrator.model.observation import SettingsView
 from orchestrator.model.phase import NodePhase, Outcome, Phase
 from orchestrator.model.policy import Kind, Policy
+from orchestrator.view.terms import TERMS
 from orchestrator.view.waits import awaited
 
 _WIDEST: Final = 100
@@ -39,22 +40,33 @@ EXIT_MEANINGS: Final[Mapping[ExitCode, tuple[str, str]]] = {
     ),
     ExitCode.DEFECT: ("A defect of the program.", "Report it, with the trace and the journal of the run."),
     ExitCode.USAGE: (
-        "Wrong command line, file or state; the message names it. Nothing was changed.",
-        "Correct it and run the command again.",
+        (
+            "Wrong command line, file or state, or a cluster that cannot be reached; the message names it. "
+            "Nothing was changed."
+        ),
+        "Correct what the message names, or make the cluster reachable; then run the command again.",
     ),
     ExitCode.HELD: (
         (
-            "Held: a predicate is not met, a plan holds, `validate` or `diagnose` found a problem, the "
-            "time of `--timeout` is over, or the lease is unreachable. No node is left half done."
+            "Held: a predicate is not met, the time of `--timeout` is over, or the lease is unreachable. No "
+            "node is left half done. Also: `plan` shows a hold, a check of `validate` failed, `diagnose` "
+            "found a problem, or `tune` found a value that is not as wanted; these changed no node."
         ),
-        "Correct what the hold names, then `orchestrate resume RUN`.",
+        (
+            "After a run: correct what the hold names, then `orchestrate resume RUN`. After `plan`, "
+            "`validate`, `diagnose` or `tune`: correct what it lists, then run the command again."
+        ),
     ),
     ExitCode.FAILED: (
         (
             "A node or host failed. The run stood down and restored its settings; it can be resumed. Also: "
-            "`restore` found nodes that stay down and names them; `diagnose` could not read a host."
+            "`restore` found nodes that stay down and names them; `diagnose` or `tune` could not read "
+            "a host, or `tune` could not change one."
         ),
-        "Repair the node, then `orchestrate resume RUN --retry-failed`.",
+        (
+            "After a run: repair the node, then `orchestrate resume RUN --retry-failed`. After `diagnose` or "
+            "`tune`: make the host reachable or repair it, then run the command again."
+        ),
     ),
     ExitCode.INTERRUPTED: (
         "Interrupted (SIGINT, SIGTERM, SIGHUP, `orchestrate stop`); stood down, resumable.",
@@ -106,7 +118,7 @@ _NODE_PHASES: Final[Mapping[NodePhase, str]] = {
     NodePhase.STARTING: "A start has been sent, or the host reboots; the node is no member yet.",
     NodePhase.REJOINED: "The node is a member again. Its copies may still be on their way.",
     NodePhase.RECOVERED: "Its copies are back and its `after_recovery` hooks have run: its turn is over.",
-    NodePhase.FAILED: "Its stop, start or a hook failed. `resume --retry-failed` tries again.",
+    NodePhase.FAILED: "Its stop, start or a hook failed. A command continues, or it rejoins by itself.",
     NodePhase.SKIPPED: "It is left out of this run.",
 }
 
@@ -151,7 +163,13 @@ def show(name: str | None) -> int:
 @cache
 def all_entries() -> tuple[Entry, ...]:
     """Everything that can be explained, grouped by kind."""
-    return (*_predicates(), *_phases(), *_exit_codes(), *_cluster_settings(), *_keys())
+    return (*_terms(), *_predicates(), *_phases(), *_exit_codes(), *_cluster_settings(), *_keys())
+
+
+def _terms() -> Iterator[Entry]:
+    for term, meaning in TERMS.items():
+        names = (term, term.replace(" ", "-"), term.replace(" ", "_"), term + "s")
+        yield Entry(names=names, kind="term", text=(meaning,))
 
 
 def question_of(predicate: Predicate) -> str:
@@ -193,9 +211,19 @@ def _phases() -> Iterator[Entry]:
         )
         yield Entry(names=(phase.value,), kind="phase of a run", facts=facts)
     for node in NodePhase:
-        following = ", ".join(each.value for each in NodePhase if each in NODE_STEPS[node])
+        following = ", ".join(_following(node))
         text = (_NODE_PHASES[node],)
         yield Entry(names=(node.value,), kind="phase of a node", text=text, facts=(("next", following),))
+
+
+def _following(node: NodePhase) -> Iterator[str]:
+    """The phases that may follow; those that a command leads to, with the command."""
+    commands = NODE_STEPS_BY_COMMAND.get(node, {})
+    for each in NodePhase:
+        if each in commands:
+            yield f"{each.value} (`{commands[each]}`)"
+        elif each in NODE_STEPS[node]:
+            yield each.value
 
 
 def _exit_codes() -> Iterator[Entry]:

@@ -19,7 +19,7 @@ from orchestrator.model.observation import EVERYTHING, Observation
 from orchestrator.model.reading import Instant, Seconds
 from orchestrator.ports import Reporter
 from orchestrator.runs.attempt import exit_code
-from orchestrator.runs.files import load_snapshot, save_snapshot
+from orchestrator.runs.files import load_snapshot, require_place, save_snapshot
 from orchestrator.runs.rehearsal import Rehearsal
 from orchestrator.runtime.codec import encode_event
 from orchestrator.view.jsonlines import JsonReporter, json_line
@@ -46,6 +46,8 @@ def rehearse_cluster(
     """Read a cluster as it is, save what was read if asked to, and play on it; the exit code."""
     context = context_of(output)
     file = context.cluster(cluster)
+    if save is not None:
+        require_place(save, "snapshot")
     with prepared_run(context, file, playbook=playbook, overrides=overrides, state=None) as prepared:
         note_beforehand(prepared, context)
         if prepared.not_due:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Nodes, Output
@@ -11,7 +11,6 @@ from orchestrator.cli.prompts import require_terminal
 from orchestrator.cli.work.tune_apply import apply as apply_changes
 from orchestrator.cli.work.tune_revert import revert as revert_changes
 from orchestrator.cli.work.tune_show import end, sentence, show_states, verdict_on
-from orchestrator.config.cluster import ClusterFile
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.reviewed_script import script_of
 from orchestrator.model.cluster import NodeName
@@ -20,7 +19,6 @@ from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.tuned_hosts import TunedHosts, hosts_to_tune
 from orchestrator.runtime.database import Access
 from orchestrator.runtime.ledger import Ledger
-from orchestrator.runtime.store import StateMissing
 from orchestrator.view.tuning import Found
 
 _LOOK = "orchestrate tune check"
@@ -61,11 +59,12 @@ def apply_profile(
 
 
 def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state: str | None) -> int:
-    """Put back what is owed on these hosts, once that was agreed to; the exit code."""
+    """Restore the original values on these hosts, once that was agreed to; the exit code."""
     context = context_of(output)
     file = context.cluster(cluster)
-    with _owing(file, context, state) as ledger:
-        if ledger is None or not ledger.owed():
+    with context.state(state, Access.GO_ON) as store:
+        ledger = store.ledger(file.spec.name)
+        if not ledger.owed():
             return _nothing_owed(file.spec.name, context)
         if not yes:
             require_terminal(context, _LOOK)
@@ -106,18 +105,8 @@ def _write_script(found: Found, context: Context) -> None:
     context.out.write(script_of({node: it for node, it in found.items() if not isinstance(it, Unknown)}))
 
 
-@contextmanager
-def _owing(file: ClusterFile, context: Context, state: str | None) -> Iterator[Ledger | None]:
-    """The ledger; None where nothing was ever written."""
-    try:
-        store = context.open_state(state, Access.GO_ON)
-    except StateMissing:
-        yield None
-        return
-    with closing(store):
-        yield store.ledger(file.spec.name)
-
-
 def _nothing_owed(cluster: str, context: Context) -> int:
-    context.note(f"{cluster}: nothing to undo: no host was tuned from here, or all changes are undone")
+    context.note(
+        f"{cluster}: nothing to restore: no host was tuned from here, or all original values are restored"
+    )
     return int(context.end(ExitCode.DONE, undone=0, owed=0, failed=[]))

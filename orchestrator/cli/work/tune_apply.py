@@ -129,7 +129,7 @@ def _warn_of_processes(made: Sequence[Made], cluster: str, context: Context) -> 
 
 
 def _undo(cluster: str) -> str:
-    return f"`orchestrate tune revert --cluster {cluster}` undoes what was done"
+    return f"`orchestrate tune revert --cluster {cluster}` restores the original values"
 
 
 def _last_words(cluster: str) -> LastWords:

@@ -1,4 +1,4 @@
-"""`tune revert`: what the ledger owes is put back as found, where the host still shows what we wrote."""
+"""`tune revert`: original values are restored where the host still shows what this program wrote."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.view.units import counted, one_line, visible
 def revert(
     where: TunedHosts, ledger: Ledger, owed: Owed, context: Context, *, operator: str, yes: bool
 ) -> ExitCode:
-    """Show what will be restored, ask, put it back.
+    """Show what will be restored, ask, restore it.
 
     Args:
         where: the hosts.
@@ -46,7 +46,7 @@ def revert(
     if context.output is Output.TEXT:
         show_rows(CHANGE_HEAD, [_row(debt) for debt in debts], context)
     if ours and not yes:
-        ask(f"Undo {counted(len(ours), 'change')} on hosts of {visible(where.cluster)}?", context)
+        ask(f"Restore {counted(len(ours), 'original value')} on hosts of {visible(where.cluster)}?", context)
         where.check_free()
         debts = still_agreed(debts, look(where, owed))
     EARLY.overtaken()
@@ -64,7 +64,7 @@ def _row(debt: Debt) -> Row:
         case Ours(change=change):
             words = change_words(change)
         case Back(why=why):
-            words = f"{debt.owed.subject}: {why}, nothing to undo"
+            words = f"{debt.owed.subject}: {why}, nothing to restore"
         case _:
             words = _left(debt)
     return (debt.node, debt.owed.tunable, words)
@@ -74,7 +74,8 @@ def _left(debt: Debt) -> str:
     """Why something is left as it is."""
     match debt.stands:
         case Foreign(shows=shows):
-            return f"{debt.owed.subject}: LEFT, it shows {one_line(shows)}, which is not what we wrote"
+            shown = one_line(shows)
+            return f"{debt.owed.subject}: NOT RESTORED: it shows {shown}, which this program did not write"
         case Unknown(reason=reason):
             return f"{debt.owed.subject}: NOT READ: {one_line(reason)}"
         case _:
@@ -90,7 +91,7 @@ def _tell(undone: Sequence[Undone], context: Context) -> None:
             "subject": debt.owed.subject,
         }
         if isinstance(result, Done):
-            name, words = "tuning_reverted", "undone"
+            name, words = "tuning_reverted", "restored"
             change = debt.stands.change if isinstance(debt.stands, Ours) else None
             line["change"] = None if change is None else encode_change(change)
         elif result is not None:
@@ -118,7 +119,9 @@ def _end(undone: Sequence[Undone], context: Context, *, interrupted: bool) -> Ex
         code = ExitCode.DONE if len(done) == len(undone) else ExitCode.HELD
     still = len(undone) - len(done)
     if context.output is Output.TEXT:
-        context.say(f"{len(done)} undone, {still} still owed" if still else "everything is as it was found")
+        context.say(
+            f"{len(done)} restored, {still} not restored" if still else "all original values are restored"
+        )
     return context.end(code, undone=len(done), owed=still, failed=[_name(one) for one in failed])
 
 
@@ -128,5 +131,5 @@ def _name(one: Undone) -> str:
 
 def _last_words() -> LastWords:
     return LastWords(
-        error="orchestrate: left at once on a second signal; `orchestrate tune revert` continues from there\n"
+        error="orchestrate: left at once on a second signal; `orchestrate tune revert` continues\n"
     )

@@ -5,26 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 from orchestrator.cli.context import Context, context_of
 from orchestrator.cli.options import Output
-from orchestrator.config.cluster import RiakClusterSpec
+from orchestrator.config.cluster import ClusterSpec, RiakClusterSpec
 from orchestrator.config.gates import gates_in, secrets_in
 from orchestrator.config.policy import require_kind, require_playbook
 from orchestrator.config.riak_playbook import RiakPlaybookSpec
 from orchestrator.engine.kinds.riak.settings import timer_key
-from orchestrator.errors import ExitCode
+from orchestrator.errors import ExitCode, UsageError
 from orchestrator.hosts.check import Grade, check_hosts
 from orchestrator.hosts.connections import Connections
+from orchestrator.hosts.settings import Connect
+from orchestrator.model.cluster import NodeName
 from orchestrator.model.gate import Gate
-from orchestrator.model.observation import Level, Look
+from orchestrator.model.observation import ClusterView, Level, Look
 from orchestrator.model.policy import LeasePlace
 from orchestrator.model.reading import NOT_READ, Reading, Unknown
 from orchestrator.model.riak import RiakView
-from orchestrator.ports import ClusterPort, LeasePort
+from orchestrator.ports import ClusterPort, ClusterReadings, LeasePort
 from orchestrator.runs.file_hosts import host_settings
 from orchestrator.runs.from_file import FilePorts
 from orchestrator.runs.selection import require_cluster
+
+_LOOK: Final = frozenset({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +60,11 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
     bad = 0
     try:
         ports.require_secrets(secrets_in(book.spec.gates, folder))
-        checks = _checks(ports, context, files, reboot=reboot, lease_place=book.spec.lease)
-        lease, gates = ports.lease, gates_in(book.spec.gates, folder)
+        gates = gates_in(book.spec.gates, folder)
         hastens = isinstance(book.spec, RiakPlaybookSpec) and book.spec.hasten_handoff
-        pace = pace_checks(ports.cluster) if hastens else ()
-        for check in chain(checks, pace, lease_checks(lease, book.spec.lease), _gates(ports, gates)):
+        sound = Check(subject="config", point="files", good=True, message=files)
+        checks = _checks(ports, context, reboot=reboot, lease_place=book.spec.lease, hastens=hastens)
+        for check in chain((sound,), checks, _gates(ports, gates)):
             bad += check.good is False
             _say(check, context)
     finally:
@@ -70,18 +75,46 @@ def check_cluster(cluster: str, *, playbook: str | None, reboot: bool, output: O
 
 
 def _checks(
-    ports: FilePorts, context: Context, files: str, *, reboot: bool, lease_place: LeasePlace
+    ports: FilePorts, context: Context, *, reboot: bool, lease_place: LeasePlace, hastens: bool
 ) -> Iterator[Check]:
-    yield Check(subject="config", point="files", good=True, message=files)
-    read = ports.cluster.observe({Look.CLUSTER, Look.SETTINGS, Look.HEALTH, Look.ACTIVITY, Look.DISKS})
-    view = require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
+    """The cluster and its hosts. If the cluster cannot be read, the hosts are those that the file names."""
+    read = ports.cluster.observe(_LOOK)
+    view = _view(read, ports)
+    if isinstance(view, str):
+        yield Check(subject="cluster", point="identity", good=False, message=view)
+        yield from _endpoints(ports)
+        yield from _hosts_of_the_file(ports, reboot=reboot, lease_place=lease_place)
+        return
     leader = "claimant" if view.riak else "master"
     what = f"{view.distribution} {view.version}, {len(view.nodes)} nodes, {leader} {view.master or 'none'}"
     yield Check(subject="cluster", point="identity", good=view.master is not None, message=what)
+    yield from _endpoints(ports)
+    yield from _parts(read, view)
+    addresses = {node.name: node.address for node in view.nodes}
+    for warning in ports.file.overrides_without_node(ports.members(view)):
+        context.warn(warning)
+    yield from _hosts(ports, addresses, reboot=reboot, lease_place=lease_place)
+    if hastens:
+        yield from pace_checks(ports.cluster)
+    yield from lease_checks(ports.lease, lease_place)
+
+
+def _view(read: ClusterReadings, ports: FilePorts) -> ClusterView | str:
+    """The cluster that the file names, or why it is not there."""
+    try:
+        return require_cluster(read.cluster, ports.file.spec.name, str(ports.file.path))
+    except UsageError as error:
+        return str(error)
+
+
+def _endpoints(ports: FilePorts) -> Iterator[Check]:
     for url, wrong in ports.cluster.endpoints().items():
         yield Check(
             subject="cluster", point="endpoint", good=wrong is None, message=wrong or f"{url} answers"
         )
+
+
+def _parts(read: ClusterReadings, view: ClusterView) -> Iterator[Check]:
     parts = {"settings": read.settings, "health": read.health, "activity": read.activity, "disks": read.disks}
     for point, part in parts.items():
         if part is NOT_READ:
@@ -89,9 +122,27 @@ def _checks(
         yield _readable("cluster", point, part)
     if view.riak is not None:
         yield from ring_checks(view.riak)
-    addresses = {node.name: node.address for node in view.nodes}
-    for warning in ports.file.overrides_without_node(ports.members(view)):
-        context.warn(warning)
+
+
+def _hosts_of_the_file(ports: FilePorts, *, reboot: bool, lease_place: LeasePlace) -> Iterator[Check]:
+    """The hosts whose addresses the file has; of the others, that they are not checked."""
+    named = {NodeName(name): address for name, address in ports.file.named_nodes().items()}
+    placed = {
+        node: address
+        for node, address in named.items()
+        if address or host_settings(ports.file, {node: ""}, ports.resolver)[node].connect is Connect.LOCAL
+    }
+    yield from _hosts(ports, placed, reboot=reboot, lease_place=lease_place)
+    missing = [node for node in named if node not in placed] if named else ["hosts"]
+    for subject in missing:
+        key = "hosts.overrides" if isinstance(ports.file.spec, ClusterSpec) else "hosts.nodes"
+        message = f"not checked: the cluster did not give its address, and the file has none (`{key}`)"
+        yield Check(subject=subject, point="address", good=None, message=message)
+
+
+def _hosts(
+    ports: FilePorts, addresses: Mapping[NodeName, str], *, reboot: bool, lease_place: LeasePlace
+) -> Iterator[Check]:
     settings = host_settings(ports.file, addresses, ports.resolver)
     spec, in_cluster = ports.file.spec, lease_place is LeasePlace.CLUSTER
     folder = spec.riak.lease_directory if isinstance(spec, RiakClusterSpec) and in_cluster else None

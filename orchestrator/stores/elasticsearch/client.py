@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 import tenacity
 
 from orchestrator.errors import ConfigError, NotInThisVersion
 from orchestrator.model.cluster import NodeName
+from orchestrator.model.reading import reasons_by_place
 from orchestrator.ports import Clock
 from orchestrator.stores.elasticsearch import calls
 from orchestrator.stores.elasticsearch.access import Access, Endpoint, Limits, parse_endpoint
@@ -101,14 +103,15 @@ class ElasticsearchClient:
         return {url: fault.reason if fault else None for url, fault in faults.items()}
 
     def server(self) -> Server | Fault:
-        """What answers: the product and the version, accepted or not. Asked once."""
+        """What answers: the product and the version, accepted or not; else what is wrong with each one."""
         with self._lock:
             known = next(iter(self._servers.values()), None)
         if known is not None:
             return known
-        outcome = self._sent(calls.addresses(), retry_lost=True)
+        wrong: dict[str, str] = {}
+        outcome = self._sent(calls.addresses(), retry_lost=True, wrong=wrong)
         if isinstance(outcome, Fault):
-            return outcome
+            return self._with_each(outcome, wrong)
         self._learn_from(outcome)
         with self._lock:
             return next(iter(self._servers.values()))
@@ -137,7 +140,10 @@ class ElasticsearchClient:
             endpoints = self._book.usable()
         return self._attempt(request, endpoints[0]) if endpoints else self._nowhere()
 
-    def _sent(self, request: Request, *, retry_lost: bool) -> Answer | Fault:
+    def _sent(
+        self, request: Request, *, retry_lost: bool, wrong: dict[str, str] | None = None
+    ) -> Answer | Fault:
+        """Send it; `wrong` receives the last reason of each endpoint that failed, by URL."""
         began = self._clock.now()
         tried: list[Endpoint] = []
 
@@ -152,6 +158,8 @@ class ElasticsearchClient:
                 return self._nowhere()
             tried.append(endpoint)
             outcome = self._attempt(request, endpoint)
+            if isinstance(outcome, Fault) and wrong is not None:
+                wrong[endpoint.url] = outcome.reason
             if isinstance(outcome, Fault) and outcome.elsewhere and (retry_lost or outcome.nothing_done):
                 raise _TryElsewhere(outcome)
             return outcome
@@ -177,6 +185,15 @@ class ElasticsearchClient:
             return retrying(attempt)
         except _TryElsewhere as last:
             return last.fault
+
+    def _with_each(self, outcome: Fault, wrong: Mapping[str, str]) -> Fault:
+        """The fault of a request that failed everywhere, with the reason of each endpoint, in their order."""
+        if len(wrong) < 2:  # noqa: PLR2004  (with one endpoint its reason is the whole one)
+            return outcome
+        with self._lock:
+            urls = [endpoint.url for endpoint in self._book.configured]
+        ordered = {url: wrong[url] for url in (*urls, *wrong) if url in wrong}
+        return replace(outcome, reason=reasons_by_place(ordered))
 
     def _usable(self) -> tuple[Endpoint, ...]:
         with self._lock:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.daemons import Daemons
 from orchestrator.model.cluster import NodeName
-from orchestrator.model.reading import Reading, Unknown
+from orchestrator.model.reading import Reading, Unknown, reasons_by_place
 from orchestrator.model.riak import NodeStats
 from orchestrator.stores.riak.admin import Commands, Programs, RiakAdmin, Runner, commands_for
 from orchestrator.stores.riak.dialect import Dialect, dialect_of, unsupported
@@ -154,7 +154,8 @@ class Contacts:
         answers = self._asked()
         told = [stats for stats in answers.values() if not isinstance(stats, Unknown)]
         if not told:
-            return next(stats for stats in answers.values() if isinstance(stats, Unknown))
+            wrong = {url: stats.reason for url, stats in answers.items() if isinstance(stats, Unknown)}
+            return Unknown(reason=reasons_by_place(wrong))
         apart = _apart(told)
         if apart is not None:
             return apart

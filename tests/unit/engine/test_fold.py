@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from orchestrator.engine.fold import evolve, owed_by, replay
-from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, READS, RUN_STEPS
+from orchestrator.engine.phases import MAY_WAIT_WITHHELD, NODE_STEPS, NODE_STEPS_BY_COMMAND, READS, RUN_STEPS
 from orchestrator.engine.state import FINAL_NODE_PHASES, Absence, NodeProgress, RunState
 from orchestrator.errors import SafetyViolation
 from orchestrator.model.action import Action, Moment, RebootHost, RunHook, StartNode, StopNode
@@ -459,6 +459,19 @@ def test_a_failed_node_waits_for_a_person_unless_it_is_to_be_tried_again_or_skip
         assert (skipped.nodes[ES1].phase, skipped.phase) == (NodePhase.SKIPPED, Phase.PREPARING)
     down = _after(_with(_state(), phase=NodePhase.STOPPED), replace(RESUMED, skip=(ES1,)))
     assert down.nodes[ES1].phase is NodePhase.STOPPED, "one that is down is brought up first"
+
+
+def test_the_table_of_steps_by_command_is_what_resume_and_restore_do() -> None:
+    commands = {
+        "resume --retry-failed": replace(RESUMED, retry_failed=True),
+        "resume --skip": replace(RESUMED, skip=(ES1,)),
+        "restore": RestoreBegun(operator="ann", host="b"),
+    }
+    for old in (NodePhase.FAILED, NodePhase.PENDING):
+        state = _with(_state(), phase=old, failure="x" if old is NodePhase.FAILED else None)
+        entered = {command: _after(state, event).nodes[ES1].phase for command, event in commands.items()}
+        steps = {new: command for command, new in entered.items() if new is not old}
+        assert NODE_STEPS_BY_COMMAND[old] == steps
 
 
 # Waves ---------------------------------------------------------------------------------------------------

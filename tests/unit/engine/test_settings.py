@@ -17,6 +17,7 @@ from orchestrator.engine.kinds.elasticsearch.settings import (
     awareness_of,
     bytes_of,
     limit_changes,
+    size_of,
     withhold_changes,
 )
 from orchestrator.model.action import SettingChange
@@ -66,7 +67,7 @@ def test_withholding_writes_persistently_and_where_a_transient_value_shadows(
         (CONCURRENT_RECOVERIES, "many", None),
         (INITIAL_PRIMARIES, "4", None),
         (INITIAL_PRIMARIES, "1", "4"),
-        (BANDWIDTH, "40mb", "104857600b"),
+        (BANDWIDTH, "40mb", "100mb"),
         (BANDWIDTH, "100mb", None),
         (BANDWIDTH, "250mb", None),
         (BANDWIDTH, "1gb", None),
@@ -193,3 +194,11 @@ def test_zones_go_by_the_clusters_own_awareness_unless_the_file_says(
 ) -> None:
     wanted = Awareness(attributes=attributes, forced=tuple(map(Zone, forced)))
     assert awareness_of(settings, chosen) == (attribute, wanted)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(104_857_600, "100mb"), (1 << 30, "1gb"), (3 << 29, "1536mb"), (1025, "1025b")]
+)
+def test_a_size_is_written_as_an_operator_writes_it(count: int, text: str) -> None:
+    assert size_of(count) == text
+    assert bytes_of(text) == count

@@ -369,9 +369,43 @@ def test_a_missing_driver_is_named(tmp_path: Path) -> None:
         open_store("postgresql+pg8000://u:secret@h/db", {}, access=Access.WRITE, home=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            'connection failed: connection to server at "::1", port 1 failed: refused\n\tIs it up?\n',
+            "refused",
+        ),
+        (
+            'connection to server at "db" (::1), port 5432 failed: FATAL:  database "x" does not exist\n',
+            'database "x" does not exist',
+        ),
+        ("could not open relation\nHINT:  Ask the administrator.", "could not open relation"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_words_of_a_driver_are_shown_without_its_advice(error: str, words: str) -> None:
+    assert explain(RuntimeError(error)) == words
+
+
+@pytest.mark.parametrize("url", ["postgresql+pg8000://u:secret@h/db", "nodb://u:secret@h/db"])
+def test_an_unusable_kind_of_database_shows_no_words_of_the_library(tmp_path: Path, url: str) -> None:
+    with pytest.raises(JournalError) as caught:
+        open_store(url, {}, access=Access.WRITE, home=tmp_path)
+    assert "postgresql+psycopg://HOST/NAME" in str(caught.value)
+    assert not any(word in str(caught.value) for word in ("secret", "No module", "plugin", "sqlalchemy"))
+
+
+@pytest.mark.parametrize("access", list(Access))
+def test_a_directory_is_no_state_file(tmp_path: Path, access: Access) -> None:
+    with pytest.raises(JournalError) as caught:
+        open_store(f"sqlite:///{tmp_path}", {}, access=access)
+    assert str(caught.value) == f"state file {tmp_path}: it is a directory; name a file"
+
+
 def test_a_file_that_is_closed_to_this_account_is_told_in_words() -> None:
     closed = PermissionError(13, "Permission denied", "/var/lib/orchestrate/state.db")
     assert explain(closed) == "Permission denied (/var/lib/orchestrate/state.db)"
     with pytest.raises(sqlite3.OperationalError) as error:
         sqlite3.connect("file:/nowhere/state.db?mode=ro", uri=True).execute("SELECT 1")
-    assert explain(error.value).startswith("it cannot be opened: it or its folder is missing or closed to")
+    assert explain(error.value).startswith("it cannot be opened; it or its folder is missing or closed to")

@@ -288,6 +288,25 @@ def test_a_host_that_does_not_resolve(client: Open) -> None:
     assert "does not resolve" in outcome.reason
 
 
+def test_the_first_contact_names_what_is_wrong_with_each_endpoint(
+    server: ScriptedServer, client: Open
+) -> None:
+    """It named the one that was tried last, and the others were looked for in vain."""
+    closed = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
+    unknown, refusing = "http://nobody.invalid:9200", server.url
+    server.on(PROBE, reply({"error": {"type": "boom", "reason": "full"}}, status=502))
+    sender = client(closed[0], unknown, refusing)
+    expected = (
+        f"{closed[0]} takes no connections: Connection refused; the host of {unknown} does not resolve; "
+        f"{refusing}: GET {PROBE} was answered with 502: full"
+    )
+    assert [fault(sender.server()).reason for _ in range(2)] == [expected, expected], "in the file's order"
+    many = [f"http://nobody{number}.invalid:9200" for number in range(7)]
+    reason = fault(client(*many).server()).reason
+    assert reason.count("does not resolve") == 5
+    assert reason.endswith("; and 2 more")
+
+
 def test_refused_credentials_are_named_not_shown(server: ScriptedServer, client: Open) -> None:
     denied = {"error": {"type": "security_exception", "reason": "unable to authenticate user [ops]"}}
     server.on(PROBE, reply(denied, status=401))

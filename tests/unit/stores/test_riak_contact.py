@@ -151,6 +151,14 @@ def test_what_was_not_found_is_looked_for_again(stage: Staged) -> None:
     assert _told(contacts).version == "3.2.1"
 
 
+def test_where_none_answers_what_is_wrong_with_each_endpoint_is_said(stage: Staged) -> None:
+    for node in NAMES:
+        stage.world.stop(node)
+    reasons = _why(_contacts(stage, DEV1, DEV2, DEV3).find()).split("; ")
+    for node, reason in zip((DEV1, DEV2, DEV3), reasons, strict=True):
+        assert reason.startswith(f"{stage.ports[node].url}/stats: ")
+
+
 def test_endpoints_say_what_is_wrong_with_each(stage: Staged) -> None:
     stage.world.stop(DEV2)
     first, second = (f"{stage.ports[node].url}/" for node in (DEV1, DEV2))

@@ -49,6 +49,12 @@ def bytes_of(value: SettingValue | None) -> int | None:
     return int(float(match.group(1)) * unit) if match and unit else None
 
 
+def size_of(count: int) -> str:
+    """Bytes as Elasticsearch reads them, with the largest unit that divides them: 104857600 is `100mb`."""
+    unit = next(unit for unit in ("gb", "mb", "kb", "b") if count % _UNITS[unit] == 0)
+    return f"{count // _UNITS[unit]}{unit}"
+
+
 def _count_of(value: SettingValue | None) -> int | None:
     return int(value) if isinstance(value, str) and value.strip().isdigit() else None
 
@@ -117,7 +123,7 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
     bandwidth, wanted = bytes_of(settings.effective(BANDWIDTH)), limits.max_bytes_per_sec
     # 0 and below mean "no limit" (documented since 1.x): there is nothing to raise.
     if wanted is not None and bandwidth is not None and 0 < bandwidth < wanted:
-        changes += _change(settings, BANDWIDTH, f"{wanted}b")
+        changes += _change(settings, BANDWIDTH, size_of(wanted))
     rebalance = policy.rebalance_while_running
     if rebalance is not None and settings.effective(REBALANCE) != rebalance:
         changes += _change(settings, REBALANCE, rebalance)

@@ -40,7 +40,7 @@ def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
 PREDICATES: Final[tuple[Predicate, ...]] = (
     Predicate(
         name="observation_is_fresh",
-        why="A decision on an old or partial reading stops a node that the cluster cannot spare now.",
+        why="A decision on an old or partial reading can stop a node that the cluster cannot spare now.",
         check=every_kind.fresh("cluster", "settings", "health"),
         may_be_disabled=False,
     ),
@@ -59,44 +59,44 @@ PREDICATES: Final[tuple[Predicate, ...]] = (
     ),
     Predicate(
         name="settings_are_writable",
-        why="A transfer limit that cannot be set cannot be put back either.",
+        why="A transfer limit that cannot be set cannot be restored either.",
         check=every_kind.settings_are_writable,
         passes_with_time=False,
     ),
     Predicate(
         name="expected_nodes_present",
-        why="With a node away already, the next one may take the quorum with it.",
+        why="If a node is down already, the stop of the next node can end the quorum of keys.",
         check=on_cluster(every_kind.expected_nodes_present),
     ),
     Predicate(
         name="lives_are_told",
-        why="A node whose process cannot be told from another is never proven to have restarted.",
+        why="A restart is proven by a new process. Without the identity of the process there is no proof.",
         check=on_cluster(lives_are_told),
         about=About.WAVE,
     ),
     *predicates(ring_of),
     Predicate(
         name="one_zone_at_a_time",
-        why="Replicas are spread over locations, so two locations hit may be all replicas of a key.",
+        why="Replicas of a key are in different locations. Stops in two locations can stop all of them.",
         check=on_cluster(every_kind.one_zone_at_a_time),
         about=About.WAVE,
     ),
     Predicate(
         name="budget_not_exceeded",
-        why="The operator said how many nodes may be away at once.",
+        why="The operator has set how many nodes may be down at once.",
         check=on_cluster(every_kind.budget_not_exceeded),
         about=About.WAVE,
     ),
     Predicate(
         name="selected_hosts_ready",
-        why="A host that cannot be reached or controlled is best found before anything is stopped.",
+        why="A host that cannot be reached or controlled must be found before a node is stopped.",
         check=every_kind.selected_hosts_ready,
         lasting=every_kind.hosts_that_no_time_readies,
         about=About.WAVE,
     ),
     Predicate(
         name="gates_open",
-        why="What stands around the cluster, such as a queue that fills, may not bear a node away now.",
+        why="Systems around the cluster, such as a queue, may not tolerate a stopped node now.",
         check=gates_open,
     ),
 )

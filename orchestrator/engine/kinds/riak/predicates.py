@@ -168,27 +168,27 @@ def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Findin
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
         name="ring_ready",
-        why="Nodes that disagree on the owners write to different ones; a stop sets that further apart.",
+        why="Nodes that disagree on the owners write to different owners. A stop makes that worse.",
         check=ring_ready,
     ),
     Rule(
         name="no_pending_ownership_change",
-        why="A partition on its way loses its source or its target, and the change starts again or hangs.",
+        why="A stop ends the transfer of a partition: the change of the ring starts again or hangs.",
         check=no_pending_ownership_change,
     ),
     Rule(
         name=ALL_MEMBERS_UP,
-        why="With a node away already, the next one may take the quorum with it.",
+        why="If a node is down already, the stop of the next node can end the quorum of keys.",
         check=all_members_up,
     ),
     Rule(
         name="no_transfers",
-        why="Writes that wait to be handed off may be nowhere else: the node that has them must not go.",
+        why="Writes that wait for handoff may be on this node only, so it must not stop.",
         check=no_transfers,
     ),
     Rule(
         name="preference_lists_keep_quorum",
-        why="A key most of whose owners are down is not read or written at quorum until they are back.",
+        why="A key cannot be read or written at quorum while most of its owners are down.",
         check=preference_lists_keep_quorum,
         passes_with_time=False,
         about=About.WAVE,
