@@ -185,9 +185,9 @@ def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:
 
 
 def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
-    """Everything that no waiting cures, over every planned wave: a run that cannot finish does not begin.
+    """Holds on any planned wave that waiting cannot clear. A run that cannot finish does not begin.
 
-    While a member is away, what lasts cannot be told from what its return cures: the run holds for it.
+    While a member is away, its return may clear any of them. The result is then empty, and the run waits.
     """
     absence = tuple(rule for rule in situation.kind.predicates if rule.name in _ABSENCE)
     if any(holds(absence, _question(situation, wave)) for wave in _planned_waves(situation)):

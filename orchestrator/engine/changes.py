@@ -1,7 +1,8 @@
 """What the run changed and has to restore: settings, voting exclusions, added replicas.
 
-An original value is recorded before it is changed, written back whatever a reading shows, read back, and only
-then counted as restored. Settings that disable allocation are restored first, and apart from all others.
+The run records each original value before it changes it. It always writes that value again, even if a reading
+shows it already, and reads it to confirm the restore. Settings that disable allocation are restored first,
+in a call of their own.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
 
 
 def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingChange) -> bool:
-    """Whether a value tells of nobody's hand: its node did not tell it, or forgot it when we restarted it."""
+    """Whether a value proves no change by others: its node did not report it, or our restart cleared it."""
     holder = situation.kind.holder(debt.key)
     if holder is None:
         return False
@@ -182,7 +183,7 @@ def _goes(situation: Situation, debt: SettingChange) -> bool:
 
 
 def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:
-    """Whether a setting stands in the memory of a node that is no member now."""
+    """Whether a setting exists only in the memory of a node that is not a member now."""
     holder = situation.kind.holder(debt.key)
     return holder is not None and situation.view is not None and situation.member(holder) is None
 
@@ -270,12 +271,12 @@ def _restore_replicas(situation: Situation) -> Decision | None:
 
 
 def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
-    """The events of a run that owes what the record in the cluster says, and does nothing but pay it.
+    """The first events of a run that only restores the pending changes of a lease record.
 
     Args:
-        record: the last words of the run that was taken over.
-        started: how the new run begins; its nodes become those that the record has in hand or out of service.
-            Its own policy says what their `after_recovery` hooks are; where it has none, they stay out.
+        record: the last lease record of the run that was taken over.
+        started: how the new run begins. Its nodes become the record's nodes in progress and out of service.
+            Its own policy has their `after_recovery` hooks; without hooks they stay out of service.
     """
     in_hand = tuple(node.node for node in record.in_hand)
     addresses: dict[NodeName, str] = {

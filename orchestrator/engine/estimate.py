@@ -23,11 +23,11 @@ PUBLISHED: Final = Usual(
 """Of a node of Elasticsearch without a past; a small one was seen to take 20 s."""
 
 _RECENT: Final = 5
-"""Older runs tell of other data and other machines."""
+"""Older runs are ignored: data and machines have changed since."""
 
 
 def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]:
-    """From when to when nobody worked on a run: between two attempts at it."""
+    """The start and end of each pause between two attempts at a run."""
     return tuple(
         (before.at, record.at)
         for before, record in pairwise(records)
@@ -38,8 +38,8 @@ def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]
 def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
     """Seconds from stop to recovered that a run spent on each node.
 
-    Between two attempts nobody worked on it: a run that was killed in the evening and resumed in the morning
-    does not say that a node takes a night.
+    The time between two attempts is left out: a node does not take a night because its run was killed in the
+    evening and resumed in the morning.
     """
     times: dict[NodeName, Seconds] = {}
     idle = idle_times(records)
@@ -92,10 +92,10 @@ def total(predictions: Sequence[Prediction]) -> Prediction:
 
 
 def total_overlapped(predictions: Sequence[Prediction]) -> Prediction:
-    """Waves of which each may go while those before it recover.
+    """The duration of waves that may each begin while earlier waves recover.
 
-    All recoveries may go on beside later waves, or none: only the lower end is another one, the longest wave.
-    What a node takes to stop and start is not known apart from its recovery.
+    Between none and all of the recoveries overlap with later waves. So only the lower end changes: it is the
+    longest wave. The time that a node needs to stop and start is not known apart from its recovery.
     """
     apart = total(predictions)
     longest = max((p.low for p in predictions), default=0.0)

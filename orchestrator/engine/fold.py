@@ -125,7 +125,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.LeaseLost(reason=reason):
             return replace(state, process=replace(state.process, lease_lost=reason))
         case ev.Deposed():
-            # Whatever was changed and not restored is the successor's to restore from here on.
+            # From here on the successor restores all unrestored settings.
             return replace(state, unrestored=Unrestored(), process=replace(state.process, deposed=event))
         case ev.MembersMissed():
             return _members_missed(state, event, at)
@@ -189,7 +189,7 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
 
 
 def owed_by(policy: Policy) -> frozenset[Owed]:
-    """What the turn of each node owes under this policy. `UNDO` comes when a hook or a stop is sent."""
+    """The owed work of each node under this policy. `UNDO` is added when a hook or a stop is sent."""
     hooks = {Owed(work=Work.HOOK, number=number) for number in range(len(policy.hooks.while_stopped))}
     tuning = {TUNING} if policy.tune is not None else set[Owed]()
     reboot = {REBOOT} if policy.reboot else set[Owed]()

@@ -1,8 +1,8 @@
-"""What must hold at every moment of every run, whatever was seen and whatever went wrong.
+"""Invariants: conditions that hold at every step of every run, under every reading and every fault.
 
-Written apart from `decide`: it imports the model and the state, none of the rules that it watches. Each
-invariant looks at one step, the event of a record with the state before and after it, and says what is wrong
-with it. The tests ask after every event of every simulated run.
+Independent of `decide`: this module imports the model and the state, and none of the code that it checks.
+Each invariant checks one step (the event of a record, with the state before and after it) and yields what is
+wrong. The tests check all of them after every event of every simulated run.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _nobody_waits_with_allocation_off(step: Step) -> Iterator[str]:
     if state.unrestored.withheld_since is None or state.phase not in _HEALING:
         return
     passed = step.record.at - max(state.in_phase.since, state.unrestored.withheld_since)
-    # A cluster that answers nobody is waited for as long as allocation may be withheld at all.
+    # While the cluster does not answer, the run waits up to the limit for disabled allocation.
     if passed > state.begun.policy.deadlines.withheld + _PUTTING_BACK_SECONDS:
         yield f"allocation is disabled in {state.phase.value} for {passed:.0f} s"
 

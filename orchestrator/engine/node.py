@@ -4,9 +4,9 @@ There is one answer. `sight` says what a reading shows of a node. `TABLE` says w
 each phase and each goal: the table is complete, and nothing else decides about a node. It is level-triggered:
 it may be asked at any time and after any crash, and depends on the state and the reading alone.
 
-A rescue and a stand-down are no code of their own. They change the goal to `BRING_UP`: nothing is stopped,
-no hook runs, no host is tuned, and whatever is down is started. What was skipped stays owed, and the turn of
-the node comes again.
+A rescue and a stand-down have no code of their own. They change the goal to `BRING_UP`: no node is stopped,
+no hook runs, no host is tuned, and every node that is down is started. Skipped work stays owed, and the node
+gets another turn.
 
 `turn` follows the table as far as one reading goes. Moves that need the whole run (STOP, REJOIN, FINISH,
 UNDO, OURS) are left to `run` and `admit`.
@@ -192,9 +192,9 @@ _STEPS: Final = 6
 def sight(situation: Situation, node: NodeProgress) -> Sight:
     """What this reading shows of a node.
 
-    The host's "gone" goes before the member list: a start that is not needed is harmless. In hand, a life
-    counts only while the host says that the service runs: a master may list a node that has just died. A life
-    whose end the host has seen is in an old member list alone: the node is no member yet.
+    The host's "gone" overrides the member list: a start that is not needed is harmless. While a node goes up
+    or down, a life counts only if the host reports a running service: a master may list a node that has just
+    died. If the host has seen the end of a life, a member list with that life is old: the node is not back.
     """
     host = situation.seen.host(node.name)
     service = None if isinstance(host, Unknown) else host.service
@@ -225,8 +225,8 @@ def sight(situation: Situation, node: NodeProgress) -> Sight:
 def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
     """Whether a verb that was sent may still take effect.
 
-    By the moment of the reading: a program that stood still since then knows nothing of the time between. An
-    accepted stop is done once the node lives another life.
+    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
+    An accepted stop is done once the node lives another life.
     """
     doubt = node.doubt
     if doubt is None or situation.rebooted(node):
@@ -244,9 +244,9 @@ class Turn:
 
     Attributes:
         node: as it is after `events`.
-        move: the last one of the table: where `turn` acts itself, what it did.
-        flip: stands the run down, with this reason.
-        overdue: it flips because the time of this node is over.
+        move: the last move of the table; if `turn` acts itself, the move that it made.
+        flip: the reason to stand down; None = the run continues.
+        overdue: the reason is that the time of this node is over.
     """
 
     node: NodeProgress
@@ -337,7 +337,7 @@ def _said(situation: Situation, node: NodeProgress) -> str:
 
 
 def _stop(_situation: Situation, node: NodeProgress) -> _Did:
-    """The stop itself is the run's, once a wave is admitted. A node that owes nothing has no turn."""
+    """The run sends the stop itself, once a wave is admitted. A node without owed work has no turn."""
     return _WAIT if node.work else _Did(enter=NodePhase.REJOINED, why="there is nothing to restore on it")
 
 
@@ -401,10 +401,10 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
 
 
 def _reboot(situation: Situation, node: NodeProgress) -> _Did:
-    """One reboot for all nodes of a machine, when each is stopped and owes nothing else while it is down.
+    """One reboot for all nodes of a machine, when each is stopped and needs no hook or tuning while down.
 
-    Beside a node that is up the reboot waits for another turn, in which all of them are stopped first. So it
-    does without the lease, since another run may be at work.
+    If a node of the machine is up, the reboot waits for another turn, in which all of them are stopped first.
+    It also waits if the lease is lost, since another run may be at work.
     """
     overdue = _reboot_overdue(situation, node)
     if overdue is not None:
@@ -432,7 +432,7 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _while_down(node: NodeProgress) -> bool:
-    """Whether it owes hooks or tuning, which come before the reboot."""
+    """Whether it still needs hooks or tuning, which come before the reboot."""
     return any(item.work in (Work.HOOK, Work.TUNING) for item in node.owed)
 
 
@@ -533,7 +533,7 @@ def _await_join(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _stranger(situation: Situation) -> str:
-    """A member that nobody expected: the node may have come back under another name."""
+    """An unexpected member, for people: the node may have come back under another name."""
     if situation.view is None or situation.state.baseline is None:
         return ""
     known = {*situation.state.baseline.incarnations, *situation.state.nodes}
@@ -572,7 +572,7 @@ def is_ours(situation: Situation, node: NodeProgress) -> bool:
 
 
 def debt_in_words(node: NodeProgress) -> str:
-    """What a node still owes, for people: `es2 still needs hook while_stopped 0`."""
+    """The owed work of a node, for people: `es2 still needs hook while_stopped 0`."""
     return f"{node.name} still needs {in_words(node.work)}"
 
 

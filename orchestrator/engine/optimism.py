@@ -1,7 +1,7 @@
-"""A world in which everything goes well at once: what a plan is made in.
+"""The optimistic world that plans are made in: every action succeeds at once.
 
-It answers the same decisions as the real one, from a real observation, so that a plan shows the very steps
-that a run would take. It knows nothing of time: `estimate.py` does.
+It begins with a real observation and answers the same decisions as a real cluster, so a plan shows the exact
+steps of a run. It has no durations: `estimate.py` adds them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class OptimisticWorld:
         return replace(self, seen=replace(self.seen, cluster=changed))
 
     def in_reach(self) -> OptimisticWorld:
-        """The world in which every host answers and tells its boot."""
+        """The world in which every host answers and reports its boot."""
         unread, hosts = HostView(service=ServiceState.RUNNING, detail="running"), dict(self.seen.hosts)
         for name in hosts:
             host = self.seen.host(name)

@@ -43,7 +43,7 @@ RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
 
 NODE_STEPS: Final[Mapping[NodePhase, frozenset[NodePhase]]] = {
     # STARTING, here and from RECOVERED and SKIPPED: a lost stop of ours was done late.
-    # REJOINED: somebody else restarted it, or its turn owes nothing any more.
+    # REJOINED: it was restarted outside this run, or has no owed work any more.
     NodePhase.PENDING: frozenset(
         {NodePhase.STOPPING, NodePhase.STARTING, NodePhase.REJOINED, NodePhase.SKIPPED}
     ),
@@ -54,7 +54,7 @@ NODE_STEPS: Final[Mapping[NodePhase, frozenset[NodePhase]]] = {
     NodePhase.STOPPED: frozenset({NodePhase.STARTING}),
     # PENDING: its stop was never done: it still lives the same life.
     NodePhase.STARTING: frozenset({NodePhase.REJOINED, NodePhase.FAILED, NodePhase.PENDING}),
-    # REJOINED: restarted once more, by somebody else. PENDING: its turn still owes work.
+    # REJOINED: restarted once more, outside this run. PENDING: it still has owed work.
     NodePhase.REJOINED: frozenset(
         {NodePhase.RECOVERED, NodePhase.PENDING, NodePhase.STARTING, NodePhase.REJOINED}
     ),

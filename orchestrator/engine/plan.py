@@ -122,7 +122,7 @@ def empty_plan(started: RunStarted, seen: Observation) -> Plan:
 def _refusals(decision: Decision) -> tuple[Hold, ...]:
     """Holds of a decision, whether it waits on them or stands down because of them.
 
-    A pause that was asked for is none: the plan goes on to what is put back at it.
+    A requested pause is not a hold: the plan continues with the settings that the pause restores.
     """
     down = next((event for event in decision.events if isinstance(event, StandingDown)), None)
     if down is not None and down.outcome is not Outcome.PAUSED:
@@ -209,10 +209,10 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
 
 
 def fingerprint(view: ClusterView | Unknown, policy: Policy, waves: object) -> str:
-    """What a plan stands on: the cluster, its members with zones and roles, the policy, the waves.
+    """What a plan depends on: the cluster, its members with zones and roles, the policy, the waves.
 
-    Not in it: lives of processes, places of shards, and all else that changes from minute to minute; the
-    gates look at those.
+    It leaves out lives of processes, places of shards, and all else that changes from minute to minute. The
+    predicates check those before every stop.
     """
     members = (
         []

@@ -1,14 +1,14 @@
 """What the wave took down, and whether it is back; and recoveries that overlap the next wave.
 
-The run waits only for what it caused. At the last reading before the stop the copies on the wave are
-recorded (`TakenDown`), and the wave has recovered when each of those shards is as it was. Copies that found
-no place for another reason are reported (`NotWaitedFor`).
+The run waits only for what it caused. The last reading before the stop records the copies on the wave
+(`TakenDown`). The wave has recovered when each of those shards has its copies again. Copies that are
+unassigned for another reason are reported (`NotWaitedFor`).
 
-Overlapped recovery (`overlap_recovery: true`): the next wave goes while those before it still recover. A wave
+Overlapped recovery (`overlap_recovery: true`): the next wave begins while earlier waves still recover. A wave
 may stop once no copy that the run took down is unassigned, and for every shard with a copy on it all its
 other copies are STARTED: a recovery that loses its source is not assigned again while allocation is
-disabled. The condition itself is in the predicates `no_worse_than_baseline` and `no_recovery_on_candidates`;
-this module says when a wave makes room for the next one, when it is waited for again, and when it is done.
+disabled. The condition itself is in the predicates `no_worse_than_baseline` and `no_recovery_on_candidates`.
+This module decides when the next wave may begin, when the run waits for a wave again, and when it is done.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def finish_with_hooks(
 
 
 def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:
-    """The last step of nodes that are back: RECOVERED, or PENDING with what their turn still owes."""
+    """The last step of nodes that are back: RECOVERED, or PENDING if they still have owed work."""
     events: list[Event] = []
     for node in nodes:
         if not node.owed:
@@ -198,11 +198,11 @@ def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
     )
 
 
-# Copies on which the cluster gave up ------------------------------------
+# Copies that the cluster no longer tries to allocate ------------------------------------
 
 
 def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
-    """Try copies again that the cluster has given up on, a few times a wave and far apart; None = not now."""
+    """Retry copies that the cluster no longer allocates, a few times a wave and far apart; None = not now."""
     process = situation.state.process
     rested = situation.now - process.retried_at > _RETRY_FAILED_SECONDS
     if rested and process.retries < _RETRIES and any(given_up(copy) for copy in missing):

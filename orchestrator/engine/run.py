@@ -149,7 +149,7 @@ def _news(situation: Situation) -> tuple[Event, ...]:
 
 
 def _stood_still(situation: Situation) -> tuple[Event, ...]:
-    """The program was suspended, or a verb took long: it knows of that time no more than a new process."""
+    """The program was suspended, or a verb took long: that time counts as unwatched, as in a new process."""
     state, at, before = situation.state, situation.seen.at, situation.seen.before
     if before is None or at - before <= _UNWATCHED_SECONDS:
         return ()
@@ -720,7 +720,7 @@ def reassigned(situation: Situation) -> Decision:
     view = situation.view
     unsettled = situation.kind.unsettled(state, view) if view is not None else None
     missing = situation.kind.missing(state, view) if view is not None and situation.settled else None
-    # No wait brings back a node that failed or was skipped; whether the run may go on, GATED decides.
+    # Waiting does not bring back a failed or skipped node. GATED decides whether the run may continue.
     awaited = (node for node in touched if node.phase not in (NodePhase.FAILED, NodePhase.SKIPPED))
     away = [node.name for node in awaited if situation.member(node.name) is None]
     absent = [*away, *(name for name in situation.absent_members if name not in away)]
@@ -907,9 +907,9 @@ def _undo(situation: Situation, *, late: bool) -> Decision | None:
 
 
 def _lost_stop_awaited(situation: Situation) -> Decision | None:
-    """The last wait of a run: a lost stop that is done once the run has ended leaves its node down.
+    """The last wait of a run: a lost stop that takes effect after the run has ended leaves its node down.
 
-    By the moment of the reading: a program that stood still since then knows nothing of the time between.
+    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
     """
     at, longest = situation.seen.at, min(_LOST_STOP_SECONDS, situation.policy.deadlines.stop)
     nodes = [node for node in situation.state.nodes.values() if node.phase is not NodePhase.FAILED]
@@ -934,7 +934,7 @@ def _awaited(situation: Situation) -> list[NodeName]:
 
 
 def _withheld_too_long(situation: Situation) -> Seconds | None:
-    """How long allocation has been disabled, if too long: it is restored, whatever is on its way."""
+    """How long allocation has been disabled, if too long: then it is restored, even during a wave."""
     since = situation.state.unrestored.withheld_since
     passed = 0.0 if since is None else situation.now - since
     return passed if passed > situation.policy.deadlines.withheld else None

@@ -28,7 +28,7 @@ class Tuning:
 
     Attributes:
         events: `WorkDone` among them when the tuning is over.
-        flip: stands the run down, with this reason; the tuning stays owed.
+        flip: the reason to stand down; the tuning stays owed.
     """
 
     events: tuple[Event, ...] = ()
@@ -57,7 +57,7 @@ def to_tune(state: RunState) -> frozenset[NodeName]:
 
 
 def tuned(situation: Situation, node: NodeProgress) -> Tuning:
-    """What tuning does next with a stopped node that owes it."""
+    """The next step of tuning for a stopped node that still needs it."""
     profile = situation.policy.tune
     if profile is None:
         return Tuning(events=(WorkDone(node=node.name, work=Work.TUNING),))

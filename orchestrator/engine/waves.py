@@ -76,7 +76,7 @@ def selected(view: ClusterView, selection: Selection, zone_attribute: str | None
 
 
 def undated(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[NodeName, ...]:
-    """The nodes of which nobody knows whether `started_before` means them: they have not told their start."""
+    """The nodes with an unknown start time: it is unclear whether `started_before` selects them."""
     if selection.started_before is None:
         return ()
     whatever = selected(view, replace(selection, started_before=None), zone_attribute)
@@ -392,14 +392,14 @@ def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy)
 
 
 def _planned_with(state: RunState, wave: Wave) -> frozenset[NodeName]:
-    """What may go with a wave's first node: its planned wave, or whatever no planned wave names."""
+    """Nodes that may join a wave's first node: its planned wave, or all nodes outside the planned waves."""
     first, known = wave.nodes[0], {name for group in state.begun.planned for name in group}
     group = next((group for group in state.begun.planned if first in group), None)
     return frozenset(group) if group is not None else frozenset(state.nodes) - known
 
 
 def _until_the_pause(state: RunState, policy: Policy) -> int | None:
-    """Nodes that are left until a canary pauses: it is asked for in nodes, whatever a zone has."""
+    """Nodes that are left until the canary pause. The pause counts nodes, also in waves of whole zones."""
     if policy.pause_after is None or state.paused:
         return None
     had = state.recovered + len(state.recovering_nodes)
@@ -414,10 +414,10 @@ _Boot = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """What tells the machines of nodes apart.
+    """The data that distinguishes the machines of nodes.
 
     Attributes:
-        began: as it was when the run began; `now`, as it was just read.
+        began: machine and boot ids when the run began; `now`, in the latest reading.
         addresses: of the members.
     """
 
@@ -442,7 +442,7 @@ class Machines:
         left, found = list(names), []
         while left:
             machine = [left.pop(0)]
-            for name in machine:  # it grows meanwhile: whoever shares with one of them is of them
+            for name in machine:  # it grows in the loop: sharing with one of them is sharing with all
                 machine += [other for other in left if self.shared(name, other)]
                 left = [other for other in left if other not in machine]
             if len(machine) > 1:

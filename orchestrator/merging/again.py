@@ -42,9 +42,9 @@ def _merge_of(index: BulkIndex, policy: MergePolicy) -> ForceMerge:
 
 
 def _doubted_until(state: RunState, one: MergeProgress, merge: ForceMerge) -> Instant:
-    """Until when the merge that was asked for last may be begun: a node that stood still takes it up late."""
+    """Until when the merge that was sent last may still begin: a suspended node begins it late."""
     if one.asked_at is None:
-        # Whatever became of it, it was sent before this process began.
+        # Its outcome is unknown, but it was sent before this process began.
         return state.process.started + DOUBT_SECONDS
     failure = state.failure_of(merge)
     return one.asked_at + (DOUBT_SECONDS if failure is not None and failure.in_doubt else 0.0)
@@ -53,7 +53,7 @@ def _doubted_until(state: RunState, one: MergeProgress, merge: ForceMerge) -> In
 def may_be_sent(situation: Situation, action: Action) -> bool:
     """Not at once after it failed, nor before it is known whether the index is written.
 
-    What was asked for is seen to its end without the lease too; asking anew is for its holder alone.
+    Without the lease the run still follows its merges to their end, but only the lease holder sends new ones.
     """
     state, now = situation.state, situation.now
     if isinstance(action, ForceMerge) and state.process.lease_lost is not None:
@@ -64,7 +64,7 @@ def may_be_sent(situation: Situation, action: Action) -> bool:
 
 
 def cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress) -> str:
-    """What the operator is told of an index that merges do not bring to few enough segments."""
+    """The message about an index that still has too many segments after its merges."""
     refused = next(
         (
             f

@@ -1,7 +1,7 @@
-"""What a run after a bulk load has to do: which indices, which nodes; nothing, when it is run again.
+"""The indices to merge and the nodes to restart after a bulk load; none of them when it is run again.
 
-Nothing of it goes by a clock. An index is due by its segments, or because a merge of it was begun and nobody
-saw its end; a node is due while it lives the very life that it had when a merge of these indices ended.
+Nothing here depends on a clock. An index is due if it has too many segments, or if a merge of it was begun
+and its end was not seen. A node is due while it lives the same life as when a merge of these indices ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PastMerges:
 def merge_targets(bulk: BulkView, policy: MergePolicy, past: PastMerges) -> tuple[MergeTarget, ...]:
     """The indices of a run in its order, the largest first.
 
-    So the merge that takes longest is not the one that begins last, with nothing left to go on beside it.
+    So the longest merge does not begin last and then run alone.
     """
     targets = [
         MergeTarget(

@@ -40,9 +40,9 @@ def _an_index_is_not_asked_for_twice(step: Step) -> Iterator[str]:
 
 
 def _what_may_still_come_is_waited_for(step: Step) -> Iterator[str]:
-    """A call that nobody heard of again, of this process or of one before it, may be taken up late.
+    """A merge call without an answer, of this or an earlier process, may begin late: the run waits for it.
 
-    What it has made by then is looked for once more: searches may not have seen it before.
+    Then the index is refreshed and checked once more: searches may not have seen the result before.
     """
     asked = _asked(step)
     action, one = asked if asked is not None else (None, None)

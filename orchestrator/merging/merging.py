@@ -1,8 +1,8 @@
 """The phase in which indices are merged: begun within limits, seen to their end, counted on every copy.
 
-A merge is asked for once and then only looked at. It goes on in the cluster whatever becomes of this program,
-so a new process looks first: what runs is taken for its own, what has ended is counted, and only what neither
-runs nor has ended is asked for again.
+A merge is sent once and then only watched. It continues in the cluster even if this program dies, so a new
+process reads first. A merge that runs counts as its own, a merge that has ended is counted, and only a merge
+that neither runs nor has ended is sent again.
 """
 
 from __future__ import annotations
@@ -228,9 +228,9 @@ def _is_late(situation: Situation, one: MergeProgress) -> bool:
 
 
 def _waits_for_another(situation: Situation, one: MergeProgress, policy: MergePolicy) -> bool:
-    """Whether its merge was seen to have ended and has left too many segments: it waits for room, or a rule.
+    """Whether its merge ended with too many segments: the next one waits for room, or for holds to clear.
 
-    An index that cannot be read just now is taken as it was when searches were last refreshed.
+    If the index cannot be read now, its last refresh decides.
     """
     bulk = situation.seen.bulk
     index = None if isinstance(bulk, Unknown) else bulk.indices.get(one.target.index_uuid)
@@ -242,7 +242,7 @@ def _waits_for_another(situation: Situation, one: MergeProgress, policy: MergePo
 
 
 def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
-    """What was lost is not asked for again against a rule; only the operator mends one that lasts."""
+    """A lost merge is not sent again while a predicate holds; a lasting hold needs the operator."""
     lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
     first = next((hold for hold in refused if hold.predicate in lasting), None)
     over = overdue(situation, refused)
@@ -256,7 +256,7 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 
 
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: list[BulkIndex]) -> Decision:
-    """Ask for the next merges that the limits and the rules allow; what runs already is taken up before."""
+    """Send the next merges that limits and predicates allow. Merges that already run are counted first."""
     state = situation.state
     if state.process.request is Request.PAUSE:
         return _waiting(situation, bulk, "before it pauses, ")
@@ -311,7 +311,7 @@ def _against(situation: Situation, index: BulkIndex) -> tuple[Hold, ...]:
 
 
 def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
-    """Indices of few segments that are written all the same: the load that this step comes after goes on."""
+    """Indices with few segments that are still written: the load has not ended."""
     rules = tuple(rule for rule in MERGE_RULES if rule.name == NOT_WRITTEN)
     indices = [
         index for index in bulk.indices.values() if not situation.state.merging.indices[index.uuid].pending
@@ -362,9 +362,9 @@ def _waiting(situation: Situation, bulk: BulkView, before: str = "") -> Decision
 
 
 def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
-    """Wait for what holds, at most so long; at once back when only the operator can mend it.
+    """Wait for holds to clear, within a limit; stand down at once if only the operator can clear them.
 
-    What runs is seen to its end first, within its own limit: nothing new is begun meanwhile.
+    Merges that run are followed to their end first, within their own limit. No new merge is begun meanwhile.
     """
     state, policy, now = situation.state, situation.policy, situation.now
     news = unrecorded(situation, refused)

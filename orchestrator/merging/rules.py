@@ -33,7 +33,7 @@ _SHARED: Final = ("observation_is_fresh", "cluster_is_the_one_named", "lease_is_
 def written(first: Writes | None, now: Writes) -> str | None:
     """What shows that an index was written between two readings; None when nothing does.
 
-    The count of operations begins anew with each node, so that a lower one says nothing.
+    The count of operations begins at zero with each node process, so a lower count proves nothing.
     """
     if first is None:
         return None

@@ -159,9 +159,9 @@ def changes(index: BulkIndex, right: LoaderSettings, *, expands: bool) -> dict[s
     of its own, has them because somebody wanted them.
 
     Args:
-        index: as it was read.
-        right: as it is to be.
-        expands: `auto_expand_replicas` decides on the number of its replicas, so that setting one is idle.
+        index: the index as read.
+        right: the wanted settings.
+        expands: `auto_expand_replicas` sets the number of its replicas, so that a value has no effect.
     """
     wanted: dict[str, str | None] = {}
     if right.number_of_replicas is not None and not expands:
@@ -175,7 +175,7 @@ def changes(index: BulkIndex, right: LoaderSettings, *, expands: bool) -> dict[s
 
 
 def left_behind(index: BulkIndex) -> tuple[tuple[str, str], ...]:
-    """What a bulk loader seems to have left: settings and values that nobody wants for good."""
+    """What a bulk loader seems to have left: settings with values that only suit a load."""
     found = []
     if index.replicas == 0:
         found.append((REPLICAS, "0"))

@@ -246,7 +246,7 @@ class Run(Iterator[Item]):
         """The next record; at the end the summary.
 
         Raises:
-            OrchestratorError: the run was refused, or cannot go on.
+            OrchestratorError: the run was refused, or cannot continue.
         """
         if self._over:
             raise StopIteration
@@ -275,7 +275,7 @@ class Run(Iterator[Item]):
         """Stop the run, if it is under way, and wait for its end. What was not read is in the journal.
 
         Raises:
-            OrchestratorError: the run could not go on, and the iterator has not raised that.
+            OrchestratorError: the run could not continue, and the iterator has not raised that.
         """
         if self._begun and not self._over:
             self.stop()

@@ -20,14 +20,14 @@ from orchestrator.view.units import counted, listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedIndices:
-    """What was found of them at the first look.
+    """The loaded indices, by the first reading.
 
     Attributes:
         started: how the run begins: with the indices in their order, and the nodes that are due.
         bulk: the reading of them.
         left: what their loader seems to have left behind.
         restarts: whether nodes are to be restarted at all.
-        recorded: whether the state tells of a merge of any of them, by which nodes are known to be due.
+        recorded: whether the state database has a merge of any of them: it shows which nodes are due.
     """
 
     started: RunStarted
@@ -118,7 +118,7 @@ def require_open(found: Resolution, patterns: Sequence[str], cluster: str) -> tu
         cluster: its name, for the message.
 
     Raises:
-        UsageError: a pattern stands for nothing, or for nothing that can be merged.
+        UsageError: a pattern matches nothing, or nothing that can be merged.
     """
     if found.unmatched:
         raise UsageError(

@@ -108,8 +108,8 @@ class ClusterPorts(Protocol):
         """The hosts of these nodes and of all nodes of earlier calls.
 
         Args:
-            addresses: a plan knows the members; a run that restores what a dead run left also knows nodes
-                that the dead run left down.
+            addresses: of the members; a run that restores the changes of a dead run adds the nodes that
+                the dead run left down.
             data_paths: as the journal of the run has them.
         """
         ...
@@ -166,7 +166,7 @@ class Requests(Protocol):
 
 
 class Background(Protocol):
-    """What goes on beside the loop: threads in a real process, scheduled events in a simulated one."""
+    """Work beside the loop: threads in a real process, scheduled events in a simulated one."""
 
     def keep(self, lease: Lease) -> AbstractContextManager[None]:
         """Refresh the lease while it is entered. Leaving it leaves the lease's record."""
@@ -226,7 +226,7 @@ class Process:
 
     Attributes:
         operator: who runs it, and on which `host`.
-        identity: tells this process from all others, as text; stands in the lease's record.
+        identity: a text that is unique to this process; part of the lease's record.
         reporter: shows an attempt; called once for each.
         tell: receives warnings and notes, one line each.
         gone: whether the process of an identity is provably gone.

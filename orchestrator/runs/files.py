@@ -159,7 +159,7 @@ def _write_whole(path: Path, content: Mapping[str, object], what: str) -> None:
 
 
 def _read_json(path: Path, what: str) -> object:
-    """What stands in such a file.
+    """The content of a JSON file.
 
     Args:
         path: where.

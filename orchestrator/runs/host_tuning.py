@@ -28,7 +28,7 @@ Owed = Mapping[str, tuple[OwedChange, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debt:
-    """One subject that is owed, and how its host stands to it.
+    """One subject that is still to be undone, and its state on the host.
 
     Attributes:
         reached: False when the host could not be read at all.
@@ -226,7 +226,7 @@ def _debt(node: NodeName, one: OwedChange, told: Reading[HostFacts]) -> Debt:
 
 
 def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
-    """What was agreed to: where the host shows something else by now, it is left for another time."""
+    """The changes that were agreed to. If the host's state has changed since, the change becomes unknown."""
     agreed = {(debt.node, debt.owed.subject): debt.stands for debt in shown}
     later = Unknown(reason="it changed while the question stood there: look again")
     return [
@@ -240,10 +240,10 @@ def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
 def undo(
     where: TunedHosts, ledger: Ledger, debts: Sequence[Debt], *, operator: str, stop: Callable[[], bool]
 ) -> tuple[list[Undone], JournalError | None]:
-    """Undo what shows our values, machine by machine in its order; what is as it was found is written off.
+    """Undo subjects that have our values, in order on each machine; record restored subjects as undone.
 
     Returns:
-        Everything with what came of it; and why the ledger could not be written: then no more was undone.
+        All subjects with their results; and why the ledger could not be written: then no more was undone.
     """
     halt, broken = Event(), list[JournalError]()
     by_node: dict[NodeName, list[Debt]] = {}

@@ -95,7 +95,7 @@ class Rehearsal:
         return (*self._broken, *self._world.violations) if self._off else ()
 
     def plan(self) -> Plan:
-        """The plan for the simulated cluster: held against the real one's it tells what is not in it."""
+        """The plan for the simulated cluster: a comparison with the real plan shows what it lacks."""
         return make_plan(
             self._started, glance(self._world, self._started), decide=decide, describe=action_name, times={}
         )
@@ -114,8 +114,8 @@ class Rehearsal:
         """From the beginning to the end, over every kill; the state in which it ended.
 
         Args:
-            reporter: is told what the journal holds, and of every wait.
-            most_turns: decisions after which it counts as one that comes to no end.
+            reporter: receives all records of the journal, and every wait.
+            most_turns: the number of decisions after which the rehearsal counts as endless.
 
         Raises:
             SafetyViolation: the program broke a rule of its own, by the ground truth or by its journal, and
@@ -174,9 +174,9 @@ def _defect(wrong: Sequence[str]) -> SafetyViolation:
 
 
 class Follower:
-    """Tells a reporter what the journal holds, all and once, and holds each step against the invariants.
+    """Reports each record of the journal exactly once, and checks each step against the invariants.
 
-    A process that is killed right after a commit has told nobody of it; here somebody has to know.
+    A process that is killed right after a commit has not reported it. The follower reports those records too.
 
     Args:
         wrong: called with what is wrong with a step.
@@ -195,7 +195,7 @@ class Follower:
         self._followed, self._read, self._turns = RunState(run=simulation.run), 0, 0
 
     def follow(self) -> None:
-        """Take up what was committed since."""
+        """Report and check the records that were committed since the last call."""
         new = self._simulation.journal.records[self._read :]
         self._read += len(new)
         for record in new:

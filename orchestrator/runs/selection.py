@@ -159,10 +159,10 @@ def start_of(
 
 
 def _some_but_not_due(view: ClusterView, policy: Policy) -> bool:
-    """Whether the selection means nodes, all of them restarted lately: a schedule finds that on most days.
+    """Whether all selected nodes were restarted recently: a scheduled run finds that on most days.
 
     Raises:
-        UsageError: a node has not told when it started, so that this cannot be said.
+        UsageError: the start time of a node is unknown, so this cannot be decided.
     """
     selection, attribute = policy.selection, policy.zone_attribute
     unknown = undated(view, selection, attribute)

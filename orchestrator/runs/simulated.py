@@ -75,7 +75,7 @@ class Simulation:
         plan: what happens to it.
         trips: verbs that go wrong.
         run: the id of its first run.
-        fate: what goes on to happen to a world that had a run before; instead of `plan` and `trips`.
+        fate: what still happens to a world that had a run before; instead of `plan` and `trips`.
         operator: who runs it, and on which host.
         policy: what runs obey that are not given one.
         order: in which cluster and hosts are read.
@@ -391,7 +391,7 @@ class Simulation:
 
     @property
     def began(self) -> Instant:
-        """When the run in hand did: one that restores before it is resumed is another run."""
+        """When the current run began: a restore before a resume is a run of its own."""
         return self._began[self.run]
 
     def note_what_is(self, policy: Policy, run: str) -> None:

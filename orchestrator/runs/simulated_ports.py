@@ -93,7 +93,7 @@ class Common:
 class OpenStore(StateStore):
     """The state of a program, which stays in memory between its processes.
 
-    The lease in it is that of the simulated cluster where it stands nowhere else: machines share that state.
+    If the policy keeps the lease in the state only, it is the simulated cluster's: machines share that state.
     """
 
     def __init__(self, engine: Engine, simulation: Simulation) -> None:
@@ -239,7 +239,7 @@ class SimulatedPorts:
         return self.simulation.gates
 
     def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
-        """The program's policy, whatever is asked for."""
+        """The program's policy; playbook and overrides are ignored."""
         del playbook, overrides
         return PolicySource(build=lambda _nodes: self.simulation.policy)
 

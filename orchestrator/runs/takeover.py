@@ -112,7 +112,7 @@ class InService:
 
 
 UNSAID: Final = InService()
-"""By the playbook of the cluster file, and nobody did anything by hand."""
+"""Decided by the playbook of the cluster file: the operator named no nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ def take_up(
         connection: the cluster.
         store: the state database.
         started: how that run began.
-        in_cluster: False takes it in the state alone, whatever the playbook says: for a restore of what the
+        in_cluster: False takes it in the state only and ignores the playbook: for a restore of nodes that the
             lease in the cluster needs.
         written: False where the state can be read and not written: its lease is then held in memory, and a
             restore keeps no journal.
@@ -297,7 +297,7 @@ def lease_of(
         store: the state database.
         run: the run's id.
         started: has the cluster and the policy.
-        in_cluster: False leaves the cluster out, whatever the playbook says.
+        in_cluster: False leaves the cluster out and ignores the playbook.
         state: the lease in the state database, where it is not taken as usual.
     """
     port = state or store.lease(started.cluster_uuid)
@@ -345,7 +345,7 @@ def acquire(lease: Lease, process: Process) -> Taken:
 
 
 def release(lease: Lease, process: Process) -> None:
-    """Give back a lease that was taken for nothing; what hinders that is told."""
+    """Release a lease that was not used. Failures are shown as warnings."""
     for trouble in lease.release():
         process.warn(trouble)
 

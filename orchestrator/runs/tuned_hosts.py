@@ -32,7 +32,7 @@ class TuningPort(Protocol):
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
     ) -> Mapping[NodeName, Reading[HostTuning]]:
-        """Read how each node's host stands to a profile, in parallel."""
+        """Compare each node's host with a profile, in parallel."""
         ...
 
     def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
@@ -50,10 +50,10 @@ class TunedHosts:
 
     Attributes:
         cluster: its name.
-        nodes: those selected whose hosts can be gone to.
-        addresses: by node, of all that are known.
-        machines: likewise, what its machine is known by; nodes that share one have the same.
-        unplaced: nodes selected whose address nobody told, each with the reason.
+        nodes: the selected nodes with a known host address.
+        addresses: by node, all that are known.
+        machines: by node, an id of its machine; nodes that share a machine have the same id.
+        unplaced: selected nodes without a known address, each with the reason.
         check_free: raises `LeaseError` while a run holds the cluster.
     """
 
@@ -67,12 +67,12 @@ class TunedHosts:
     check_free: Callable[[], None] = lambda: None
 
     def read(self, profile: TuningProfile) -> Mapping[NodeName, Reading[HostTuning]]:
-        """How every selected host stands to a profile."""
+        """Compare every selected host with a profile."""
         found = self.port.tuning(self.nodes, profile) if self.nodes else {}
         return {**found, **self.unplaced}
 
     def machine(self, node: NodeName) -> str:
-        """What tells a node's machine from others."""
+        """The id of a node's machine; without one, the node's name."""
         return self.machines.get(node, node)
 
     def by_machine(self, nodes: Collection[NodeName]) -> list[tuple[NodeName, ...]]:
@@ -88,7 +88,7 @@ class Members:
     """The nodes of a cluster, as far as they are known.
 
     Attributes:
-        addresses: by node; empty where nobody told.
+        addresses: by node; empty if unknown.
         uuid: the cluster's; None where it could not be read.
     """
 

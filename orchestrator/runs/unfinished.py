@@ -112,7 +112,7 @@ def resume_run(
         Its last state; or that of a restore of what another run left, where that failed.
 
     Raises:
-        UsageError: the cluster file or its endpoints are of another cluster by now.
+        UsageError: the cluster file or its endpoints now belong to another cluster.
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written.
     """
@@ -255,7 +255,7 @@ def restore_run(
         written: False where the state can be read and not written.
 
     Raises:
-        UsageError: the cluster file or its endpoints are of another cluster by now.
+        UsageError: the cluster file or its endpoints now belong to another cluster.
     """
     require_same(connection.ports, past.entry.run, past.started)
     return driven(restoration(connection, store, past, written=written))

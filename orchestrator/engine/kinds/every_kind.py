@@ -30,7 +30,7 @@ _PARTS: Final = {
     "activity": "activity",
     "disks": "disks",
 }
-"""Parts of an observation, as they are told."""
+"""Parts of an observation, with their names in messages."""
 
 _GONE: Final = (
     "was in the cluster when the run began and is not now: start it, and the run continues by itself; if it "

@@ -28,7 +28,7 @@ OLDEST_TASK_SECONDS: Final = 30.0
 
 
 def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Nobody else is at work: allocation, exclusions, shutdown records that this run did not make."""
+    """No other maintenance: no allocation settings, exclusions or shutdown records made outside this run."""
     settings = question.observation.settings
     if isinstance(settings, Unknown):
         yield "cluster settings", settings.reason
@@ -121,9 +121,9 @@ def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Fi
 
 
 def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """In a cluster of mixed versions, a copy cannot go back to a node older than its primary's.
+    """In a cluster of mixed versions, a copy cannot return to a node older than its primary's node.
 
-    A run that does the upgrade itself (its own nodes came back newer) goes on.
+    A run that does the upgrade itself continues: its own nodes came back newer.
     """
     if len({node.version for node in view.nodes}) <= 1:
         return

@@ -144,10 +144,10 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
 
 
 def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Copies without a place that had one since the run began.
+    """Unassigned copies that had a node since the run began.
 
-    What a wave took down is lost whatever its reason says. A copy too many for the cluster is none, though it
-    may have had a node that then went to another copy of its shard.
+    A copy that a wave took down counts as lost for every unassigned reason. A copy that no node can hold does
+    not count, though it may have had a node that now holds another copy of its shard.
     """
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
     placeable = (copy for copy in beyond if _has_a_place(state.begun.policy, view, copy.shard))
@@ -203,7 +203,7 @@ def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...
 
 
 def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
-    """Started, and in the in-sync set where the version tells it: a stale copy never becomes primary."""
+    """Started, and in-sync if the version reports that: a stale copy never becomes primary."""
     if not copy.started:
         return False
     in_sync = index.in_sync.get(copy.shard.number) if index and index.in_sync is not None else None
@@ -239,7 +239,7 @@ def is_being_restored(view: ClusterView, copy: ShardCopy) -> bool:
 
 
 def _of_a_restore(copy: ShardCopy) -> bool:
-    """By its source; a restore that lost its node goes on elsewhere, and then the reason is another one."""
+    """By source or reason: a snapshot restore that lost its node continues on another, with a new reason."""
     return copy.from_snapshot or copy.unassigned_reason in _RESTORED
 
 

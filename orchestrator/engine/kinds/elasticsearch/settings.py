@@ -54,7 +54,7 @@ def _count_of(value: SettingValue | None) -> int | None:
 
 
 def listed(value: SettingValue | None) -> tuple[str, ...]:
-    """A setting that lists things: a list, or one text with commas; empty when nobody says."""
+    """The values of a list setting, given as a list or as text with commas; empty if it is not set."""
     parts = (value or "").split(",") if isinstance(value, str) or value is None else value
     return tuple(part.strip() for part in parts if part.strip())
 
@@ -78,7 +78,7 @@ def awareness_of(settings: SettingsView, chosen: str | None = None) -> tuple[str
 
 
 def _change(settings: SettingsView, key: str, wanted: str) -> tuple[SettingChange, ...]:
-    """Write `key` persistently, and transiently where a transient value stands above it."""
+    """Write `key` persistently, and also transiently if a transient value overrides it."""
     levels = [Level.PERSISTENT]
     if settings.at(Level.TRANSIENT, key) is not None:
         levels.append(Level.TRANSIENT)
@@ -91,12 +91,12 @@ def _change(settings: SettingsView, key: str, wanted: str) -> tuple[SettingChang
 
 
 def withhold_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
-    """The changes that withhold allocation of replicas while a node is down."""
+    """The changes that disable allocation of replicas while a node is down."""
     return _change(settings, ALLOCATION, policy.allocation_while_down)
 
 
 def is_withheld(settings: SettingsView | Unknown, policy: Policy) -> bool:
-    """Whether the settings that were read back withhold it; what could not be read never does."""
+    """Whether the settings, as read, disable allocation; False if they could not be read."""
     return not isinstance(settings, Unknown) and not withhold_changes(settings, policy)
 
 
@@ -125,6 +125,6 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
 
 
 def is_ours(state: RunState, settings: SettingsView, level: Level, key: str) -> bool:
-    """Whether what stands there is what this run wrote."""
+    """Whether the current value is the value that this run wrote."""
     debt = state.unrestored.settings.get((level, key))
     return debt is not None and settings.at(level, key) == debt.wanted

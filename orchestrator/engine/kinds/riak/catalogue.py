@@ -28,7 +28,7 @@ def ring_of(question: Question) -> Reading[RiakView]:
 
 
 def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Each node of the wave tells which process it is: a restart is proven by another one."""
+    """Each node of the wave reports its process: only a new process proves a restart."""
     untold = {} if view.riak is None else view.riak.untold
     for name in question.wave.nodes:
         node = view.node(name)

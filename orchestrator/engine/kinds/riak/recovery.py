@@ -86,9 +86,9 @@ def _vnodes_run(riak: RiakView, signs: SignsOfLife, node: NodeName) -> Iterator[
 
 
 def unsettled(state: RunState, view: ClusterView) -> str | None:
-    """What is still handed off, or not told, for people; None when two nodes call the transfers clean.
+    """Transfers that still run or are unknown, for people; None when two nodes report no transfers.
 
-    What `/stats` count proves that handoff goes on, and never that it is done.
+    The counters in `/stats` can prove that handoff still runs. They never prove that it is done.
     """
     if view.riak is None:
         return "nothing was read of the transfers"
