@@ -1,4 +1,4 @@
-"""How long a wave will take, honestly: from this cluster's own past, else from published times."""
+"""Predicted duration of a wave: from this cluster's past runs, else from published times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLISHED: Final = Usual(
     node=Prediction(low=20.0, likely=90.0, high=600.0),
     rests_on="published times of other clusters: 96 s a node (0.90, SSD) to 10 minutes (6.x, 10 TB a node)",
 )
-"""Of a node of Elasticsearch without a past; a small one was seen to take 20 s."""
+"""For a node of Elasticsearch without past runs; a small one was seen to take 20 s."""
 
 _RECENT: Final = 5
 """Older runs are ignored: data and machines have changed since."""
@@ -53,7 +53,7 @@ def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
 
 
 def predict_node(name: NodeName, times: NodeTimes, usual: Usual = PUBLISHED) -> Prediction:
-    """One node, from its own last restarts, else from its peers', else from what is usual."""
+    """One node, from its own last restarts, else from those of its peers, else from the usual time."""
     own = list(times.get(name, ()))[-_RECENT:]
     past = own or [seconds for others in times.values() for seconds in list(others)[-_RECENT:]]
     if not past:
@@ -62,7 +62,7 @@ def predict_node(name: NodeName, times: NodeTimes, usual: Usual = PUBLISHED) -> 
 
 
 def predict_wave(wave: Wave, times: NodeTimes, usual: Usual = PUBLISHED) -> Prediction:
-    """Nodes of a wave are worked on at once, so the slowest decides."""
+    """Nodes of a wave restart at once, so the slowest decides."""
     nodes = [predict_node(name, times, usual) for name in wave.nodes]
     return Prediction(
         low=max(node.low for node in nodes),
@@ -72,7 +72,7 @@ def predict_wave(wave: Wave, times: NodeTimes, usual: Usual = PUBLISHED) -> Pred
 
 
 def rests_on(times: NodeTimes, usual: Usual) -> str:
-    """What predictions from these times rest on, for people."""
+    """The basis of predictions from these times, for people."""
     past = sum(len(list(each)[-_RECENT:]) for each in times.values())
     instead = f"; {usual.instead}" if usual.instead else ""
     if not past:

@@ -37,7 +37,7 @@ def gates_are_asked(state: RunState) -> bool:
 
 
 def closed_gates(policy: Policy, observation: Observation) -> tuple[Hold, ...]:
-    """A refusal for each gate that is closed by this reading; empty when all of them are open."""
+    """A hold for each gate that is closed by this reading; empty when all of them are open."""
     holds = []
     for gate in gates_of(policy):
         view = observation.gate(gate.name)
@@ -78,7 +78,7 @@ def gate_news(state: RunState, policy: Policy, observation: Observation) -> tupl
 
 
 def gates_passed(policy: Policy, observation: Observation) -> tuple[Event, ...]:
-    """What the open gates said at the last reading before a stop; nothing without gates."""
+    """What the open gates reported at the last reading before a stop; nothing without gates."""
     views = {gate.name: observation.gate(gate.name) for gate in gates_of(policy)}
     said = {name: view.evidence for name, view in views.items() if not isinstance(view, Unknown)}
     return (GatesPassed(gates=said),) if said else ()

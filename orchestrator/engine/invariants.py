@@ -42,10 +42,10 @@ from orchestrator.model.reading import Seconds
 from orchestrator.model.turn import RESTART, Goal, Owed, Verb, Work, in_words
 
 _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
-"""Longer than a master needs for a settings update, its own time-outs included."""
+"""Longer than a master needs for a settings update, including its own time-outs."""
 
 _HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Phase.SETTLED, Phase.FINISHING})
-"""Phases in which the cluster is to heal, so allocation is back or on its way back."""
+"""Phases in which the cluster is to heal, so allocation is enabled or being enabled."""
 
 _NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED})
 
@@ -216,12 +216,12 @@ def _waves_begin_healed(step: Step) -> Iterator[str]:
 
 
 def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
-    """Nodes still recover when another is stopped: the reading before the stop must say that it may."""
+    """Nodes still recover when another is stopped: the reading before the stop must allow it."""
     state, action = step.before, step.sent
     if not isinstance(action, StopNode) or state.wave is None:
         return
     wave = set(state.wave.nodes)
-    # The operator may have switched a rule off; then it is theirs to know.
+    # The operator may have disabled a predicate; then the operator is responsible.
     behind = [n.name for n in state.nodes.values() if n.phase is NodePhase.REJOINED and n.name not in wave]
     if not behind:
         return
@@ -330,7 +330,7 @@ def _recovered_owes_nothing(step: Step) -> Iterator[str]:
 
 
 def _owed_work_leaves_by_evidence(step: Step) -> Iterator[str]:
-    """An item is done by its own hook, by what was seen of it, or by a new life; never by a resumption."""
+    """An item is done by its own hook, by a reading, or by a new life; never by a resumption."""
     event = step.record.event
     if step.before.nodes is step.after.nodes:
         return
@@ -527,4 +527,4 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
     *TUNING_INVARIANTS,
 )
-"""All of them; the docs list them by name."""
+"""All invariants; the docs list them by name."""

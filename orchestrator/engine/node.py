@@ -1,8 +1,8 @@
-"""One node's automaton: what is this node, and what is next?
+"""The state machine of one node: what state is it in, and what is the next step?
 
-There is one answer. `sight` says what a reading shows of a node. `TABLE` says what follows from that, for
-each phase and each goal: the table is complete, and nothing else decides about a node. It is level-triggered:
-it may be asked at any time and after any crash, and depends on the state and the reading alone.
+`sight` classifies what a reading shows of a node. `TABLE` has the next move for each phase, sight and goal.
+The table is complete, and no other code decides about a node. It is level-triggered: it may be read at any
+time and after any crash, and depends only on the state and the reading.
 
 A rescue and a stand-down have no code of their own. They change the goal to `BRING_UP`: no node is stopped,
 no hook runs, no host is tuned, and every node that is down is started. Skipped work stays owed, and the node
@@ -47,7 +47,7 @@ class Sight(Enum):
 
 
 class Move(Enum):
-    """What follows. Moves named after a phase enter it, and the table is asked again in the same decision."""
+    """The next move. Moves named after a phase enter it, and the table is read again in the same decision."""
 
     __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
 
@@ -159,7 +159,7 @@ TABLE: Final[Mapping[NodePhase, Mapping[Sight, tuple[Move, Move]]]] = {
         Sight.UNKNOWN: (Move.REST, Move.REST),
     },
 }
-"""The whole of it: eight phases, eight sights, two goals."""
+"""The whole table: eight phases, eight sights, two goals."""
 
 
 def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
@@ -169,21 +169,21 @@ def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
 
 
 def is_next(move: Move, situation: Situation, node: NodeProgress) -> bool:
-    """Whether the table gives this move to a node by this reading."""
+    """Whether the table has this move for a node by this reading."""
     return move_of(node.phase, sight(situation, node), situation.goal(node)) is move
 
 
 _GONE: Final = (ServiceState.STOPPED, ServiceState.FAILED)
-"""The process is gone: a unit whose exit status is not listed as a success is "failed" after a clean stop."""
+"""The process is gone: a unit whose exit status does not count as success is "failed" after a clean stop."""
 
 _TRIES: Final = 3
 """Starts that count before a node is given up, and reboots before the run stands down."""
 
 RETURNS: Final = 3
-"""How often a node may come back with work owed in one attempt: something else keeps on starting it."""
+"""How often a node may come back with owed work in one attempt: something else keeps starting it."""
 
 _HOST_SECONDS: Final = 30.0
-"""How long a stopped node waits for a host that does not answer before it is started all the same."""
+"""How long a stopped node waits for a host that does not answer. Then the run starts the node."""
 
 _STEPS: Final = 6
 """Steps of one node in one decision: more would be a cycle."""
@@ -240,7 +240,7 @@ def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What one reading leads a node to.
+    """The result of one reading for a node.
 
     Attributes:
         node: as it is after `events`.
@@ -274,7 +274,7 @@ _WAIT: Final = _Did()
 
 
 def turn(situation: Situation, node: NodeProgress) -> Turn:
-    """Follow the table from where a node is, as far as this reading goes."""
+    """Follow the table from the node's phase, as far as this reading allows."""
     events: list[Event] = []
     for _ in range(_STEPS):
         seen = sight(situation, node)
@@ -300,7 +300,7 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
 
 
 def _unproven(node: NodeProgress, seen: Sight) -> tuple[Event, ...]:
-    """The hook that ran last, where the node came up before it was seen down once more.
+    """The hook that ran last, if the node came up before a reading showed it down again.
 
     Something may have started its process between the reading and the hook, which then ran beside it.
     """
@@ -368,9 +368,9 @@ def _undone(_situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _work(situation: Situation, node: NodeProgress) -> _Did:
-    """Hooks, then tuning: the process is down, so what is changed counts from its first page on.
+    """Hooks, then tuning: the process is down, so a change applies from its first page on.
 
-    While another member is missing no work is begun: it comes back soon, or this node is started first.
+    While another member is missing no work begins: either it comes back soon, or this node is started first.
     """
     if node.work - {RESTART} and situation.absent_members:
         return _await_host(situation, node)
@@ -437,7 +437,7 @@ def _while_down(node: NodeProgress) -> bool:
 
 
 def _lasts(situation: Situation, node: NodeProgress) -> Seconds:
-    """For how long a node has been in its phase, by the moment of the reading, as in `sight`."""
+    """How long a node has been in its phase, at the moment of the reading, as in `sight`."""
     return situation.seen.at - node.since
 
 
@@ -481,7 +481,7 @@ def _await_stop(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _await_doubt(situation: Situation, node: NodeProgress) -> _Did:
-    """By the moment of the reading, as `sight` counts: a doubt that is open is waited for."""
+    """At the moment of the reading, as in `sight`: the run waits for an open doubt."""
     doubt = node.doubt
     limit = situation.policy.deadlines.stop if doubt is None else situation.limit_of(doubt)
     if situation.seen.at - (node.since if doubt is None else doubt.since) <= limit:
@@ -491,7 +491,7 @@ def _await_doubt(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _reboot_overdue(situation: Situation, node: NodeProgress) -> str | None:
-    """Why a reboot that its host accepted is waited for no longer; None while it may still be done."""
+    """Why the run no longer waits for a reboot that its host accepted; None while it may still be done."""
     doubt = node.doubt
     if doubt is None or doubt.verb is not Verb.REBOOT or not doubt.accepted:
         return None
@@ -559,9 +559,9 @@ def _ours_or_flip(situation: Situation, node: NodeProgress) -> _Did:
 def is_ours(situation: Situation, node: NodeProgress) -> bool:
     """Whether a node that should be up is away by a lost stop of this run.
 
-    Its host's word is enough, and all there is when the stop took the master down; that it stops just now is
-    as good, and a start is queued behind a stop that hangs. A member list alone has to say it on enough
-    readings, of which the first one is when it was missed.
+    The answer of its host is enough, and is all there is when the stop took the master down. A host that is
+    stopping the node is enough too: a start is queued behind a stop that hangs. A member list alone must miss
+    the node in enough readings, counted from the first one without it.
     """
     found = sight(situation, node)
     wanted = move_of(node.phase, found, situation.goal(node))
@@ -592,4 +592,4 @@ _DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], _Did]]] = {
     Move.AWAIT_JOIN: _await_join,
     Move.AWAIT_RETURN: _await_return,
 }
-"""What `turn` does itself. All other moves are the run's."""
+"""The moves that `turn` makes itself. All other moves are made by the run."""

@@ -19,12 +19,12 @@ from orchestrator.model.observation import EVERYTHING, Look
 from orchestrator.model.phase import NodePhase, Phase
 
 RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
-    # DOWN, here and below: a stop of ours that was lost was done late, and the node has to be started.
+    # DOWN, here and below: a lost stop of ours was done late, and the node has to be started.
     Phase.PREPARING: frozenset({Phase.MERGING, Phase.GATED, Phase.DOWN, Phase.STANDING_DOWN}),
     Phase.MERGING: frozenset({Phase.MERGED, Phase.STANDING_DOWN}),
     # FINISHING: no node is to be restarted.
     Phase.MERGED: frozenset({Phase.GATED, Phase.FINISHING, Phase.STANDING_DOWN}),
-    # REASSIGNED: a wave that made room (`overlap_recovery`) is waited for again.
+    # REASSIGNED: the run waits again for a wave that made room (`overlap_recovery`).
     Phase.GATED: frozenset(
         {Phase.WITHHELD, Phase.REASSIGNED, Phase.FINISHING, Phase.DOWN, Phase.STANDING_DOWN}
     ),
@@ -69,7 +69,7 @@ MAY_WAIT_WITHHELD: Final = frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED
 
 
 class Hosts(Enum):
-    """Of which nodes a phase reads the hosts.
+    """The nodes whose hosts a phase reads.
 
     CANDIDATES are all pending nodes at the beginning and before the first stop, and otherwise those of the
     wave that may go next, with those of hosts that were not ready.
@@ -85,7 +85,7 @@ class Hosts(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """What the next decision of a phase needs: as little as will do.
+    """What the next decision of a phase needs, and nothing more.
 
     Attributes:
         look: parts of the cluster's state.

@@ -1,4 +1,4 @@
-"""What a decision may know of the past: a run, its nodes, its phase, and the process at work on it."""
+"""The past that a decision may use: a run, its nodes, its phase, and its current process."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class NodeProgress:
 
 
 STANDSTILL_SECONDS: Final[Seconds] = 150.0
-"""No reading takes so long: each of its few calls gives up after tries of seconds."""
+"""No reading takes this long: each of its few calls gives up after tries of seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class ProcessState:
         probes: settings updates without a change that were refused in a row.
         absent: members of the baseline that the last readings did not list.
         called_off_since: since when every wave was called off at its last reading; None once one stops.
-        excused_since: since when shards are red that may not be in a moment; None while none is.
+        excused_since: since when red shards are excused for a moment; None while none is.
         retries: `retry_failed` calls of this wave; `retried_at` the last of them.
         lease_lost: why the lease is not held; None while it is.
         deposed: the run that took the lease over from this living one; None while it holds its lease.
@@ -333,13 +333,13 @@ class RunState:
 
     @property
     def unfinished(self) -> tuple[NodeName, ...]:
-        """Nodes that have not had their restart and are not done without."""
+        """Nodes that were not restarted and are not skipped."""
         over = (NodePhase.RECOVERED, NodePhase.SKIPPED)
         return tuple(node.name for node in self.nodes.values() if node.phase not in over)
 
     @property
     def done_without(self) -> frozenset[NodeName]:
-        """Nodes that the operator does without (`--skip`), whether they are up or down."""
+        """Nodes that the operator skips (`--skip`), whether they are up or down."""
         return frozenset(n.name for n in self.nodes_in(NodePhase.SKIPPED) if n.failure is None)
 
     @property
@@ -349,12 +349,12 @@ class RunState:
 
     @property
     def unserved(self) -> tuple[NodeName, ...]:
-        """Nodes that another run took out of service, where this one has no hooks to undo that."""
+        """Nodes that another run took out of service, if this one has no hooks to undo that."""
         return () if self.begun.policy.hooks.after_recovery else self.begun.out_of_service
 
     @property
     def forgetful(self) -> frozenset[NodeName]:
-        """Nodes that were stopped, by us or by the run that this one repairs: their memory is another one."""
+        """Nodes that were stopped, by us or by the run that this one repairs: their memory was cleared."""
         stopped = (node.name for node in self.nodes.values() if node.stopped_at is not None)
         return frozenset({*self.begun.restarted, *stopped})
 

@@ -1,4 +1,4 @@
-"""What must hold of tuning at every moment; written apart from `tuning`, as all invariants are."""
+"""Invariants of tuning; independent of `tuning`, as all invariants are of the code that they check."""
 
 from __future__ import annotations
 

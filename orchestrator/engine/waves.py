@@ -1,7 +1,7 @@
-"""Which nodes next. The plan fixes the order; execution may shrink or delay a wave, never widen it.
+"""The next nodes. The plan fixes the order; execution may shrink or delay a wave, never widen it.
 
-A strategy is one function from a `Choice` to a `Wave`, by its name in a table. It asks only the rules that
-are about a wave (`Predicate.about_wave`): no other candidate and no smaller wave helps against all others.
+A strategy is one function from a `Choice` to a `Wave`, by its name in a table. It checks only predicates
+about a wave (`Predicate.about_wave`): no other candidate and no smaller wave helps against all others.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _TIERS: Final = (
     Role.DATA_CONTENT,
     Role.DATA,
 )
-"""From the tier whose copies move least to the one that serves most; the generic `data` role last."""
+"""From the tier whose copies move least to the tier that serves most; the generic `data` role last."""
 
 _AWAY: Final = 4
-"""The place of a node that is no member now, behind the elected master's."""
+"""The place of a node that is no member now, after the elected master."""
 
 
 def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
@@ -53,12 +53,12 @@ def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
 
 
 def in_order(nodes: tuple[Node, ...], master: NodeName | None) -> tuple[Node, ...]:
-    """Nodes in the order in which a run takes them."""
+    """Nodes in the order in which a run restarts them."""
     return tuple(sorted(nodes, key=lambda node: rank(node, master)))
 
 
 def selected(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[Node, ...]:
-    """The members that a selection means, in order."""
+    """The members that a selection matches, in order."""
 
     def means(node: Node) -> bool:
         if selection.only and not any(fnmatch.fnmatchcase(node.name, glob) for glob in selection.only):
@@ -84,14 +84,14 @@ def undated(view: ClusterView, selection: Selection, zone_attribute: str | None)
 
 
 def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
-    """Names and globs of a selection that match no member: a typing error is never taken for "none"."""
+    """Names and globs of a selection that match no member: a typing error never counts as "none"."""
     names = [node.name for node in view.nodes]
     wanted = (*selection.only, *selection.exclude)
     return tuple(glob for glob in wanted if not fnmatch.filter(names, glob))
 
 
 Ask = Callable[[Wave], tuple[Hold, ...]]
-"""What the rules about sets of nodes say against a wave; empty when they pass it."""
+"""The holds of predicates about sets of nodes against a wave; empty when it passes."""
 
 Unit = tuple[NodeName, ...]
 """What goes into a wave or stays out of it as a whole: one node, or those of one machine."""
@@ -101,7 +101,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a strategy chooses from.
+    """The input of a strategy.
 
     Attributes:
         pending: nodes that may be in this wave, in order: members, or absent ones when no member is left.
@@ -123,7 +123,7 @@ class Choice:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The pending nodes, those of one machine together; a machine goes when its last node would."""
+        """The pending nodes, grouped by machine; a machine goes when its last node would."""
         if not self.machines:
             return tuple((name,) for name in self.pending)
         machine = {name: each for each in self.machines for name in each}
@@ -192,7 +192,7 @@ def node_wave(choice: Choice) -> Wave:
 
 
 def _first_that_passes(choice: Choice) -> tuple[Unit, Mapping[NodeName, Hold]]:
-    """The first unit of the lowest rank that no predicate is against, and what held those before it."""
+    """The first unit of the lowest rank that passes, and the holds on the units before it."""
     units = choice.units
     lowest = choice.rank(units[0][-1])
     passed_over: dict[NodeName, Hold] = {}
@@ -207,7 +207,7 @@ def _first_that_passes(choice: Choice) -> tuple[Unit, Mapping[NodeName, Hold]]:
 
 
 def _leader(choice: Choice) -> str:
-    """What this kind of cluster calls its `master`."""
+    """This kind of cluster's word for its `master`."""
     return "claimant" if choice.policy.kind is Kind.RIAK else "elected master"
 
 
@@ -248,7 +248,7 @@ def zone_wave(choice: Choice) -> Wave:
 
 
 def _of_zone(choice: Choice, units: tuple[Unit, ...]) -> Wave | None:
-    """The wave of one zone, as large as the predicates let it be; None when they are against each node."""
+    """The wave of one zone, as large as the predicates allow; None when no node passes."""
     bounded = choice.within_most(units)
     wave, refusals = choice.wave(bounded), dict[NodeName, Hold]()
     if choice.ask(wave):
@@ -260,7 +260,7 @@ def _of_zone(choice: Choice, units: tuple[Unit, ...]) -> Wave | None:
 
 
 def _smaller(choice: Choice, whole: tuple[Unit, ...]) -> tuple[Wave, dict[NodeName, Hold]]:
-    """The nodes of a refused wave that pass together, taken in order, and what refuses each other one."""
+    """The nodes of a held wave that pass together, taken in order, and what holds each other node."""
     taken, refusals = list[Unit](), dict[NodeName, Hold]()
     for unit in whole:
         held = choice.ask(choice.wave([*taken, unit]))
@@ -279,7 +279,7 @@ def _why_zone(
     *,
     to_pause: bool,
 ) -> str:
-    """One line: what made the wave smaller first, since that is what an operator has to know.
+    """One line, beginning with what made the wave smaller: the operator needs that first.
 
     Of a wave smaller than the `candidates` of its zone, `refusals` say what left out whom, and `to_pause`
     that a canary wants it so small.
@@ -312,7 +312,7 @@ def _why_zone(
 
 
 def _without(refusals: Mapping[NodeName, Hold]) -> str:
-    """Nodes that are left for later, with each rule and its subject once; evidence for the first."""
+    """Nodes that are left for later, with each predicate and its subject once; evidence for the first."""
     by_rule: dict[tuple[str, str], list[NodeName]] = {}
     for name, hold in refusals.items():
         by_rule.setdefault((hold.predicate, hold.subject), []).append(name)
@@ -325,7 +325,7 @@ STRATEGIES: Final[Mapping[Strategy, Callable[[Choice], Wave]]] = {
     Strategy.NODE: node_wave,
     Strategy.ZONE: zone_wave,
 }
-"""How each strategy cuts waves. A strategy chooses; whether the wave may stop, all predicates decide."""
+"""How each strategy groups nodes into waves. All predicates then decide whether the wave may stop."""
 
 
 def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit, ...] = ()) -> Wave | None:
@@ -345,7 +345,7 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
     if policy.overlap_recovery:
         present = _beside_recovery(present, view, policy)
     returns = {name: state.nodes[name].returns for name in pending}
-    # One that came back without its turn goes after its like: what disturbed it may be over by then.
+    # A node that came back without its turn goes after its like: the disturbance may be over then.
     present = tuple(sorted(present, key=lambda node: (rank(node, view.master)[:2], returns[node.name])))
     choice = Choice(
         number=state.waves_begun + 1,
@@ -451,7 +451,7 @@ class Machines:
 
 
 def machines_of(state: RunState, seen: Observation) -> Machines:
-    """What is known of machines by the journal and this reading."""
+    """The data on machines in the journal and this reading."""
     began = state.baseline
     hosts = {name: host for name, host in seen.hosts.items() if not isinstance(host, Unknown)}
     return Machines(

@@ -1,4 +1,4 @@
-"""A merge that was asked for and does not run: a refresh, the same again, or nothing as yet."""
+"""What to do about a merge that was sent and does not run: refresh, send it again, or wait."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from orchestrator.model.merging import BulkIndex, MergePolicy
 from orchestrator.model.reading import Instant, Seconds
 
 WRITES_SECONDS: Final[Seconds] = 5.0
-"""Between the two readings that tell whether an index is written: a load that is on writes within it."""
+"""Seconds between the two readings that show whether an index is written: an active load writes within it."""
 
 
 def next_for(
     situation: Situation, index: BulkIndex, one: MergeProgress, policy: MergePolicy
 ) -> RefreshIndex | ForceMerge | None:
-    """Searches first see what was merged: only then are segments counted, and is it asked for again.
+    """Refresh first, so that searches see merged segments; then count segments and send merges again.
 
     What was lost on its way may come until the doubt is over (None: wait for it), and have ended since
     searches were refreshed: an index that does not refresh itself would look as if nothing had come of it.
@@ -33,7 +33,7 @@ def next_for(
 
 
 def may_still_come(situation: Situation, index: BulkIndex, one: MergeProgress, policy: MergePolicy) -> bool:
-    """Whether a merge that was asked for and not heard of may be begun at any moment."""
+    """Whether a merge that was sent, and had no answer, may still begin."""
     return situation.seen.at < _doubted_until(situation.state, one, _merge_of(index, policy))
 
 

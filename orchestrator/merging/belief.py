@@ -1,4 +1,4 @@
-"""Whether a reading may be believed at all, before anything is concluded from it: the end of a merge, too."""
+"""Whether a reading is reliable enough to conclude anything from it, such as the end of a merge."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ from orchestrator.model.observation import ClusterView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastMerges:
-    """What the journals of a cluster tell of its indices.
+    """What the journals of a cluster say about its indices.
 
     Attributes:
-        unfinished: uuids of those whose merge was begun and not seen to its end: the program was killed.
-        ended: by uuid, the last merge that was.
+        unfinished: uuids of indices whose merge was begun and whose end was not seen: the program was killed.
+        ended: by uuid, the last merge that ended.
     """
 
     unfinished: frozenset[str] = frozenset()
@@ -80,10 +80,10 @@ def nodes_due(
     past: PastMerges,
     left: Iterable[LoaderLeftover] = (),
 ) -> tuple[NodeName, ...]:
-    """Those of the selected nodes that are to be restarted, in their order.
+    """The selected nodes that are to be restarted, in their order.
 
-    All of them when anything is about to change on disk. Else those that have not been restarted since: a
-    kill between a merge and the restart after it loses nothing, and a node that came in later is not due.
+    All of them when a merge is about to change the disks. Else those not restarted since the last merge: a
+    kill between a merge and the restart after it loses nothing, and a node that joined later is not due.
     """
     targets = tuple(targets)
     if any(target.due for target in targets) or any(one.put_right for one in left):

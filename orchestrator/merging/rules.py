@@ -1,4 +1,4 @@
-"""The rules that are asked before an index is merged, each time, on the reading of that moment.
+"""The predicates that are checked before an index is merged, each time, on the current reading.
 
 Those that every decision rests on, and the gates, are the same as before a stop. What is particular to a
 merge: it is for an index that is no longer written, it needs room beside the segments that it replaces, and a
@@ -22,12 +22,12 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 
 NOT_WRITTEN: Final = "index_is_not_written"
-"""The rule that `--allow-writes` sets aside."""
+"""The predicate that `--allow-writes` sets aside."""
 
 _IN_PLACE: Final = "no_copy_on_its_way"
 
 _SHARED: Final = ("observation_is_fresh", "cluster_is_the_one_named", "lease_is_held", "gates_open")
-"""Of the rules before a stop, those that a merge has to pass as well."""
+"""The predicates on stops that a merge has to pass as well."""
 
 
 def written(first: Writes | None, now: Writes) -> str | None:
@@ -45,7 +45,7 @@ def written(first: Writes | None, now: Writes) -> str | None:
 
 
 def index_is_not_written(question: Question) -> Iterator[Finding]:
-    """No document came in since the run looked first. `--allow-writes` takes such an index all the same."""
+    """No document was written since the run's first reading, unless `--allow-writes` is given."""
     merging, index, policy = question.state.merging, question.index, question.policy
     if index is None or (policy.merge is not None and policy.merge.allow_writes):
         return
@@ -64,7 +64,7 @@ def index_is_not_written(question: Question) -> Iterator[Finding]:
 
 
 def not_counted(policy: Policy, view: ClusterView) -> Iterator[ShardCopy]:
-    """Primaries of shards without a started copy: whether these are to be merged is not known.
+    """Primaries of shards without a started copy: it is unknown whether these are to be merged.
 
     Not of an index that may be red, that is restored just now, or for which the rule is disabled.
     """
@@ -76,7 +76,7 @@ def not_counted(policy: Policy, view: ClusterView) -> Iterator[ShardCopy]:
 
 
 def no_copy_on_its_way(question: Question) -> Iterator[Finding]:
-    """Every copy that the index has is where it stays, and each shard has one at least."""
+    """Every copy of the index is started and not moving, and each shard has at least one."""
     view, index = question.observation.cluster, question.index
     if index is None or isinstance(view, Unknown):
         return
@@ -162,4 +162,4 @@ MERGE_RULES: Final[tuple[Predicate, ...]] = (
     *OWN_RULES,
     *(rule for rule in PREDICATES if rule.name in _SHARED and rule.may_be_disabled),
 )
-"""In the order in which they are asked."""
+"""In the order in which they are checked."""

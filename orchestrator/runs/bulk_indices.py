@@ -1,4 +1,4 @@
-"""The indices of a bulk load: from the patterns that were given to what a run begins with."""
+"""The indices of a bulk load: resolve the given patterns, read the indices, and decide what is due."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def find_bulk_indices(
 
 
 def _past_merges(connection: Connection, uuid: str, bulk: BulkView) -> PastMerges:
-    """What earlier runs merged; nothing before the first run."""
+    """What earlier runs merged; empty before the first run."""
     try:
         with connection.state(Access.READ) as store:
             return store.merges(uuid, tuple(bulk.indices))
@@ -113,7 +113,7 @@ def require_open(found: Resolution, patterns: Sequence[str], cluster: str) -> tu
     """The indices to work on.
 
     Args:
-        found: what the patterns stand for.
+        found: what the patterns match.
         patterns: as they were given.
         cluster: its name, for the message.
 
@@ -139,7 +139,7 @@ def require_open(found: Resolution, patterns: Sequence[str], cluster: str) -> tu
 
 
 def left_out(found: Resolution) -> tuple[str, ...]:
-    """What matches and is not worked on, one line a reason."""
+    """What matches and is left out, one line a reason."""
     lines = []
     if found.closed:
         lines.append(f"left out, since closed: {_names(found.closed)}")

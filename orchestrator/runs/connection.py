@@ -1,6 +1,6 @@
-"""What a run is given: the ports of one cluster, this process, and the state database, in one value.
+"""The input of a run: the ports of one cluster, this process, and the state database, in one value.
 
-`Connection` is all that the modules of this package know of the world. `connect` makes one from a cluster
+`Connection` is the only access of this package to the world. `connect` makes one from a cluster
 file; a simulation makes one of its own, so the same code runs in both.
 """
 
@@ -76,7 +76,7 @@ class ClusterPorts(Protocol):
 
     @property
     def cluster_file(self) -> str:
-        """The same, resolved, for the journal: `resume` reads it from there."""
+        """The same, resolved, for the journal: `resume` reads the cluster file from there."""
         ...
 
     @property
@@ -131,7 +131,7 @@ class ClusterPorts(Protocol):
         ...
 
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
-        """What in the cluster file matches none of these nodes."""
+        """Entries of the cluster file that match none of these nodes."""
         ...
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class ClusterPorts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What a reporter can know about the attempt that it reports.
+    """What a reporter can use about the attempt that it reports.
 
     Attributes:
         past: records of earlier attempts at the run.
@@ -256,7 +256,7 @@ class Process:
     workers: int = 16
 
     def warn(self, message: str) -> None:
-        """Tell something that does not stop the request."""
+        """Show a warning that does not stop the request."""
         self.tell(f"warning: {message}")
 
     def new_run(self) -> str:
@@ -297,7 +297,7 @@ class Connection:
             store.close()
 
     def close(self) -> None:
-        """Close every connection to the cluster and its hosts; first let a run that is under way end."""
+        """Close every connection to the cluster and its hosts. A run that is under way ends first."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Which run a request means: `resume`, `restore`, `pause`, `stop`, `status`; and what past runs tell."""
+"""Which run a request means: `resume`, `restore`, `pause`, `stop`, `status`; and the data of past runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 
 
 class Wanted(Enum):
-    """What a run is looked for; the value is how messages speak of it."""
+    """The purpose of looking for a run; its value is the word for it in messages."""
 
     RESUME = "unfinished run"
     RESTORE = "unfinished run to restore"
@@ -35,11 +35,11 @@ _PAST_RUNS: Final = 10
 def find_run(
     store: StateStore, wanted: Wanted, *, run: str | None = None, cluster: str | None = None
 ) -> RunEntry:
-    """The run that is meant.
+    """The wanted run.
 
     Args:
         store: the state database.
-        wanted: what for.
+        wanted: the purpose.
         run: as typed: an id, the beginning of one, or its last part.
         cluster: only runs of the cluster of this name.
 
@@ -69,7 +69,7 @@ def _candidates(entries: Sequence[RunEntry], wanted: Wanted, cluster: str | None
     by_cluster = ([entry for entry in entries if entry.cluster == name] for name in names)
     found = [one for some in by_cluster if (one := _of_cluster(some, wanted)) is not None]
     if wanted is Wanted.SHOW:
-        # The one to look at is the one on which something is to be done; else the latest.
+        # The one to show is the one on which something is to be done; else the latest.
         return [entry for entry in found if entry.unfinished] or found[:1]
     return found
 

@@ -19,7 +19,7 @@ from orchestrator.runs.connection import ClusterPorts
 
 
 def predicate_names(kind: Kind) -> PredicateNames:
-    """What `--disable-predicate` may name there: rules before a stop, then those before a merge."""
+    """What `--disable-predicate` may name there: predicates before a stop, then those before a merge."""
     merging = OWN_RULES if kind is Kind.ELASTICSEARCH else ()
     rules = (*kind_of(kind).predicates, *merging)
     return PredicateNames(
@@ -29,7 +29,7 @@ def predicate_names(kind: Kind) -> PredicateNames:
 
 
 def require_cluster(read: Reading[ClusterView], name: str, file: str) -> ClusterView:
-    """The first reading of the cluster, if it is the one that the file names.
+    """The first reading of the cluster, if it is the one in the file.
 
     Raises:
         UsageError: it cannot be read, or calls itself something else.
@@ -45,7 +45,7 @@ def require_cluster(read: Reading[ClusterView], name: str, file: str) -> Cluster
 
 
 def require_same(ports: ClusterPorts, run: str, started: RunStarted) -> None:
-    """Refuse another cluster than that on which a run began. A cluster that cannot be read may be the same.
+    """Refuse a cluster other than the run's own. A cluster that cannot be read may be the same.
 
     Args:
         ports: of the cluster as its file is now.

@@ -1,4 +1,4 @@
-"""Taking the lease for a run; and restoring first what another run left, if it left something."""
+"""Taking the lease for a run; before that, restoring the pending changes of another run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _announce(left: LeaseRecord, process: Process) -> None:
 
 
 def _announce_other_hooks(left: LeaseRecord, started: RunStarted, process: Process) -> None:
-    """Say that nodes were taken out of service by another playbook than the one whose hooks run now."""
+    """Warn that nodes were taken out of service by another playbook than the one whose hooks run now."""
     whose, playbook = left.hooks_of, started.policy.playbook
     if left.out_of_service and whose is not None and whose.playbook != playbook:
         process.warn(
@@ -92,9 +92,9 @@ class InService:
     """How nodes that another run took out of service are put into service again.
 
     Attributes:
-        playbook: name or path of the one whose `after_recovery` hooks do it; None takes that of the cluster
+        playbook: name or path of the playbook with the `after_recovery` hooks; None takes that of the cluster
             file.
-        by_hand: nodes for which people did it.
+        by_hand: nodes that people put into service.
     """
 
     playbook: str | None = None
@@ -102,7 +102,7 @@ class InService:
 
     @property
     def anything(self) -> bool:
-        """Whether anything was said."""
+        """Whether the operator named anything."""
         return self.playbook is not None or bool(self.by_hand)
 
     def less(self, left: LeaseRecord) -> LeaseRecord:
@@ -152,9 +152,9 @@ def claim(connection: Connection, store: StateStore, started: RunStarted) -> Cla
 
 
 def _owed_by(record: LeaseRecord | None, store: StateStore) -> LeaseRecord | None:
-    """The record, if anything is owed by it.
+    """The record, if it has pending changes.
 
-    A run that is finished by this state was killed before it gave its lease back, and its record is older
+    A run that finished by this state was killed before it released its lease, and its record is older
     than its end: settings are restored, and it waited for the last stop that could still take a node down.
 
     Raises:
@@ -315,11 +315,11 @@ def lease_of(
 
 
 def acquire(lease: Lease, process: Process) -> Taken:
-    """Take it, and tell which run it waits for.
+    """Take it, and report the run that it waits for.
 
     Raises:
         LeaseError: a live run holds it.
-        WatchInterrupted: a request to stop came before it was taken everywhere; it is given back, unless its
+        WatchInterrupted: a request to stop came before it was taken everywhere; it is released, unless its
             record lists pending changes of a run.
     """
     said: list[tuple[str, int]] = []

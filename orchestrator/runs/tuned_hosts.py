@@ -1,4 +1,4 @@
-"""The hosts that `tune` works on: which nodes, where their hosts are, and whether a run is at work there."""
+"""The hosts that `tune` works on: which nodes, where their hosts are, and whether a run is under way."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TuningPort(Protocol):
         ...
 
     def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
-        """Read of each node's host what is asked of it, in parallel."""
+        """Read the requested facts from each node's host, in parallel."""
         ...
 
     def perform(self, action: HostAction) -> ActionResult:
@@ -109,8 +109,8 @@ def hosts_to_tune(
     Args:
         connection: the cluster.
         ports: its ports, from a cluster file.
-        only: names and globs of nodes that are meant; all when empty.
-        exclude: those of nodes that are not.
+        only: names and globs of nodes; all when empty.
+        exclude: names and globs of nodes to leave out.
         known: nodes that are known from elsewhere, with their addresses.
 
     Raises:
@@ -139,7 +139,7 @@ def hosts_to_tune(
 
 
 def select(nodes: Collection[NodeName], only: Collection[str], exclude: Collection[str]) -> list[NodeName]:
-    """The nodes that are meant, by name or glob, in order.
+    """The selected nodes, by name or glob, in order.
 
     Raises:
         UsageError: a name matches nothing, or none is left.
@@ -200,11 +200,11 @@ def _machine(settings: HostSettings) -> str:
 
 
 def _check_free(connection: Connection, uuid: str | None) -> None:
-    """See that no run is at work on the cluster, by the leases here and in the cluster itself.
+    """Check that no run is under way on the cluster, by the leases here and in the cluster itself.
 
     Raises:
-        LeaseError: one is: who, since when, from where.
-        JournalError: whether one is cannot be read.
+        LeaseError: a run is: with its operator, its begin and its machine.
+        JournalError: the leases cannot be read.
     """
     name = connection.ports.name
     try:

@@ -1,4 +1,4 @@
-"""Starting what a killed run left down, where the cluster has no master that could grant a lease.
+"""Starting nodes that a killed run left down, when the cluster has no master that could grant a lease.
 
 A run is killed while a master-eligible node is down, and then another one fails. Now the lease in the cluster
 can be neither read nor taken, and only a start of the nodes that the run stopped brings a master back. So the
@@ -33,7 +33,7 @@ from orchestrator.runtime.store import StateStore
 from orchestrator.runtime.taking import LeaseUnreachable, WatchInterrupted
 
 _STARTS: Final = 3
-"""So often each start is sent: a host may be out of reach at first, and a node may fail once."""
+"""How often each start is sent: a host may be out of reach at first, and a node may fail once."""
 _NEWS_SECONDS: Final[Seconds] = 15.0
 """Between two messages of a wait."""
 _NEEDED: Final[Mapping[Kind, str]] = {
@@ -59,7 +59,7 @@ def nodes_to_start(state: RunState, event: RunResumed | RestoreBegun, *, at: Ins
         at: now.
 
     Returns:
-        Empty where the journal says that another run took this one over: the nodes are that run's.
+        Empty if the journal says that another run took this one over: the nodes are that run's.
     """
     if state.process.deposed is not None:
         return ()
@@ -153,7 +153,7 @@ def _start_until_elected(
 
 
 def _unread(connection: Connection, needed: str, *, until: Instant) -> str | None:
-    """Wait until the lease in the cluster can be read; why it cannot be, None once it can."""
+    """Wait until the lease in the cluster can be read; the last reason why not, None once it can."""
     process, next_message = connection.process, connection.process.now
     with process.requests.during(lambda: None) as asked:
         while isinstance(unread := connection.ports.lease.read(), Unknown):

@@ -1,7 +1,7 @@
-"""Rules about the cluster as a whole: is this a reading, a cluster, a moment in which to stop anything?
+"""Predicates about the whole cluster: is the reading valid, is it the right cluster, is it safe to stop now?
 
-Rules about shard copies and the nodes that stay are in `redundancy.py`. A reading that a rule needs and
-does not have is a refusal: unknown is never healthy.
+Predicates about shard copies and the nodes that stay are in `redundancy.py`. A missing reading is a hold:
+unknown is never healthy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 
 OLDEST_TASK_SECONDS: Final = 30.0
-"""Elasticsearch's own limit for a master operation: a task this old means a master that lags."""
+"""Elasticsearch's own limit for a master operation: a task this old shows a master that lags."""
 
 
 def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
 
 
 def _indices_that_would_not_return(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """An index's own `allocation.enable` goes before the cluster's, so putting that back does not help it."""
+    """An index's own `allocation.enable` overrides the cluster's: restoring that does not help the index."""
     here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
     for index in (view.metadata[uuid] for uuid in sorted(here) if uuid in view.metadata):
         own = index.allocation_enable
@@ -91,7 +91,7 @@ def _meets_a_member(key: str, value: SettingValue, view: ClusterView) -> bool:
 
 
 def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No shard is without a started copy, but for the indices that the operator accepts."""
+    """No shard is without a started copy, except in indices that the operator accepts."""
     away = [copy for copy in view.not_started if copy.primary]
     for index in sorted({copy.shard.index for copy in away if not is_being_restored(view, copy)}):
         if index not in question.policy.accept_red:
@@ -166,7 +166,7 @@ def no_running_snapshot(question: Question) -> Iterator[Finding]:
 
 
 def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Finding]:
-    """Work of hours that a restart throws away."""
+    """Work of hours that a restart discards."""
     activity = question.observation.activity
     if isinstance(activity, Unknown):
         yield "tasks", activity.reason
@@ -181,7 +181,7 @@ def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Find
 
 
 def pending_tasks_drained(question: Question) -> Iterator[Finding]:
-    """The master keeps up; one that does not will be slow to see nodes leave and join."""
+    """The master keeps up; a slow master notices late that nodes leave and join."""
     health = question.observation.health
     if isinstance(health, Unknown):
         yield "pending tasks", health.reason

@@ -20,19 +20,19 @@ from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
-"""Reasons of copies of an index that somebody closed, reopened or restored: red for a moment, not by us."""
+"""Reasons of copies of an index that was closed, reopened or restored: red for a moment, not by the run."""
 
 _ADDED: Final = "REPLICA_ADDED"
 
 FRESH: Final = _EXCUSED | {"INDEX_CREATED", _ADDED}
-"""Reasons of copies that never were anywhere: without a place they are no loss."""
+"""Reasons of copies that never had a node: without one they are not lost."""
 
 _LEFT: Final = frozenset({"NODE_LEFT", "NODE_RESTARTING"})
 """Reasons of copies whose node left the cluster."""
 
 
 def baseline_of(view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
-    """What is missing now. Copies that are on their way are not: they are expected to arrive."""
+    """The missing copies now. Copies that are being recovered do not count: they are expected to arrive."""
     unassigned = [copy for copy in view.not_started if copy.state is CopyState.UNASSIGNED]
     lives = {node.name: node.incarnation for node in view.nodes}
     bystanders = tuple(node.name for node in view.nodes if not (node.holds_data or node.master_eligible))
@@ -124,7 +124,7 @@ def _made_meanwhile(state: RunState, view: ClusterView, ours: Collection[NodeNam
 
 
 def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Copies that are not started, less those missing at the start and those that are not waited for."""
+    """Copies that are not started, except those missing at the start and those that the run ignores."""
     if not view.not_started:
         return ()
     allowed: Counter[tuple[str, int, bool]] = Counter()
@@ -156,14 +156,14 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
 
 
 def _never_had_a_node(view: ClusterView, copy: ShardCopy) -> bool:
-    """Whether a copy is new. Auto-expand takes a replica away with its node and adds it when it is back."""
+    """Whether a copy is new. Auto-expand removes a replica with its node and adds it with the node."""
     index = view.metadata.get(copy.shard.index_uuid)
     expands = index is not None and index.auto_expand is not None
     return copy.unassigned_reason in FRESH and not (expands and copy.unassigned_reason == _ADDED)
 
 
 def _has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
-    """Whether some data node may take one more copy. One that is away is for `expected_nodes_present`."""
+    """Whether some data node may take one more copy. `expected_nodes_present` handles absent nodes."""
     copies = view.shards[shard]
     holders = {copy.node for copy in copies}
     data = [node for node in view.nodes if node.holds_data]
@@ -197,7 +197,7 @@ def _full_values(
 
 
 def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
-    """Copies without a place when the waves are back: more than their shards had, or of new indices."""
+    """Copies without a node when the waves are back: more than their shards had, or of new indices."""
     beyond = missing_beyond_baseline(state, view)
     return counted([copy for copy in beyond if copy.state is CopyState.UNASSIGNED and not copy.primary])
 
@@ -211,7 +211,7 @@ def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
 
 
 def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
-    """Shards without a started copy that were not red before, not accepted, and not just being made."""
+    """Shards without a started copy that were not red before, are not accepted and are not just created."""
     accepted = state.begun.policy.accept_red
     before = {
         (m.index_uuid, m.number) for m in (state.baseline.missing if state.baseline else ()) if m.primary
@@ -263,7 +263,7 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
         if any(copy.primary and is_being_restored(view, copy) for copy in copies):
             continue
         index = view.metadata.get(shard.index_uuid)
-        # A replica of a restored index may have no data: when its primary's node has left, only that helps.
+        # A replica of a restored index may have no data. Then only the absent node of its primary helps.
         by_hand = any(
             copy.unassigned_reason in (_EXCUSED if copy.primary else _EXCUSED - _RESTORED) for copy in copies
         )
@@ -279,7 +279,7 @@ def _was_red(state: RunState, shard: ShardId) -> bool:
 
 
 def _may_be_away(state: RunState, view: ClusterView, shard: ShardId) -> bool:
-    """Whether somebody accepted that this shard is away while its node is, or a repository has it."""
+    """Whether the playbook accepts that this shard is away while its node is, or a repository has it."""
     policy, index = state.begun.policy, view.metadata.get(shard.index_uuid)
     if index is None:
         return False
@@ -295,9 +295,9 @@ def _may_be_away(state: RunState, view: ClusterView, shard: ShardId) -> bool:
 
 
 def exempt_from_copies_rule(index: Index | None) -> bool:
-    """Indices that another rule decides on: without replicas (policy), or backed by a repository.
+    """Indices that another predicate decides on: without replicas (policy), or backed by a repository.
 
-    None: of one without metadata nothing is known, so no other rule would look at it.
+    None is not exempt: no other predicate would check an index without metadata.
     """
     return index is not None and (index.searchable_snapshot or index.replicas == 0)
 

@@ -1,4 +1,4 @@
-"""Cluster settings that a run changes: which, to what, and how they go back as they were found.
+"""Cluster settings that a run changes: which, to what value, and how they are restored.
 
 The effective value of a setting is transient over persistent over elasticsearch.yml. A change is written
 persistently, so that it outlives a change of master or a full restart of the cluster, and transiently only
@@ -60,10 +60,10 @@ def listed(value: SettingValue | None) -> tuple[str, ...]:
 
 
 def awareness_of(settings: SettingsView, chosen: str | None = None) -> tuple[str | None, Awareness]:
-    """The node attribute that zones go by, and what the cluster says of awareness.
+    """The node attribute that defines zones, and the cluster's settings of awareness.
 
-    Transient over persistent over elasticsearch.yml. `chosen` (the cluster file's `zone_attribute`) goes
-    before the first attribute of the cluster's own; one that only forced awareness names is the last choice.
+    Transient over persistent over elasticsearch.yml. `chosen` (the cluster file's `zone_attribute`) overrides
+    the first attribute of the cluster's own; an attribute that only forced awareness names comes last.
     """
     attributes = listed(settings.effective(AWARENESS))
     keys = sorted({*settings.persistent, *settings.transient, *settings.files})
@@ -101,7 +101,7 @@ def is_withheld(settings: SettingsView | Unknown, policy: Policy) -> bool:
 
 
 def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
-    """Recovery limits raised for the run, never lowered, and rebalancing held still."""
+    """Recovery limits raised for the run, never lowered, and rebalancing disabled."""
     limits = policy.recovery_limits
     changes: list[SettingChange] = []
     counts = (
@@ -110,7 +110,7 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
     )
     for key, count in counts:
         now = _count_of(settings.effective(key))
-        # A value that we cannot read may be larger than ours: it is left.
+        # A value that cannot be read may be larger than ours: it is left.
         known = now is not None or settings.effective(key) is None
         if count is not None and known and count > (now or 0):
             changes += _change(settings, key, str(count))

@@ -1,4 +1,4 @@
-"""The predicates of Riak, in the order in which they are asked.
+"""The predicates of Riak, in the order in which they are checked.
 
 The docs' catalogue is generated from this list; the names are public.
 """
@@ -20,7 +20,7 @@ from orchestrator.model.riak import RiakView
 
 
 def ring_of(question: Question) -> Reading[RiakView]:
-    """What a question's reading says of the ring."""
+    """What a question's reading has of the ring."""
     view = question.observation.cluster
     if isinstance(view, Unknown):
         return view

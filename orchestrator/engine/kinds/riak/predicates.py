@@ -1,4 +1,4 @@
-"""Riak's own rules before a stop, over one reading of the cluster. The names are public.
+"""Riak's own predicates, checked before a stop on one reading of the cluster. The names are public.
 
 No single command shows everything, and each one can look good at a bad moment (recorded on 3.2.1):
 
@@ -36,7 +36,7 @@ Check = Callable[[RiakView, Nodes], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: the reading and the wave that is to be stopped, to subjects and evidence of refusals.
+    """One predicate: from the reading and the wave to subjects and evidence of holds.
 
     The other attributes are those of `Predicate`.
     """
@@ -49,7 +49,7 @@ class Rule:
 
 
 def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """All nodes list the same owners, and the claimant says that all have seen the last change."""
+    """All nodes list the same owners, and the claimant reports that all have seen the last change."""
     del wave  # it is about the cluster
     ready = view.ring_ready
     if isinstance(ready, Unknown):
@@ -128,7 +128,7 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
 
 
 def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """Nothing waits to be handed off, nothing moves, and every primary partition runs."""
+    """No handoff waits or runs, and every primary partition runs."""
     del wave  # it is about the cluster
     if isinstance(view.transfers, Unknown):
         yield "transfers", view.transfers.reason
@@ -148,7 +148,7 @@ def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
 
 
 def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """With the wave down beside what is down already, a quorum of every preference list stays up."""
+    """With the wave down besides nodes that are down already, a quorum of every preference list stays up."""
     ring, n_vals, cluster = view.ring, view.n_vals, view.cluster
     for name, part in (("ring", ring), ("n_val", n_vals), ("members", cluster)):
         if isinstance(part, Unknown):
@@ -194,7 +194,7 @@ RULES: Final[tuple[Rule, ...]] = (
         about=About.WAVE,
     ),
 )
-"""In the order in which they are asked."""
+"""In the order in which they are checked."""
 
 
 def predicates(view_of: Callable[[Question], Reading[RiakView]]) -> tuple[Predicate, ...]:
