@@ -168,8 +168,8 @@ def _nodes(units: Iterable[Unit]) -> tuple[NodeName, ...]:
 def node_wave(choice: Choice) -> Wave:
     """`--strategy node`: the first node in order, alone, or with all others that its machine takes along.
 
-    A node that a predicate is against is passed over for the next one of its rank. If all are refused, the
-    wave is the first, and the run holds.
+    A node that does not pass a predicate is skipped for the next one of its rank. If no node passes, the wave
+    is the first node, and the run holds.
     """
     unit, passed_over = _first_that_passes(choice)
     name = unit[-1]
@@ -223,12 +223,11 @@ def zone_wave(choice: Choice) -> Wave:
     """`--strategy zone`: the nodes of one zone together, as many as the rules about sets let pass.
 
     A zone goes when its last node would: zones without data and votes first, then tiers, then voters; the
-    zone of the elected master last, and zones of one place by name. A node without a zone is a zone of its
-    own. Within the zone nodes are taken in their order (dedicated masters with their zone), each if the
-    predicates pass it together with those taken before. What is left over goes next. If the predicates are
-    against every node of a zone, the next zone of its rank goes first; if they are against all of them, the
-    wave is the first node, and the run holds. Where nodes of one machine go together, all this is about
-    machines: none is split.
+    zone of the elected master last, and zones of equal place by name. A node without a zone is a zone of its
+    own. Within the zone nodes are taken in their order (dedicated masters with their zone), each if it passes
+    the predicates together with the nodes taken before. The rest of the zone goes next. If no node of a zone
+    passes, the next zone of its rank goes first; if none passes in all of them, the wave is the first node,
+    and the run holds. If nodes of one machine go together, all this applies to machines: none is split.
     """
     groups: dict[str, list[Unit]] = {}
     for unit in choice.units:
@@ -372,7 +371,7 @@ def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy)
     """The order with overlap: within a tier zone by zone, then by fewest shards shared with what recovers.
 
     Nodes of one zone share few shards or none, since awareness puts the copies of a shard into different
-    zones: so the next one seldom has a part in what the one before it still recovers.
+    zones. So the next node seldom has copies of the shards that the node before it still recovers.
     """
     moving = {
         copy.shard for copy in view.copies if copy.state in (CopyState.INITIALIZING, CopyState.RELOCATING)

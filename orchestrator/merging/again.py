@@ -20,8 +20,8 @@ def next_for(
 ) -> RefreshIndex | ForceMerge | None:
     """Refresh first, so that searches see merged segments; then count segments and send merges again.
 
-    What was lost on its way may come until the doubt is over (None: wait for it), and have ended since
-    searches were refreshed: an index that does not refresh itself would look as if nothing had come of it.
+    A lost call may still arrive until its doubt is over (None: wait for that). Its merge may have ended after
+    the last refresh: without a new refresh, an index that does not refresh itself would look unmerged.
     """
     merge = _merge_of(index, policy)
     doubted = _doubted_until(situation.state, one, merge)

@@ -1,8 +1,8 @@
 """The predicates that are checked before an index is merged, each time, on the current reading.
 
-Those that every decision rests on, and the gates, are the same as before a stop. What is particular to a
-merge: it is for an index that is no longer written, it needs room beside the segments that it replaces, and a
-copy that is on its way would arrive with the segments of before.
+The fundamental predicates and the gates are the same as before a stop. The others are particular to a merge:
+its index is no longer written, it needs disk space beside the segments that it replaces, and a copy that is
+being recovered would arrive with the old segments.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def index_is_not_written(question: Question) -> Iterator[Finding]:
 def not_counted(policy: Policy, view: ClusterView) -> Iterator[ShardCopy]:
     """Primaries of shards without a started copy: it is unknown whether these are to be merged.
 
-    Not of an index that may be red, that is restored just now, or for which the rule is disabled.
+    Not of an index that may be red, that is being restored, or for which the predicate is disabled.
     """
     for copy in view.not_started:
         name = copy.shard.index
@@ -98,9 +98,9 @@ def no_copy_on_its_way(question: Question) -> Iterator[Finding]:
 def disk_has_room(question: Question) -> Iterator[Finding]:
     """Each node can hold the merged segments beside those that they replace, below its high watermark.
 
-    The old ones go only when no search looks at them any more, which on an index that is not refreshed is
-    after the whole merge: so every copy on the node counts, not only the one that is merged just now. What
-    the indices that are being merged may still take is counted as well.
+    Old segments are deleted when no search uses them any more. On an index that is not refreshed that is
+    after the whole merge, so every copy on the node counts, not only the copy that is being merged. The space
+    that other indices may still need for their merges counts as well.
     """
     disks, index, bulk = question.observation.disks, question.index, question.observation.bulk
     if index is None or isinstance(disks, Unknown) or isinstance(bulk, Unknown):

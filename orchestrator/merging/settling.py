@@ -47,7 +47,7 @@ _NAMED: Final = 3
 def settling(situation: Situation) -> Decision:
     """Set the settings, wait for every copy, refresh, flush; then the first wave, or the end.
 
-    Replicas come after the merge: a new copy is then a copy of merged segments, made once, and the same.
+    Replicas come after the merge: a new copy then copies the merged segments once, and is identical.
     """
     state, view, bulk, now = situation.state, situation.view, situation.seen.bulk, situation.now
     if not situation.fresh:
@@ -155,8 +155,8 @@ def found_of(index: BulkIndex) -> dict[str, str | None]:
 def changes(index: BulkIndex, right: LoaderSettings, *, expands: bool) -> dict[str, str | None]:
     """The settings to change on an index; empty when all are right. None removes a setting.
 
-    Only what a loader seems to have left is touched: an index with two replicas, or with a refresh interval
-    of its own, has them because somebody wanted them.
+    Only values that a loader seems to have left are changed: an index with two replicas, or with a refresh
+    interval of its own, has them on purpose.
 
     Args:
         index: the index as read.

@@ -32,7 +32,7 @@ def require_cluster(read: Reading[ClusterView], name: str, file: str) -> Cluster
     """The first reading of the cluster, if it is the one in the file.
 
     Raises:
-        UsageError: it cannot be read, or calls itself something else.
+        UsageError: it cannot be read, or has another name.
     """
     if isinstance(read, Unknown):
         raise UsageError(f"cluster {name} ({file}) cannot be read: {read.reason}")
@@ -125,8 +125,8 @@ def start_of(
     """The event with which a run begins; without nodes when none is due (`--started-before`).
 
     Raises:
-        UsageError: the selection names a node that is not there, or selects none; or whether a node is due
-            is not known of any.
+        UsageError: the selection names a node that is no member, or selects none; or it is unknown for every
+            node whether it is due.
     """
     if not isinstance(settings, Unknown):
         attribute, awareness = awareness_of(settings, policy.zone_attribute)

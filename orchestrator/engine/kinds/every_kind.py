@@ -117,7 +117,7 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
     """Every node of the start is a member now, and there are as many as the cluster file expects.
 
     Members without data and without a vote may come and go, unless they are to be stopped now. Nodes that
-    the operator does without (`resume --skip`) need not be there.
+    the operator skips (`resume --skip`) may be absent.
     """
     present = {node.name for node in view.nodes}
     for name in sorted(_away(question, present) | (set(question.wave.nodes) - present)):
@@ -176,8 +176,8 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
 def selected_hosts_ready(question: Question) -> Iterator[Finding]:
     """Hosts answer, the account may control the service, and the service runs: before anything is stopped.
 
-    Every selected host is asked before the first stop, since a fault found at node 17 leaves a cluster of
-    two kinds.
+    Every selected host is checked before the first stop: a fault that is found only at node 17 would leave
+    the cluster half restarted.
     """
     yield from ((f"host of {name}", why) for name, why in _not_ready(question))
 

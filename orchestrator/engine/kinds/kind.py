@@ -44,10 +44,10 @@ class KindOfCluster:
         not_back: what a node that is up in another life lacks to count as back, for people; None = nothing.
         unsettled: what recovers in another way than by copies, for people; None = nothing.
         hastened: the verb that makes that faster, sent every two seconds; None = none.
-        half_way: that a part of it is done, once a phase; None = not so, or said.
-        given_up: while it is waited for, that it cannot be made faster; None = not so, or said.
-        missed: at its end, that it was not made faster as the policy wants it; None = not so, or said.
-        shortfall: the same of the whole run, for its last words; empty = none.
+        half_way: the event that a part of it is done, once a phase; None = not so, or reported before.
+        given_up: during the wait, the event that it cannot be made faster; None as above.
+        missed: at its end, the event that it was not made faster as the policy wants; None as above.
+        shortfall: the same of the whole run, for its last message; empty = none.
         usual: the time of a node where no run has measured it.
         reads_too: parts of the cluster's state that a decision needs besides those of every kind.
         folded: the holds, with those that follow from another one listed in that one (`Hold.also`).

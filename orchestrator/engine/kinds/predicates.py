@@ -82,8 +82,8 @@ class Predicate:
 def holds(predicates: Iterable[Predicate], question: Question) -> tuple[Hold, ...]:
     """One hold for each predicate that is not met, in their order, less what the operator switched off.
 
-    When one of the fundamental predicates is not met, the others are not asked: they would speak of a reading
-    that is not to be believed.
+    If one of the fundamental predicates is not met, the others are not checked: the reading is not reliable
+    enough for them.
     """
     found: list[Hold] = []
     fundamentals_passed = True

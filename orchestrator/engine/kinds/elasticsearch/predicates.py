@@ -104,10 +104,10 @@ def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
 
 
 def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No copy was lost since the run began: what waves took down is back, and no other node took a copy away.
+    """No copy was lost since the run began: copies of the waves are back, and no other node took a copy away.
 
-    Copies of new indices and new replicas that find no place are no loss. A copy on its way is for
-    `no_recovery_on_candidates`, which bars the nodes that have a part in it.
+    Unassigned copies of new indices and new replicas are not lost. `no_recovery_on_candidates` covers copies
+    that are being recovered, and holds the nodes that take part in the recovery.
     """
     missing = lost_beyond_baseline(question.state, view)
     if missing:

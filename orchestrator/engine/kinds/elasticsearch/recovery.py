@@ -82,11 +82,11 @@ def taken_by(view: ClusterView, wave: Wave) -> tuple[IndexTaken, ...]:
 def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
     """Copies that the waves took down and that are not back, as many of each shard as it lacks.
 
-    None is awaited of an index that is gone, was closed, reopened or restored over, or whose allocation
-    filters were changed; and no more than its replicas allow. Where more copies are on their way than are
-    missing (somebody has added replicas), those on the waves' nodes are awaited first, and all of them: the
-    cluster may give a node that is back to any copy of a shard, also to one that never had a place. Last come
-    primaries that start on those nodes, of shards that no reading before the stop had.
+    The run waits for no copy of an index that is gone, was closed, reopened or restored over, or whose
+    allocation filters were changed; and for no more copies than its replicas allow. If more copies recover
+    than are missing (replicas were added), the run waits for all copies on the waves' nodes first: the
+    cluster may allocate any copy of a shard to a node that is back, also a copy that never had a node. Last
+    come primaries that start on those nodes, of shards that no reading before the stop had.
     """
     missing: list[ShardCopy] = []
     metadata = view.metadata
