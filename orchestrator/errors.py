@@ -1,7 +1,7 @@
 """The exceptions of the program and the exit codes that they lead to.
 
 Faults of the world (a node that will not start, a cluster that does not answer) are data: `UNKNOWN`
-readings, failed actions, holds. An exception is for what the program cannot go on with::
+readings, failed actions, holds. An exception is for a fault after which the program cannot continue::
 
     OrchestratorError
     ├── ConfigError          what the user wrote is wrong: file, line and key are named        exit 2
@@ -59,7 +59,7 @@ class ConfigError(OrchestratorError):
     """A file that the user wrote is wrong.
 
     Attributes:
-        file: the file's path as the user knows it, or None when there is no file.
+        file: the file's path as the user gave it, or None when there is no file.
         line: one-based, or None when the fault is of the whole file.
         key: dotted path of the key, such as `hosts.service.unit`.
     """

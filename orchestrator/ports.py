@@ -38,7 +38,7 @@ from orchestrator.model.watch import ClusterWatch, Watch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReadings:
-    """What a cluster port read; the parts nobody asked for stay `NOT_READ`."""
+    """What a cluster port read; parts that were not requested stay `NOT_READ`."""
 
     cluster: Reading[ClusterView] = NOT_READ
     settings: Reading[SettingsView] = NOT_READ
@@ -61,10 +61,10 @@ class ClusterReadings:
 
 
 class Clock(Protocol):
-    """Time as the core is told it."""
+    """The time, for the core."""
 
     def now(self) -> Instant:
-        """Seconds since the epoch; never goes back within a process, whatever the system clock does."""
+        """Seconds since the epoch; never decreases within a process, even if the system clock does."""
         ...
 
     def wait(self, seconds: Seconds) -> None:
@@ -73,16 +73,16 @@ class Clock(Protocol):
 
 
 class ClusterPort(Protocol):
-    """How the cluster is read and told."""
+    """How the cluster is read and changed."""
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
         """Read the parts asked for, in as few calls as will do."""
         ...
 
     def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
-        """Read segments, writes, merges and settings of these indices, whatever the others are.
+        """Read segments, writes, merges and settings of these indices only.
 
-        An index that is gone is left out; a copy that is started and could not be read makes it `Unknown`.
+        An index that is gone is left out. If a started copy could not be read, the result is `Unknown`.
         """
         ...
 
@@ -120,7 +120,7 @@ class HostPort(Protocol):
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
     ) -> Mapping[NodeName, Reading[HostTuning]]:
-        """Read how each node's host stands to a profile, in parallel, one round trip a host."""
+        """Compare each node's host with a profile, in parallel, one round trip a host."""
         ...
 
     def perform(self, action: HostAction) -> ActionResult:
@@ -168,15 +168,15 @@ class LeasePort(Protocol):
         ...
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch; `Refused` when somebody else was first.
+        """Create that epoch; `Refused` when another process was first.
 
         Raises:
-            JournalError: it stands in a state that takes no record, and will take none in a minute either.
+            JournalError: the lease is in a state database that cannot be written, now or in a minute.
         """
         ...
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Replace the record of our own epoch; `Refused` when it is ours no more (a higher epoch stands)."""
+        """Replace the record of our own epoch; `Refused` when the lease is lost (a higher epoch exists)."""
         ...
 
     def remove(self, epoch: int) -> ActionResult:
@@ -192,9 +192,9 @@ class LeaseKeeper(Protocol):
         ...
 
     def confirm(self) -> Reading[LeaseView]:
-        """What is known of it now, read anew where the last refresh is too old to rely on.
+        """What is known of it now, read again if the last refresh is too old to rely on.
 
-        To be asked before every write. `Unknown` when it had to be read and could not be.
+        Called before every write. `Unknown` when it had to be read and could not be.
         """
         ...
 
@@ -220,7 +220,7 @@ class Journal(Protocol):
 
 
 class Reporter(Protocol):
-    """Whoever watches: terminal, lines, JSON, notifications."""
+    """Shows a run: terminal, lines, JSON, notifications."""
 
     def events(self, records: Sequence[Record]) -> None:
         """These were committed."""

@@ -1,10 +1,10 @@
-"""What may be stopped: the predicates asked of a candidate and of a wave, holds, and calling off.
+"""Admission of stops: the predicates on a candidate and on a wave, holds, and calling off a wave.
 
-Predicates are about the cluster, or about a wave (one candidate, or the set of its nodes). A candidate that a
-predicate is against is passed over and the next one of its rank goes first; a predicate about the cluster
-holds the run. A hold has a limit: predicates `deadlines.hold`, gates `deadlines.gate`. The two clocks are
-apart: predicates count from the first one that is not met until all are met, gates from the first one that
-closed until all are open.
+Predicates are about the cluster, or about a wave (one candidate, or the set of its nodes). A candidate that
+does not pass is skipped and the next one of its rank goes first; a predicate about the cluster holds the run.
+A hold has a limit: `deadlines.hold` for predicates, `deadlines.gate` for gates. The two are counted apart:
+predicates from the first one that is not met until all are met, gates from the first one that closed until
+all are open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from orchestrator.model.policy import Wave, ZeroReplicas
 from orchestrator.model.reading import Seconds
 
 HOLD_POLL_SECONDS: Final[Seconds] = 5.0
-"""Between readings while a predicate is not met or a gate is closed: neither is worth more load than that."""
+"""Seconds between readings during a hold: neither a predicate nor a gate justifies more load than that."""
 
 DEPOOLED_SECONDS: Final[Seconds] = 30.0
 """How long a candidate waits out of service (`before_stop` ran) while its wave is held."""
@@ -38,7 +38,7 @@ DEPOOLED_SECONDS: Final[Seconds] = 30.0
 
 
 def refusals(situation: Situation, rules: Iterable[Predicate], wave: Wave) -> tuple[Hold, ...]:
-    """What these predicates say against a wave by this reading, one hold a predicate.
+    """The holds of these predicates against a wave by this reading, one hold a predicate.
 
     A hold that follows from another one is listed in that one (`Hold.also`).
     """
@@ -94,9 +94,9 @@ def _refuses(rule: Predicate, question: Question, hold: Hold) -> bool:
 def against_wave(
     situation: Situation, wave: Wave, *, unread: frozenset[str] = frozenset()
 ) -> tuple[Hold, ...]:
-    """What the predicates about waves say: another candidate, or a smaller wave, may pass.
+    """The holds of predicates about waves: another candidate, or a smaller wave, may pass.
 
-    `unread` are predicates that are not asked, because this phase does not read what they need.
+    `unread` are predicates that are not checked, because this phase does not read what they need.
     """
     question = replace(_question(situation, wave), first_stop=False)
     rules = (rule for rule in situation.kind.predicates if rule.about_wave and rule.name not in unread)
@@ -109,8 +109,8 @@ def against_wave(
 def next_wave_of(situation: Situation, *, unread: frozenset[str] = frozenset()) -> Wave | None:
     """The next wave by the run's strategy; None without a reading, and when no node is left.
 
-    While waves before it recover, it is chosen as if they had: chosen around each copy on its way, a zone
-    would go in many waves of few nodes. Whether it may stop now, all predicates decide on what is there.
+    While earlier waves recover, it is chosen as if they had recovered: otherwise copies that still recover
+    would split a zone into many small waves. All predicates then check the real state before it may stop.
     """
     view = situation.view
     if view is None:
@@ -153,15 +153,15 @@ def candidates_to_undo(situation: Situation, wave: Wave | None, *, held: bool) -
 # Whose hosts are read ------------------------------------
 
 _MORE: Final = 7
-"""So many candidates more are read for each host that was read before, where those were passed over."""
+"""So many more candidates are read for each host that was read before and passed over."""
 
 
 def hosts_to_read(situation: Situation, names: Iterable[NodeName]) -> frozenset[NodeName]:
-    """The hosts that the next reading has to read, for these to be known; empty when they are.
+    """The hosts that the next reading has to read before these candidates are decided; empty if none.
 
-    A candidate is chosen as if hosts that were not read were ready, and its host is read then: what is read
-    grows with the wave, and with hosts that are not ready, and not with the cluster. Where candidates were
-    passed over, several of those that come next are read with it: no host is waited for one by one.
+    Hosts that were not read count as ready until a candidate is chosen; then its host is read. So the number
+    of hosts to read grows with the wave and with hosts that are not ready, not with the cluster. After
+    candidates were passed over, several of the next ones are read at once, instead of one after the other.
     """
     wanted, read = set(names), situation.seen.hosts.keys()
     pending = [node.name for node in situation.state.nodes_in(NodePhase.PENDING)]
@@ -175,7 +175,7 @@ def hosts_to_read(situation: Situation, names: Iterable[NodeName]) -> frozenset[
 
 
 def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:
-    """Whose hosts a held run reads again: those of the wave, and those that were not ready."""
+    """The nodes whose hosts a held run reads again: those of the wave, and those that were not ready."""
     question = _question(situation, wave)
     not_ready = (name for name in situation.seen.hosts if any(why_not_ready(question, name)))
     return frozenset((*wave.nodes, *not_ready))
@@ -185,9 +185,9 @@ def hosts_again(situation: Situation, wave: Wave) -> frozenset[NodeName]:
 
 
 def cannot_finish(situation: Situation) -> tuple[Hold, ...]:
-    """Everything that no waiting cures, over every planned wave: a run that cannot finish does not begin.
+    """Holds on any planned wave that waiting cannot clear. A run that cannot finish does not begin.
 
-    While a member is away, what lasts cannot be told from what its return cures: the run holds for it.
+    While a member is away, its return may clear any of them. The result is then empty, and the run waits.
     """
     absence = tuple(rule for rule in situation.kind.predicates if rule.name in _ABSENCE)
     if any(holds(absence, _question(situation, wave)) for wave in _planned_waves(situation)):
@@ -214,7 +214,7 @@ def _lasting(situation: Situation) -> tuple[Predicate, ...]:
 
 
 def skipped_at_planning(situation: Situation) -> tuple[Event, ...]:
-    """`--begin-anyway`: the steps of the nodes that are held at planning; none where all may go."""
+    """`--begin-anyway`: the steps of the nodes that are held at planning; none if all may go."""
     rules = tuple(rule for rule in _lasting(situation) if rule.about_wave)
     steps: list[Event] = []
     for wave in _planned_waves(situation):
@@ -252,17 +252,17 @@ def _planned_waves(situation: Situation) -> Iterator[Wave]:
 
 
 def of_predicates(held: Iterable[Hold]) -> tuple[Hold, ...]:
-    """Those that are no gates: the journal has events of their own for gates."""
+    """Holds that are no gates: the journal has events of their own for gates."""
     return tuple(hold for hold in held if hold.predicate != GATES_OPEN)
 
 
 def held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
-    """Wait with allocation enabled, at most so long; not at all when only the operator can help."""
+    """Wait with allocation enabled, up to a limit; stand down at once when only the operator can help."""
     state = situation.state
     news = unrecorded(situation, refused)
     first = sentence(refused[0]) if refused else "no reading"
     lasting = {rule.name for rule in situation.kind.predicates if not rule.passes_with_time}
-    away = any(hold.predicate in _ABSENCE for hold in refused)  # what lasts may pass when it is back
+    away = any(hold.predicate in _ABSENCE for hold in refused)  # it may clear when the member is back
     hopeless = not away and any(hold.predicate in lasting for hold in refused)
     if situation.readable and state.untouched and hopeless:
         return stand_down(state, f"held by {first}", Outcome.HELD, *news)
@@ -286,7 +286,7 @@ def unrecorded(situation: Situation, refused: tuple[Hold, ...]) -> tuple[Event, 
 
 
 def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
-    """Why the run waits no longer; None while it may."""
+    """Why the run no longer waits; None while it may wait."""
     lease = situation.seen.lease
     if isinstance(lease, LeaseView) and lease.gone:
         return f"the lease does not come back during this run: held by {lease.holder}"
@@ -304,7 +304,7 @@ def overdue(situation: Situation, refused: tuple[Hold, ...]) -> str | None:
 
 
 def let_go(situation: Situation) -> tuple[Event, ...]:
-    """What is recorded when nothing holds any more."""
+    """The events when nothing holds any more."""
     state = situation.state
     news = gate_news(state, situation.policy, situation.seen)
     return (*news, HoldsCleared()) if of_predicates(state.in_phase.holds) else news
@@ -326,8 +326,8 @@ def _gates(closed: tuple[Hold, ...]) -> str:
 def called_off(situation: Situation) -> Decision | None:
     """A wave that was called off before its stop is tried again after a pause, within the limit of a hold.
 
-    Its last reading did not pass, or a verb was refused: without this, allocation would go off and on for
-    ever.
+    Its last reading did not pass, or a verb was refused: without a limit, allocation would be disabled and
+    enabled forever.
     """
     state, now = situation.state, situation.now
     if state.process.called_off_since is None:
@@ -341,9 +341,9 @@ def called_off(situation: Situation) -> Decision | None:
 
 
 def _called_off_too_long(situation: Situation) -> str | None:
-    """Why no wave is tried again, whether or not predicates hold it now; None while the limit is not over."""
+    """Why no wave is tried again, even if no predicate holds it now; None while the limit is not over."""
     since, policy = situation.state.process.called_off_since, situation.policy
-    # In between, predicates may have held the run as long as they may, and gates as long as they may.
+    # In between, predicates and gates may have held the run for their full limits.
     limit = policy.deadlines.hold + (policy.deadlines.gate if gates_of(policy) else 0.0)
     if since is None or situation.now - since <= limit:
         return None
@@ -360,7 +360,7 @@ def failed_before(situation: Situation, failed: Sequence[NodeProgress]) -> Decis
 
 
 def failed_and_absent(situation: Situation) -> Decision | None:
-    """Stand down from a wait that no time ends: a node that failed is absent, and nothing starts it."""
+    """Stand down from a wait without an end: a node that failed is absent, and nothing starts it."""
     if situation.view is None:
         return None
     failed = situation.state.nodes_in(NodePhase.FAILED)
@@ -368,6 +368,6 @@ def failed_and_absent(situation: Situation) -> Decision | None:
 
 
 def untouched_so_far(state: RunState) -> bool:
-    """Whether this run, in its first process, has stopped nothing yet: what cannot finish need not begin."""
+    """Whether the first process of a run has stopped nothing: a run that cannot finish need not begin."""
     first = not state.process.resumed and not state.process.restoring
     return first and state.untouched and not state.waves_begun

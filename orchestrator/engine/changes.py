@@ -1,7 +1,8 @@
 """What the run changed and has to restore: settings, voting exclusions, added replicas.
 
-An original value is recorded before it is changed, written back whatever a reading shows, read back, and only
-then counted as restored. Settings that disable allocation are restored first, and apart from all others.
+The run records each original value before it changes it. It always writes that value again, even if a reading
+shows it already, and reads it to confirm the restore. Settings that disable allocation are restored first,
+in a call of their own.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from orchestrator.model.reading import Unknown
 
 
 def disable_allocation(situation: Situation, *events: Event) -> Decision:
-    """Disable allocation and raise the limits in one update: two would leave a moment with half of them.
+    """Disable allocation and raise the limits in one update: with two, for a moment only half would be set.
 
     The run goes to WITHHELD whether or not a value has to be changed: the last reading sees what is there.
     """
@@ -78,11 +79,11 @@ def _changed(change: SettingChange, purpose: Purpose) -> SettingChanged:
 
 
 def never_written(situation: Situation, failure: ActionFailed) -> tuple[Event, ...]:
-    """What a refused update was the first to change: nothing of it was done, so nothing has to be restored.
+    """Settings that only a refused update would have changed: they need no restore.
 
-    Allocation is restored after each wave, so no earlier update of it can be on its way. Limits are raised
-    once a run: after its first update, or by a process before this one, they may be set already. Riak sets
-    them node by node, so a part may be done.
+    Allocation is restored after each wave, so no earlier update of it can be pending. Limits are raised once
+    a run: an earlier update, or an earlier process, may have set them already. Riak sets them node by node,
+    so a part may be done.
     """
     state = situation.state
     if not isinstance(failure.action, WriteSettings):
@@ -103,12 +104,12 @@ def unrestored(state: RunState, purpose: Purpose) -> tuple[SettingChange, ...]:
 
 
 def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
-    """Write the original values, read them back, and only then count them as restored; None = none is left.
+    """Write the original values, read them, and only then count them as restored; None = none is left.
 
-    They are written even when the reading shows them already: an update in doubt may still wait in the
-    master's queue, and one that is confirmed after it proves that it does not. A value that is neither ours
-    nor the original was set by somebody else meanwhile: it is left and reported, once an update of nothing
-    has proved that none of ours comes after it.
+    They are written even if the reading shows them already: an update in doubt may still wait in the
+    master's queue, and a later update that is confirmed proves that it does not. A value that is neither ours
+    nor the original was set by others meanwhile. It is left and reported, once an update that changes nothing
+    has proved that no update of ours is still queued.
     """
     state, settings, now = situation.state, situation.seen.settings, situation.now
     debts = unrestored(state, purpose)
@@ -161,7 +162,7 @@ def restore_settings(situation: Situation, purpose: Purpose) -> Decision | None:
 
 
 def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingChange) -> bool:
-    """Whether a value tells of nobody's hand: its node did not tell it, or forgot it when we restarted it."""
+    """Whether a value proves no change by others: its node did not report it, or our restart cleared it."""
     holder = situation.kind.holder(debt.key)
     if holder is None:
         return False
@@ -169,26 +170,26 @@ def _says_nothing(situation: Situation, settings: SettingsView, debt: SettingCha
 
 
 def _on_its_way(situation: Situation, debt: SettingChange) -> NodeProgress | None:
-    """The node that has this setting in its memory, while it is away by us and to come back."""
+    """The node that has this setting in its memory, while it is down because of us and will come back."""
     holder = situation.kind.holder(debt.key)
     node = situation.state.nodes.get(holder) if holder else None
     return node if node is not None and node.phase in GOING_UP_OR_DOWN else None
 
 
 def _goes(situation: Situation, debt: SettingChange) -> bool:
-    """Whether its node is still up in the life that our stop ends: what is written now is forgotten again."""
+    """Whether its node is still up in the life that our stop ends: the stop clears what is written now."""
     node = _on_its_way(situation, debt)
     return node is not None and situation.same_life(node)
 
 
 def _gone_with_its_node(situation: Situation, debt: SettingChange) -> bool:
-    """Whether a setting stands in the memory of a node that is no member now."""
+    """Whether a setting exists only in the memory of a node that is not a member now."""
     holder = situation.kind.holder(debt.key)
     return holder is not None and situation.view is not None and situation.member(holder) is None
 
 
 def raise_again(situation: Situation) -> Decision | None:
-    """Once a wave, raise the limits that its nodes have forgotten: what they missed comes back by them."""
+    """Once a wave, raise the limits that its nodes lost in the restart: their recovery depends on them."""
     state, settings = situation.state, situation.seen.settings
     asked = (*state.in_phase.confirmed, *(failed.action for failed in state.in_phase.failed))
     if isinstance(settings, Unknown) or any(isinstance(action, WriteSettings) for action in asked):
@@ -207,7 +208,7 @@ def raise_again(situation: Situation) -> Decision | None:
 
 
 def _queue_is_done(state: RunState) -> bool:
-    """Whether an update of ours was answered in this phase: the master works them off one after the other."""
+    """Whether an update of ours was answered in this phase: the master processes updates in order."""
     here = state.in_phase
     answered = [*here.confirmed, *(failed.action for failed in here.failed if not failed.in_doubt)]
     return any(isinstance(action, WriteSettings | ProbeSettings) for action in answered)
@@ -223,7 +224,7 @@ def restore_all(situation: Situation) -> Decision | None:
 
 
 def restore_voting(situation: Situation) -> Decision | None:
-    """Clear the exclusions of ours, and see them gone; None when none is owed."""
+    """Clear our exclusions and confirm it by a reading; None when there are none."""
     state, view, now = situation.state, situation.view, situation.now
     ours = state.unrestored.excluded
     if not ours:
@@ -241,13 +242,13 @@ def restore_voting(situation: Situation) -> Decision | None:
 
 
 def _restore_replicas(situation: Situation) -> Decision | None:
-    """An added replica goes away only while every primary of its index is started: it may be the good copy.
+    """An added replica is removed only while every primary of its index is started: it may be the good copy.
 
-    It may never have been copied itself, on an index too large for the time that a run holds.
+    On an index too large for the time that a run holds, it may never have been copied itself.
 
-    As with settings, what was found is written even where the reading shows it: the update that added the
-    replica may be in doubt and still on its way. A number that is neither ours nor the found one was set by
-    somebody else meanwhile: theirs is left.
+    As with settings, the original number is written even if the reading shows it: the update that added the
+    replica may be in doubt and may still arrive. A number that is neither ours nor the original was set by
+    others meanwhile: it is left.
     """
     state, view, now = situation.state, situation.view, situation.now
     for uuid, added in sorted(state.unrestored.replicas.items()):
@@ -270,12 +271,12 @@ def _restore_replicas(situation: Situation) -> Decision | None:
 
 
 def from_record(record: LeaseRecord, started: RunStarted) -> tuple[Event, ...]:
-    """The events of a run that owes what the record in the cluster says, and does nothing but pay it.
+    """The first events of a run that only restores the pending changes of a lease record.
 
     Args:
-        record: the last words of the run that was taken over.
-        started: how the new run begins; its nodes become those that the record has in hand or out of service.
-            Its own policy says what their `after_recovery` hooks are; where it has none, they stay out.
+        record: the last lease record of the run that was taken over.
+        started: how the new run begins. Its nodes become the record's nodes in progress and out of service.
+            Its own policy has their `after_recovery` hooks; without hooks they stay out of service.
     """
     in_hand = tuple(node.node for node in record.in_hand)
     addresses: dict[NodeName, str] = {

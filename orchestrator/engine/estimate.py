@@ -1,4 +1,4 @@
-"""How long a wave will take, honestly: from this cluster's own past, else from published times."""
+"""Predicted duration of a wave: from this cluster's past runs, else from published times."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PUBLISHED: Final = Usual(
     node=Prediction(low=20.0, likely=90.0, high=600.0),
     rests_on="published times of other clusters: 96 s a node (0.90, SSD) to 10 minutes (6.x, 10 TB a node)",
 )
-"""Of a node of Elasticsearch without a past; a small one was seen to take 20 s."""
+"""For a node of Elasticsearch without past runs; a small one was seen to take 20 s."""
 
 _RECENT: Final = 5
-"""Older runs tell of other data and other machines."""
+"""Older runs are ignored: data and machines have changed since."""
 
 
 def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]:
-    """From when to when nobody worked on a run: between two attempts at it."""
+    """The start and end of each pause between two attempts at a run."""
     return tuple(
         (before.at, record.at)
         for before, record in pairwise(records)
@@ -38,8 +38,8 @@ def idle_times(records: Sequence[Record]) -> tuple[tuple[Instant, Instant], ...]
 def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
     """Seconds from stop to recovered that a run spent on each node.
 
-    Between two attempts nobody worked on it: a run that was killed in the evening and resumed in the morning
-    does not say that a node takes a night.
+    The time between two attempts is left out: a node does not take a night because its run was killed in the
+    evening and resumed in the morning.
     """
     times: dict[NodeName, Seconds] = {}
     idle = idle_times(records)
@@ -53,7 +53,7 @@ def node_times(records: Sequence[Record]) -> dict[NodeName, Seconds]:
 
 
 def predict_node(name: NodeName, times: NodeTimes, usual: Usual = PUBLISHED) -> Prediction:
-    """One node, from its own last restarts, else from its peers', else from what is usual."""
+    """One node, from its own last restarts, else from those of its peers, else from the usual time."""
     own = list(times.get(name, ()))[-_RECENT:]
     past = own or [seconds for others in times.values() for seconds in list(others)[-_RECENT:]]
     if not past:
@@ -62,7 +62,7 @@ def predict_node(name: NodeName, times: NodeTimes, usual: Usual = PUBLISHED) -> 
 
 
 def predict_wave(wave: Wave, times: NodeTimes, usual: Usual = PUBLISHED) -> Prediction:
-    """Nodes of a wave are worked on at once, so the slowest decides."""
+    """Nodes of a wave restart at once, so the slowest decides."""
     nodes = [predict_node(name, times, usual) for name in wave.nodes]
     return Prediction(
         low=max(node.low for node in nodes),
@@ -72,7 +72,7 @@ def predict_wave(wave: Wave, times: NodeTimes, usual: Usual = PUBLISHED) -> Pred
 
 
 def rests_on(times: NodeTimes, usual: Usual) -> str:
-    """What predictions from these times rest on, for people."""
+    """The basis of predictions from these times, for people."""
     past = sum(len(list(each)[-_RECENT:]) for each in times.values())
     instead = f"; {usual.instead}" if usual.instead else ""
     if not past:
@@ -92,10 +92,10 @@ def total(predictions: Sequence[Prediction]) -> Prediction:
 
 
 def total_overlapped(predictions: Sequence[Prediction]) -> Prediction:
-    """Waves of which each may go while those before it recover.
+    """The duration of waves that may each begin while earlier waves recover.
 
-    All recoveries may go on beside later waves, or none: only the lower end is another one, the longest wave.
-    What a node takes to stop and start is not known apart from its recovery.
+    Between none and all of the recoveries overlap with later waves. So only the lower end changes: it is the
+    longest wave. The time that a node needs to stop and start is not known apart from its recovery.
     """
     apart = total(predictions)
     longest = max((p.low for p in predictions), default=0.0)

@@ -1,8 +1,8 @@
 """The state of a run: a fold of its journal, and nothing else.
 
-`evolve(state, record) -> state` is the only way in which a run's state comes about, live or replayed. A new
-process continues with `RunResumed` or `RestoreBegun`: neither moves a node. What was under way is in doubt,
-every timer begins again, and the next decision sees where each node is.
+`evolve(state, record) -> state` is the only way to make a run's state, live or replayed. A new process
+continues with `RunResumed` or `RestoreBegun`: neither moves a node. Verbs that were under way are in doubt,
+every timer begins again, and the next decision reads where each node is.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def evolve(state: RunState, record: ev.Record) -> RunState:  # noqa: C901, PLR09
         case ev.LeaseLost(reason=reason):
             return replace(state, process=replace(state.process, lease_lost=reason))
         case ev.Deposed():
-            # Whatever was changed and not restored is the successor's to restore from here on.
+            # From here on the successor restores all unrestored settings.
             return replace(state, unrestored=Unrestored(), process=replace(state.process, deposed=event))
         case ev.MembersMissed():
             return _members_missed(state, event, at)
@@ -189,7 +189,7 @@ def _started(state: RunState, event: ev.RunStarted, at: Instant) -> RunState:
 
 
 def owed_by(policy: Policy) -> frozenset[Owed]:
-    """What the turn of each node owes under this policy. `UNDO` comes when a hook or a stop is sent."""
+    """The owed work of each node under this policy. `UNDO` is added when a hook or a stop is sent."""
     hooks = {Owed(work=Work.HOOK, number=number) for number in range(len(policy.hooks.while_stopped))}
     tuning = {TUNING} if policy.tune is not None else set[Owed]()
     reboot = {REBOOT} if policy.reboot else set[Owed]()
@@ -201,7 +201,7 @@ def _undo(policy: Policy) -> frozenset[Owed]:
 
 
 def _finished(state: RunState, event: ev.RunFinished) -> RunState:
-    """The attempt is over. A canary counts as looked at once it paused the run; a pause by hand does not."""
+    """The attempt is over. A canary counts as done once it paused the run; a pause by hand does not count."""
     canary = state.begun.policy.pause_after
     looked_at = event.outcome is Outcome.PAUSED and canary is not None and state.recovered >= canary
     return replace(state, outcome=event.outcome, message=event.message, paused=state.paused or looked_at)
@@ -224,7 +224,7 @@ def _run_step(state: RunState, event: ev.PhaseEntered, at: Instant) -> RunState:
     if state.phase is Phase.MERGED and new is not Phase.STANDING_DOWN:
         state = replace(state, merging=replace(state.merging, settled=True))
     if new is Phase.GATED:
-        # Where the wave is neither finished nor made room, it is called off: nothing of it was taken down.
+        # If the wave is neither finished nor made room, it is called off: nothing of it was taken down.
         state = replace(state, wave=None, taken=state.taken if state.recovering else {})
     if state.phase is Phase.GATED and new is Phase.REASSIGNED and state.recovering:
         # Back to waiting for the latest wave that made room; one that was chosen is dropped.
@@ -245,7 +245,7 @@ def _called_off(state: RunState, *, since: Instant | None) -> RunState:
 
 
 def _stood_still(state: RunState, event: ev.StoodStill, at: Instant) -> RunState:
-    """Of a time without a reading half a minute counts, however long it was: the rest moves the limits on.
+    """Of a time without a reading at most half a minute counts: the limits move by the rest.
 
     After a real standstill an absence begins again, since the member may have been back in between.
     """
@@ -314,8 +314,8 @@ def _of_changes(
 def _setting_changed(left: Unrestored, event: ev.SettingChanged, at: Instant) -> Unrestored:
     key = (event.level, event.key)
     owed = left.settings.get(key)
-    # The first value found is the original, however often the key is written afterwards; unless somebody
-    # else has set another value since: then that value is the original.
+    # The first value that was read is the original, however often the key is written afterwards. If others
+    # have set another value since, that value is the original.
     known = owed is not None and event.found in (owed.found, owed.wanted)
     found = owed.found if owed and known else event.found
     debt = SettingChange(level=event.level, key=event.key, found=found, wanted=event.wanted)
@@ -424,7 +424,7 @@ def _node_step(state: RunState, name: NodeName, event: ev.PhaseEntered, at: Inst
                 doubt=_less_accepted_stop(node.doubt),
             )
             if old in GOING_UP_OR_DOWN and node.doubt is not None:
-                # The stop may still be done: it was lost, and the node was not started by this process.
+                # The stop may still take effect: it was lost, and this process did not start the node.
                 lost = not (started or node.doubt.heard) and node.doubt.verb is Verb.STOP
                 node = replace(node, lost_at=at if lost else node.lost_at, lost_taken=state.taken)
         case NodePhase.PENDING if old is NodePhase.REJOINED:
@@ -495,7 +495,7 @@ def _sent(state: RunState, action: Action, at: Instant) -> RunState:
 
 
 def _still_lost(state: RunState, node: NodeProgress) -> RunState:
-    """A stop in doubt is not forgotten over the next one: its host may do it after that."""
+    """A stop in doubt is kept when the next one is sent: its host may do it after that."""
     lost = node.doubt
     if lost is None or lost.verb is not Verb.STOP or lost.accepted:
         return state
@@ -627,7 +627,7 @@ def _gates_closed(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
 
 
 def _in_doubt(state: RunState, at: Instant) -> RunState:
-    """A new process continues: what was under way is in doubt, and every timer begins again.
+    """A new process continues: verbs that were under way are in doubt, and every timer begins again.
 
     Its clock may have been set since: a moment of the old process is never later than its beginning.
     """
@@ -645,9 +645,9 @@ def _in_doubt(state: RunState, at: Instant) -> RunState:
 
 
 def _node_in_doubt(state: RunState, node: NodeProgress, at: Instant) -> NodeProgress:
-    """A fresh record of a node, with what a new process has to know of it.
+    """A fresh record of a node, with the data that a new process needs.
 
-    It is not `ready` for a stop: hours may have passed, in which others may have put it back into service.
+    It is not `ready` for a stop: hours may have passed, and others may have returned it to service.
     """
     return NodeProgress(
         name=node.name,
@@ -670,7 +670,7 @@ def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | 
     """A doubt whose reach is over is none; every other one begins again, and no host has accepted it."""
     doubt = node.doubt
     if node.phase is NodePhase.STOPPING:
-        # Of a stop that another run had sent nothing is known: once the node is back it counts as done.
+        # Nothing is known of a stop that another run had sent: once the node is back it counts as done.
         return Doubt(verb=Verb.STOP, since=at, heard=doubt is None or doubt.heard)
     if doubt is None:
         return None
@@ -679,7 +679,7 @@ def _doubted_again(state: RunState, node: NodeProgress, at: Instant) -> Doubt | 
 
 
 def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | None:
-    """A lost stop is lost for the new process too, if it may have been done when none was at work."""
+    """A lost stop stays lost for the new process, if it may have taken effect while none was at work."""
     if node.lost_at is None:
         return None
     absence = state.process.absent.get(node.name)
@@ -688,7 +688,7 @@ def _lost_again(state: RunState, node: NodeProgress, at: Instant) -> Instant | N
 
 
 def _last_seen(state: RunState) -> Instant:
-    """When the old process was last at work: what a host did after that, no process has seen."""
+    """When the old process was last at work: no process has seen what a host did after that."""
     return max(state.process.acted_at, state.in_phase.since)
 
 

@@ -1,7 +1,7 @@
-"""Gates: which of them bar the next stop by a reading, and what the journal is told of them.
+"""Gates: which of them block the next stop by a reading, and the events about them.
 
-A gate that cannot be read, or that nobody asked, is closed. Only what disrupts is gated: no gate bars a start
-or a restore, and none is asked while nodes are down.
+A gate that was not read, or could not be read, is closed. Gates block only stops and merges. They never
+block a start or a restore, and are not read while nodes are down.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def gates_of(policy: Policy) -> tuple[Gate, ...]:
 
 
 def gates_are_asked(state: RunState) -> bool:
-    """Whether the next decision needs to know how the gates are."""
+    """Whether the next decision needs a reading of the gates."""
     if state.phase not in _ASKED_IN or not gates_of(state.begun.policy):
         return False
-    # A merge in hand may be lost, and is then asked for again; a copy may come back with many segments.
+    # A merge in progress may be lost, and is then sent again; a copy may come back with many segments.
     return state.phase is not Phase.MERGING or any(not one.ended for one in state.merging.indices.values())
 
 
 def closed_gates(policy: Policy, observation: Observation) -> tuple[Hold, ...]:
-    """A refusal for each gate that is closed by this reading; empty when all of them are open."""
+    """A hold for each gate that is closed by this reading; empty when all of them are open."""
     holds = []
     for gate in gates_of(policy):
         view = observation.gate(gate.name)
@@ -61,7 +61,7 @@ def gates_open(question: Question) -> Iterator[Finding]:
 
 
 def gate_news(state: RunState, policy: Policy, observation: Observation) -> tuple[Event, ...]:
-    """What has closed and what has opened since the journal was last told; nothing where none is asked."""
+    """Gates that closed or opened since the last events about them; empty while gates are not read."""
     if not gates_are_asked(state):
         return ()
     closed = {hold.subject: hold for hold in closed_gates(policy, observation)}
@@ -78,7 +78,7 @@ def gate_news(state: RunState, policy: Policy, observation: Observation) -> tupl
 
 
 def gates_passed(policy: Policy, observation: Observation) -> tuple[Event, ...]:
-    """What the open gates said at the last reading before a stop; nothing without gates."""
+    """What the open gates reported at the last reading before a stop; nothing without gates."""
     views = {gate.name: observation.gate(gate.name) for gate in gates_of(policy)}
     said = {name: view.evidence for name, view in views.items() if not isinstance(view, Unknown)}
     return (GatesPassed(gates=said),) if said else ()

@@ -1,4 +1,4 @@
-"""What an invariant is: a thing that must hold, asked of one step of a run."""
+"""What an invariant is: a condition that is checked on one step of a run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Step:
 
     @property
     def sent(self) -> Action | None:
-        """The verb that is sent by it; None when it is another event."""
+        """The verb that the event sends; None when it is another event."""
         event = self.record.event
         return event.action if isinstance(event, ActionSent) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Invariant:
-    """One thing that must hold. It equals itself alone, so that a catalogue of them is a key at no cost.
+    """One condition. It is equal only to itself, so that a catalogue of them is a key at no cost.
 
     Attributes:
-        name: by which a failure is reported.
-        why: what goes wrong where it does not hold.
+        name: the name in failure reports.
+        why: what goes wrong if it does not hold.
         check: yields what is wrong with a step.
         at: names of the events at which it can break, so that it is asked at no others; empty = at all.
     """

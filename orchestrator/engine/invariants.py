@@ -1,8 +1,8 @@
-"""What must hold at every moment of every run, whatever was seen and whatever went wrong.
+"""Invariants: conditions that hold at every step of every run, under every reading and every fault.
 
-Written apart from `decide`: it imports the model and the state, none of the rules that it watches. Each
-invariant looks at one step, the event of a record with the state before and after it, and says what is wrong
-with it. The tests ask after every event of every simulated run.
+Independent of `decide`: this module imports the model and the state, and none of the code that it checks.
+Each invariant checks one step (the event of a record, with the state before and after it) and yields what is
+wrong. The tests check all of them after every event of every simulated run.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from orchestrator.model.reading import Seconds
 from orchestrator.model.turn import RESTART, Goal, Owed, Verb, Work, in_words
 
 _PUTTING_BACK_SECONDS: Final[Seconds] = 120.0
-"""Longer than a master needs for a settings update, its own time-outs included."""
+"""Longer than a master needs for a settings update, including its own time-outs."""
 
 _HEALING: Final = frozenset({Phase.PREPARING, Phase.GATED, Phase.REASSIGNED, Phase.SETTLED, Phase.FINISHING})
-"""Phases in which the cluster is to heal, so allocation is back or on its way back."""
+"""Phases in which the cluster is to heal, so allocation is enabled or being enabled."""
 
 _NEVER_DOWN: Final = frozenset({NodePhase.PENDING, NodePhase.RECOVERED, NodePhase.SKIPPED})
 
@@ -189,7 +189,7 @@ def _nobody_waits_with_allocation_off(step: Step) -> Iterator[str]:
     if state.unrestored.withheld_since is None or state.phase not in _HEALING:
         return
     passed = step.record.at - max(state.in_phase.since, state.unrestored.withheld_since)
-    # A cluster that answers nobody is waited for as long as allocation may be withheld at all.
+    # While the cluster does not answer, the run waits up to the limit for disabled allocation.
     if passed > state.begun.policy.deadlines.withheld + _PUTTING_BACK_SECONDS:
         yield f"allocation is disabled in {state.phase.value} for {passed:.0f} s"
 
@@ -216,12 +216,12 @@ def _waves_begin_healed(step: Step) -> Iterator[str]:
 
 
 def _overlap_leaves_recoveries_alone(step: Step) -> Iterator[str]:
-    """Nodes still recover when another is stopped: the reading before the stop must say that it may."""
+    """Nodes still recover when another is stopped: the reading before the stop must allow it."""
     state, action = step.before, step.sent
     if not isinstance(action, StopNode) or state.wave is None:
         return
     wave = set(state.wave.nodes)
-    # The operator may have switched a rule off; then it is theirs to know.
+    # The operator may have disabled a predicate; then the operator is responsible.
     behind = [n.name for n in state.nodes.values() if n.phase is NodePhase.REJOINED and n.name not in wave]
     if not behind:
         return
@@ -330,7 +330,7 @@ def _recovered_owes_nothing(step: Step) -> Iterator[str]:
 
 
 def _owed_work_leaves_by_evidence(step: Step) -> Iterator[str]:
-    """An item is done by its own hook, by what was seen of it, or by a new life; never by a resumption."""
+    """An item is done by its own hook, by a reading, or by a new life; never by a resumption."""
     event = step.record.event
     if step.before.nodes is step.after.nodes:
         return
@@ -527,4 +527,4 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
     *TUNING_INVARIANTS,
 )
-"""All of them; the docs list them by name."""
+"""All invariants; the docs list them by name."""

@@ -23,16 +23,16 @@ class MergeProgress:
     """One index of the run.
 
     Attributes:
-        target: as it was found when the run began.
-        due_since: it is to be merged since the run began, though it was not then.
+        target: the index when the run began.
+        due_since: it was not due when the run began, and became due later.
         begun: when its merge was begun; None before.
-        asked: how often it was asked for, in all attempts at the run.
-        asked_at: when it was last asked for by this process; None when it was not.
-        refreshed_at: when searches were last made to see what merges have made; only counted after that. None
-            when they were not since it was last asked for.
+        asked: how often the merge was sent, in all attempts at the run.
+        asked_at: when this process last sent it; None if it has not.
+        refreshed_at: when the index was last refreshed, so that searches see merged segments; segments are
+            counted only after that. None if it was not refreshed since the merge was last sent.
         ended: every copy has few enough segments, or the index is gone.
-        warned: something that the operator has to know of it was said.
-        end: how it was then; None before.
+        warned: the operator was warned about it.
+        end: the result of its merge; None before.
     """
 
     target: MergeTarget
@@ -47,7 +47,7 @@ class MergeProgress:
 
     @property
     def due(self) -> bool:
-        """Whether it is to be merged: as it was found, or since a copy came back with too many segments."""
+        """Whether it is to be merged: it was due at first, or a copy came back with too many segments."""
         return self.target.due or self.due_since or self.begun is not None
 
     @property
@@ -135,6 +135,6 @@ def with_index(merging: Merging, uuid: str, **changes: object) -> Merging:
 
 
 def doubted(merging: Merging) -> Merging:
-    """The merges as a new process takes them up: it has asked for nothing yet, and looks at writes anew."""
+    """The merges at the start of a new process: it has sent none yet, and reads writes again."""
     indices = {uuid: replace(one, asked_at=None, refreshed_at=None) for uuid, one in merging.indices.items()}
     return replace(merging, indices=indices, writes=None, writes_at=0.0)

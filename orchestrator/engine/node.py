@@ -1,12 +1,12 @@
-"""One node's automaton: what is this node, and what is next?
+"""The state machine of one node: what state is it in, and what is the next step?
 
-There is one answer. `sight` says what a reading shows of a node. `TABLE` says what follows from that, for
-each phase and each goal: the table is complete, and nothing else decides about a node. It is level-triggered:
-it may be asked at any time and after any crash, and depends on the state and the reading alone.
+`sight` classifies what a reading shows of a node. `TABLE` has the next move for each phase, sight and goal.
+The table is complete, and no other code decides about a node. It is level-triggered: it may be read at any
+time and after any crash, and depends only on the state and the reading.
 
-A rescue and a stand-down are no code of their own. They change the goal to `BRING_UP`: nothing is stopped,
-no hook runs, no host is tuned, and whatever is down is started. What was skipped stays owed, and the turn of
-the node comes again.
+A rescue and a stand-down have no code of their own. They change the goal to `BRING_UP`: no node is stopped,
+no hook runs, no host is tuned, and every node that is down is started. Skipped work stays owed, and the node
+gets another turn.
 
 `turn` follows the table as far as one reading goes. Moves that need the whole run (STOP, REJOIN, FINISH,
 UNDO, OURS) are left to `run` and `admit`.
@@ -47,7 +47,7 @@ class Sight(Enum):
 
 
 class Move(Enum):
-    """What follows. Moves named after a phase enter it, and the table is asked again in the same decision."""
+    """The next move. Moves named after a phase enter it, and the table is read again in the same decision."""
 
     __hash__ = object.__hash__  # the key of a table: that of Enum is a call in Python
 
@@ -159,7 +159,7 @@ TABLE: Final[Mapping[NodePhase, Mapping[Sight, tuple[Move, Move]]]] = {
         Sight.UNKNOWN: (Move.REST, Move.REST),
     },
 }
-"""The whole of it: eight phases, eight sights, two goals."""
+"""The whole table: eight phases, eight sights, two goals."""
 
 
 def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
@@ -169,21 +169,21 @@ def move_of(phase: NodePhase, sight: Sight, goal: Goal) -> Move:
 
 
 def is_next(move: Move, situation: Situation, node: NodeProgress) -> bool:
-    """Whether the table gives this move to a node by this reading."""
+    """Whether the table has this move for a node by this reading."""
     return move_of(node.phase, sight(situation, node), situation.goal(node)) is move
 
 
 _GONE: Final = (ServiceState.STOPPED, ServiceState.FAILED)
-"""The process is gone: a unit whose exit status is not listed as a success is "failed" after a clean stop."""
+"""The process is gone: a unit whose exit status does not count as success is "failed" after a clean stop."""
 
 _TRIES: Final = 3
 """Starts that count before a node is given up, and reboots before the run stands down."""
 
 RETURNS: Final = 3
-"""How often a node may come back with work owed in one attempt: something else keeps on starting it."""
+"""How often a node may come back with owed work in one attempt: something else keeps starting it."""
 
 _HOST_SECONDS: Final = 30.0
-"""How long a stopped node waits for a host that does not answer before it is started all the same."""
+"""How long a stopped node waits for a host that does not answer. Then the run starts the node."""
 
 _STEPS: Final = 6
 """Steps of one node in one decision: more would be a cycle."""
@@ -192,9 +192,9 @@ _STEPS: Final = 6
 def sight(situation: Situation, node: NodeProgress) -> Sight:
     """What this reading shows of a node.
 
-    The host's "gone" goes before the member list: a start that is not needed is harmless. In hand, a life
-    counts only while the host says that the service runs: a master may list a node that has just died. A life
-    whose end the host has seen is in an old member list alone: the node is no member yet.
+    The host's "gone" overrides the member list: a start that is not needed is harmless. While a node goes up
+    or down, a life counts only if the host reports a running service: a master may list a node that has just
+    died. If the host has seen the end of a life, a member list with that life is old: the node is not back.
     """
     host = situation.seen.host(node.name)
     service = None if isinstance(host, Unknown) else host.service
@@ -225,8 +225,8 @@ def sight(situation: Situation, node: NodeProgress) -> Sight:
 def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
     """Whether a verb that was sent may still take effect.
 
-    By the moment of the reading: a program that stood still since then knows nothing of the time between. An
-    accepted stop is done once the node lives another life.
+    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
+    An accepted stop is done once the node lives another life.
     """
     doubt = node.doubt
     if doubt is None or situation.rebooted(node):
@@ -240,13 +240,13 @@ def _doubt_is_open(situation: Situation, node: NodeProgress) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What one reading leads a node to.
+    """The result of one reading for a node.
 
     Attributes:
         node: as it is after `events`.
-        move: the last one of the table: where `turn` acts itself, what it did.
-        flip: stands the run down, with this reason.
-        overdue: it flips because the time of this node is over.
+        move: the last move of the table; if `turn` acts itself, the move that it made.
+        flip: the reason to stand down; None = the run continues.
+        overdue: the reason is that the time of this node is over.
     """
 
     node: NodeProgress
@@ -274,7 +274,7 @@ _WAIT: Final = _Did()
 
 
 def turn(situation: Situation, node: NodeProgress) -> Turn:
-    """Follow the table from where a node is, as far as this reading goes."""
+    """Follow the table from the node's phase, as far as this reading allows."""
     events: list[Event] = []
     for _ in range(_STEPS):
         seen = sight(situation, node)
@@ -300,7 +300,7 @@ def turn(situation: Situation, node: NodeProgress) -> Turn:
 
 
 def _unproven(node: NodeProgress, seen: Sight) -> tuple[Event, ...]:
-    """The hook that ran last, where the node came up before it was seen down once more.
+    """The hook that ran last, if the node came up before a reading showed it down again.
 
     Something may have started its process between the reading and the hook, which then ran beside it.
     """
@@ -337,7 +337,7 @@ def _said(situation: Situation, node: NodeProgress) -> str:
 
 
 def _stop(_situation: Situation, node: NodeProgress) -> _Did:
-    """The stop itself is the run's, once a wave is admitted. A node that owes nothing has no turn."""
+    """The run sends the stop itself, once a wave is admitted. A node without owed work has no turn."""
     return _WAIT if node.work else _Did(enter=NodePhase.REJOINED, why="there is nothing to restore on it")
 
 
@@ -368,9 +368,9 @@ def _undone(_situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _work(situation: Situation, node: NodeProgress) -> _Did:
-    """Hooks, then tuning: the process is down, so what is changed counts from its first page on.
+    """Hooks, then tuning: the process is down, so a change applies from its first page on.
 
-    While another member is missing no work is begun: it comes back soon, or this node is started first.
+    While another member is missing no work begins: either it comes back soon, or this node is started first.
     """
     if node.work - {RESTART} and situation.absent_members:
         return _await_host(situation, node)
@@ -401,10 +401,10 @@ def _hook(situation: Situation, node: NodeProgress, number: int) -> _Did:
 
 
 def _reboot(situation: Situation, node: NodeProgress) -> _Did:
-    """One reboot for all nodes of a machine, when each is stopped and owes nothing else while it is down.
+    """One reboot for all nodes of a machine, when each is stopped and needs no hook or tuning while down.
 
-    Beside a node that is up the reboot waits for another turn, in which all of them are stopped first. So it
-    does without the lease, since another run may be at work.
+    If a node of the machine is up, the reboot waits for another turn, in which all of them are stopped first.
+    It also waits if the lease is lost, since another run may be at work.
     """
     overdue = _reboot_overdue(situation, node)
     if overdue is not None:
@@ -432,12 +432,12 @@ def _reboot(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _while_down(node: NodeProgress) -> bool:
-    """Whether it owes hooks or tuning, which come before the reboot."""
+    """Whether it still needs hooks or tuning, which come before the reboot."""
     return any(item.work in (Work.HOOK, Work.TUNING) for item in node.owed)
 
 
 def _lasts(situation: Situation, node: NodeProgress) -> Seconds:
-    """For how long a node has been in its phase, by the moment of the reading, as in `sight`."""
+    """How long a node has been in its phase, at the moment of the reading, as in `sight`."""
     return situation.seen.at - node.since
 
 
@@ -481,7 +481,7 @@ def _await_stop(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _await_doubt(situation: Situation, node: NodeProgress) -> _Did:
-    """By the moment of the reading, as `sight` counts: a doubt that is open is waited for."""
+    """At the moment of the reading, as in `sight`: the run waits for an open doubt."""
     doubt = node.doubt
     limit = situation.policy.deadlines.stop if doubt is None else situation.limit_of(doubt)
     if situation.seen.at - (node.since if doubt is None else doubt.since) <= limit:
@@ -491,7 +491,7 @@ def _await_doubt(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _reboot_overdue(situation: Situation, node: NodeProgress) -> str | None:
-    """Why a reboot that its host accepted is waited for no longer; None while it may still be done."""
+    """Why the run no longer waits for a reboot that its host accepted; None while it may still be done."""
     doubt = node.doubt
     if doubt is None or doubt.verb is not Verb.REBOOT or not doubt.accepted:
         return None
@@ -533,7 +533,7 @@ def _await_join(situation: Situation, node: NodeProgress) -> _Did:
 
 
 def _stranger(situation: Situation) -> str:
-    """A member that nobody expected: the node may have come back under another name."""
+    """An unexpected member, for people: the node may have come back under another name."""
     if situation.view is None or situation.state.baseline is None:
         return ""
     known = {*situation.state.baseline.incarnations, *situation.state.nodes}
@@ -559,9 +559,9 @@ def _ours_or_flip(situation: Situation, node: NodeProgress) -> _Did:
 def is_ours(situation: Situation, node: NodeProgress) -> bool:
     """Whether a node that should be up is away by a lost stop of this run.
 
-    Its host's word is enough, and all there is when the stop took the master down; that it stops just now is
-    as good, and a start is queued behind a stop that hangs. A member list alone has to say it on enough
-    readings, of which the first one is when it was missed.
+    The answer of its host is enough, and is all there is when the stop took the master down. A host that is
+    stopping the node is enough too: a start is queued behind a stop that hangs. A member list alone must miss
+    the node in enough readings, counted from the first one without it.
     """
     found = sight(situation, node)
     wanted = move_of(node.phase, found, situation.goal(node))
@@ -572,7 +572,7 @@ def is_ours(situation: Situation, node: NodeProgress) -> bool:
 
 
 def debt_in_words(node: NodeProgress) -> str:
-    """What a node still owes, for people: `es2 still needs hook while_stopped 0`."""
+    """The owed work of a node, for people: `es2 still needs hook while_stopped 0`."""
     return f"{node.name} still needs {in_words(node.work)}"
 
 
@@ -592,4 +592,4 @@ _DO: Final[Mapping[Move, Callable[[Situation, NodeProgress], _Did]]] = {
     Move.AWAIT_JOIN: _await_join,
     Move.AWAIT_RETURN: _await_return,
 }
-"""What `turn` does itself. All other moves are the run's."""
+"""The moves that `turn` makes itself. All other moves are made by the run."""

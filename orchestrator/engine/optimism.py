@@ -1,7 +1,7 @@
-"""A world in which everything goes well at once: what a plan is made in.
+"""The optimistic world that plans are made in: every action succeeds at once.
 
-It answers the same decisions as the real one, from a real observation, so that a plan shows the very steps
-that a run would take. It knows nothing of time: `estimate.py` does.
+It begins with a real observation and answers the same decisions as a real cluster, so a plan shows the exact
+steps of a run. It has no durations: `estimate.py` adds them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OptimisticWorld:
     lives: int = 0
 
     def at(self, now: Instant) -> Observation:
-        """The observation of that moment. The lease counts as ours: a plan takes none."""
+        """The current observation. The lease counts as ours: a plan takes none."""
         return replace(self.seen, at=now, lease=LeaseView(held=True, holder="this plan", refreshed=0.0))
 
     def after(self, action: Action) -> OptimisticWorld:
@@ -100,7 +100,7 @@ class OptimisticWorld:
         return replace(self, seen=replace(self.seen, cluster=changed))
 
     def in_reach(self) -> OptimisticWorld:
-        """The world in which every host answers and tells its boot."""
+        """The world in which every host answers and reports its boot."""
         unread, hosts = HostView(service=ServiceState.RUNNING, detail="running"), dict(self.seen.hosts)
         for name in hosts:
             host = self.seen.host(name)
@@ -109,7 +109,7 @@ class OptimisticWorld:
         return replace(self, seen=replace(self.seen, hosts=hosts))
 
     def with_lives(self, names: Collection[NodeName]) -> OptimisticWorld:
-        """The world in which these members tell which process they are."""
+        """The world in which these members report their processes."""
         view = self.seen.cluster
         if isinstance(view, Unknown):
             return self
@@ -145,7 +145,7 @@ class OptimisticWorld:
         if member is None:
             return self
         nodes = tuple(node for node in view.nodes if node.name != name)
-        # Of Riak's nodes each can be the claimant.
+        # Each of Riak's nodes can be the claimant.
         eligible = next((node.name for node in nodes if node.master_eligible or view.riak), None)
         master = eligible if view.master == name else view.master
         world = self._with(view, nodes=nodes, master=master, copies=_without(view.copies, name))
@@ -198,7 +198,7 @@ class OptimisticWorld:
         return self._with(view, indices=indices, copies=(*others, *added))
 
     def _bulk(self, action: ForceMerge | SetIndexSettings) -> OptimisticWorld:
-        """The world in which the index is merged, or has the settings of after its load."""
+        """The world in which the index is merged, or has its settings for after the load."""
         bulk = self.seen.bulk
         found = None if isinstance(bulk, Unknown) else bulk.indices.get(action.index_uuid)
         if found is None or isinstance(bulk, Unknown):

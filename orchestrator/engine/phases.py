@@ -19,12 +19,12 @@ from orchestrator.model.observation import EVERYTHING, Look
 from orchestrator.model.phase import NodePhase, Phase
 
 RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
-    # DOWN, here and below: a stop of ours that was lost was done late, and the node has to be started.
+    # DOWN, here and below: a lost stop of ours was done late, and the node has to be started.
     Phase.PREPARING: frozenset({Phase.MERGING, Phase.GATED, Phase.DOWN, Phase.STANDING_DOWN}),
     Phase.MERGING: frozenset({Phase.MERGED, Phase.STANDING_DOWN}),
     # FINISHING: no node is to be restarted.
     Phase.MERGED: frozenset({Phase.GATED, Phase.FINISHING, Phase.STANDING_DOWN}),
-    # REASSIGNED: a wave that made room (`overlap_recovery`) is waited for again.
+    # REASSIGNED: the run waits again for a wave that made room (`overlap_recovery`).
     Phase.GATED: frozenset(
         {Phase.WITHHELD, Phase.REASSIGNED, Phase.FINISHING, Phase.DOWN, Phase.STANDING_DOWN}
     ),
@@ -43,7 +43,7 @@ RUN_STEPS: Final[Mapping[Phase, frozenset[Phase]]] = {
 
 NODE_STEPS: Final[Mapping[NodePhase, frozenset[NodePhase]]] = {
     # STARTING, here and from RECOVERED and SKIPPED: a lost stop of ours was done late.
-    # REJOINED: somebody else restarted it, or its turn owes nothing any more.
+    # REJOINED: it was restarted outside this run, or has no owed work any more.
     NodePhase.PENDING: frozenset(
         {NodePhase.STOPPING, NodePhase.STARTING, NodePhase.REJOINED, NodePhase.SKIPPED}
     ),
@@ -54,7 +54,7 @@ NODE_STEPS: Final[Mapping[NodePhase, frozenset[NodePhase]]] = {
     NodePhase.STOPPED: frozenset({NodePhase.STARTING}),
     # PENDING: its stop was never done: it still lives the same life.
     NodePhase.STARTING: frozenset({NodePhase.REJOINED, NodePhase.FAILED, NodePhase.PENDING}),
-    # REJOINED: restarted once more, by somebody else. PENDING: its turn still owes work.
+    # REJOINED: restarted once more, outside this run. PENDING: it still has owed work.
     NodePhase.REJOINED: frozenset(
         {NodePhase.RECOVERED, NodePhase.PENDING, NodePhase.STARTING, NodePhase.REJOINED}
     ),
@@ -79,7 +79,7 @@ MAY_WAIT_WITHHELD: Final = frozenset({Phase.WITHHELD, Phase.DOWN, Phase.REJOINED
 
 
 class Hosts(Enum):
-    """Of which nodes a phase reads the hosts.
+    """The nodes whose hosts a phase reads.
 
     CANDIDATES are all pending nodes at the beginning and before the first stop, and otherwise those of the
     wave that may go next, with those of hosts that were not ready.
@@ -95,7 +95,7 @@ class Hosts(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """What the next decision of a phase needs: as little as will do.
+    """What the next decision of a phase needs, and nothing more.
 
     Attributes:
         look: parts of the cluster's state.

@@ -1,4 +1,4 @@
-"""A plan: what a run would do, by driving the same decisions over a world in which everything goes well."""
+"""A plan: the steps of a run, made by the same decisions over the optimistic world."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ Describe = Callable[[Action], str]
 """The exact call or command line of an action."""
 
 _HOSTS_READY: Final = "selected_hosts_ready"
-"""What holds it is passed over in the world too: no stop could be planned on a host that does not answer."""
+"""Its holds are also cleared in the world: no stop could be planned on a host that does not answer."""
 _LIVES_TOLD: Final = "lives_are_told"
-"""So is this one: a node whose process is not known could not be seen to come back."""
+"""Cleared as well: a node without a known process could not be seen to come back."""
 _STAND_DOWN: Final = "stand_down"
-"""In place of a predicate, where a run would stand down for another reason."""
+"""Used in place of a predicate when a run would stand down for another reason."""
 
 _TURNS_A_NODE: Final = 200
-"""Decisions that a node's restart may take in a world without delays; more means that a plan cannot end."""
+"""Decisions that a node's restart may take without delays; with more, the plan has no end."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Draft:
-    """What is gathered while the run is played through."""
+    """What is collected while the run is played through."""
 
     waves: list[Wave] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
@@ -67,8 +67,8 @@ def make_plan(
 ) -> Plan:
     """Play the run through from this observation.
 
-    What holds is reported and then passed over, so that the plan shows the whole of it; only the rules that
-    cannot be disabled end the plan where they stand.
+    Holds are reported and then switched off, so that the plan shows the whole run. Only holds of predicates
+    that cannot be disabled end the plan.
 
     Args:
         started: the event with which the run would begin.
@@ -115,14 +115,14 @@ def make_plan(
 
 
 def empty_plan(started: RunStarted, seen: Observation) -> Plan:
-    """The plan of a run for which no node is due: no wave, and nothing that could hold it."""
+    """The plan of a run without due nodes: no wave, and nothing that could hold it."""
     return _finished(started, seen, _Draft(), {})
 
 
 def _refusals(decision: Decision) -> tuple[Hold, ...]:
     """Holds of a decision, whether it waits on them or stands down because of them.
 
-    A pause that was asked for is none: the plan goes on to what is put back at it.
+    A requested pause is not a hold: the plan continues with the settings that the pause restores.
     """
     down = next((event for event in decision.events if isinstance(event, StandingDown)), None)
     if down is not None and down.outcome is not Outcome.PAUSED:
@@ -166,7 +166,7 @@ def _follow(
         elif isinstance(event, SettingChanged):
             draft.settings.setdefault(event.key, (event.found, event.wanted))
         elif isinstance(event, PhaseEntered) and event.node is None and event.to == Phase.DOWN.value:
-            # What held one wave and passes with time is asked again of the next one.
+            # Predicates that pass with time are checked again on the next wave.
             state = _without(state, policy, draft.off)
     return state
 
@@ -209,10 +209,10 @@ def _finished(started: RunStarted, seen: Observation, draft: _Draft, times: Node
 
 
 def fingerprint(view: ClusterView | Unknown, policy: Policy, waves: object) -> str:
-    """What a plan stands on: the cluster, its members with zones and roles, the policy, the waves.
+    """What a plan depends on: the cluster, its members with zones and roles, the policy, the waves.
 
-    Not in it: lives of processes, places of shards, and all else that changes from minute to minute; the
-    gates look at those.
+    It leaves out lives of processes, places of shards, and all else that changes from minute to minute. The
+    predicates check those before every stop.
     """
     members = (
         []
@@ -228,5 +228,5 @@ def fingerprint(view: ClusterView | Unknown, policy: Policy, waves: object) -> s
 
 
 def _plain(value: object) -> object:
-    """Sets in an order of their own, since theirs differs from process to process."""
+    """Sets get a fixed order, since theirs differs between processes."""
     return sorted(map(str, value)) if isinstance(value, frozenset) else str(value)

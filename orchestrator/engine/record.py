@@ -1,4 +1,4 @@
-"""What the record of the lease says of a run: all that another machine needs to restore the cluster."""
+"""The lease's record of a run: everything that another machine needs to restore the cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.model.turn import HooksOf, in_words
 
 
 def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
-    """`record` brought up to this state."""
+    """`record` updated to this state."""
     out = (*(node.name for node in state.nodes.values() if node.undo), *state.unserved)
     own = HooksOf(run=state.run, playbook=state.begun.policy.playbook)
     return LeaseRecord(
@@ -35,7 +35,7 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
         ),
         out_of_service=out,
         hooks_of=(state.begun.hooks_of or own) if out else None,
-        # Settings of Riak are in the memory of nodes, where a restart takes them away.
+        # Settings of Riak are in the memory of nodes, and a restart clears them.
         restarted=tuple(sorted(state.forgetful))
         if state.unrestored.settings and state.begun.policy.kind is Kind.RIAK
         else (),
@@ -43,7 +43,7 @@ def record_of(state: RunState, record: LeaseRecord) -> LeaseRecord:
 
 
 def _may_go_down_late(state: RunState, node: NodeProgress) -> bool:
-    """Whether a stop that was lost or is in doubt may still take it down: another machine starts it then."""
+    """Whether a lost stop, or a stop in doubt, may still take it down: another machine starts it then."""
     in_doubt = None if node.doubt is None else node.doubt.since
     sent = [at for at in (node.lost_at, in_doubt) if at is not None]
     return bool(sent) and state.process.acted_at - max(sent) <= state.begun.policy.deadlines.stop

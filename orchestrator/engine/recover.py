@@ -1,14 +1,14 @@
 """What the wave took down, and whether it is back; and recoveries that overlap the next wave.
 
-The run waits only for what it caused. At the last reading before the stop the copies on the wave are
-recorded (`TakenDown`), and the wave has recovered when each of those shards is as it was. Copies that found
-no place for another reason are reported (`NotWaitedFor`).
+The run waits only for what it caused. The last reading before the stop records the copies on the wave
+(`TakenDown`). The wave has recovered when each of those shards has its copies again. Copies that are
+unassigned for another reason are reported (`NotWaitedFor`).
 
-Overlapped recovery (`overlap_recovery: true`): the next wave goes while those before it still recover. A wave
+Overlapped recovery (`overlap_recovery: true`): the next wave begins while earlier waves still recover. A wave
 may stop once no copy that the run took down is unassigned, and for every shard with a copy on it all its
 other copies are STARTED: a recovery that loses its source is not assigned again while allocation is
-disabled. The condition itself is in the predicates `no_worse_than_baseline` and `no_recovery_on_candidates`;
-this module says when a wave makes room for the next one, when it is waited for again, and when it is done.
+disabled. The condition itself is in the predicates `no_worse_than_baseline` and `no_recovery_on_candidates`.
+This module decides when the next wave may begin, when the run waits for a wave again, and when it is done.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _RETRY_FAILED_SECONDS: Final[Seconds] = 30.0
 """A copy that fails again needs a person, not a loop: few tries, far apart."""
 
 _EXCUSED_SECONDS: Final[Seconds] = 60.0
-"""A shard that may be red for a moment has no started copy for so long; then red is red."""
+"""An excused shard may be without a started copy for this long; then it counts as red."""
 
 _WATCHED_FOR_RED: Final = (Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
 
@@ -58,10 +58,10 @@ _WATCHED_FOR_RED: Final = (Phase.DOWN, Phase.REJOINED, Phase.REASSIGNED)
 
 
 def red(situation: Situation) -> tuple[str, ...]:
-    """Shards that are red because of the run, and not only for a moment.
+    """Shards that are red because of the run, without those that are excused for a moment.
 
-    A moment counts by the readings: a program that stood still saw nothing of the time between. Once the wave
-    is back it counts from there at the earliest.
+    The moment ends by the readings: while the program was suspended, nothing was read. Once the wave is back,
+    it begins there at the earliest.
     """
     found, passing = _red(situation)
     state = situation.state
@@ -74,7 +74,7 @@ def red(situation: Situation) -> tuple[str, ...]:
 
 
 def red_news(situation: Situation) -> tuple[Event, ...]:
-    """That shards are red which may not be in a moment, or that none is any more."""
+    """The event that red shards are excused for a moment, or that none is any more."""
     if situation.view is None or situation.state.phase not in _WATCHED_FOR_RED:
         return ()
     _, passing = _red(situation)
@@ -85,9 +85,9 @@ def red_news(situation: Situation) -> tuple[Event, ...]:
 
 
 def _red(situation: Situation) -> tuple[tuple[ShardId, ...], tuple[ShardId, ...]]:
-    """Shards that are red because of the run, and those among them that may not be in a moment.
+    """Shards that are red because of the run: those that count at once, and those excused for a moment.
 
-    With the wave back and allocation enabled all of them are such: a primary starts from its own disk, and
+    With the wave back and allocation enabled all of them are excused: a primary starts from its own disk, and
     another node that leaves for a moment brings its copies back.
     """
     if situation.view is None:
@@ -102,7 +102,7 @@ def _red(situation: Situation) -> tuple[tuple[ShardId, ...], tuple[ShardId, ...]
 def hooks_after(situation: Situation, nodes: Iterable[NodeProgress]) -> Decision | None:
     """The next `after_recovery` hooks of these nodes, hosts in parallel; hooks of this machine one by one.
 
-    None when none is due. One whose host was not reached is sent again before those that come after it.
+    None when none is due. A hook whose host was not reached is sent again before the next ones.
     """
     state = situation.state
     due: dict[NodeName, RunHook] = {}
@@ -160,7 +160,7 @@ def finish_with_hooks(
 
 
 def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, ...]:
-    """The last step of nodes that are back: RECOVERED, or PENDING with what their turn still owes."""
+    """The last step of nodes that are back: RECOVERED, or PENDING if they still have owed work."""
     events: list[Event] = []
     for node in nodes:
         if not node.owed:
@@ -176,7 +176,7 @@ def finish(situation: Situation, nodes: Iterable[NodeProgress]) -> tuple[Event, 
 
 
 def _restless(state: RunState) -> str | None:
-    """Which node keeps on coming back with work owed, past the bound; None when none does."""
+    """The node that keeps coming back with owed work, past the limit; None when none does."""
     found = next((node for node in state.nodes.values() if node.returns > RETURNS), None)
     if found is None:
         return None
@@ -198,11 +198,11 @@ def _figures(situation: Situation, node: NodeProgress) -> NodeRecovered:
     )
 
 
-# Copies on which the cluster gave up ------------------------------------
+# Copies that the cluster no longer tries to allocate ------------------------------------
 
 
 def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
-    """Try copies again that the cluster has given up on, a few times a wave and far apart; None = not now."""
+    """Retry copies that the cluster no longer allocates, a few times a wave and far apart; None = not now."""
     process = situation.state.process
     rested = situation.now - process.retried_at > _RETRY_FAILED_SECONDS
     if rested and process.retries < _RETRIES and any(given_up(copy) for copy in missing):
@@ -211,7 +211,7 @@ def retry_given_up(situation: Situation, missing: tuple[ShardCopy, ...]) -> Deci
 
 
 def retry_unplaced(situation: Situation, onwards: Iterable[Event]) -> Decision | None:
-    """The same for copies that the run does not wait for: another failure than the wave's has taken them."""
+    """The same for copies that the run does not wait for: a failure other than the wave took them down."""
     news = (event for event in onwards if isinstance(event, NotWaitedFor))
     shards = {(missing.index_uuid, missing.number) for event in news for missing in event.shards}
     away = situation.view.not_started if situation.view is not None else ()
@@ -234,13 +234,13 @@ _BY_RECOVERY: Final = frozenset(
         "no_recovery_on_candidates",
     }
 )
-"""Predicates that a running recovery may be the cause of: they are met again when it ends."""
+"""Predicates that may not be met because of a running recovery: they pass again when it ends."""
 
 
 _UNREAD: Final = frozenset(
     {"disk_below_watermark", "no_force_merge_or_reindex_on_candidates", "selected_hosts_ready"}
 )
-"""About what is not read while a wave recovers: GATED asks them, before the next wave is stopped."""
+"""Predicates on what is not read while a wave recovers: GATED checks them, before the next stop."""
 
 
 def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Event, ...]:
@@ -253,7 +253,7 @@ def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Ev
         return ()
     here = state.in_phase
     if here.before is Phase.GATED and situation.now - here.since < HOLD_POLL_SECONDS:
-        return ()  # what was against the next wave there is not asked here: no run goes to and fro at once
+        return ()  # holds on the next wave there do not count here: else the run could go back and forth
     beside = (*state.recovering, RecoveringWave(wave=wave, since=state.wave_since))
     after = replace(situation, state=replace(state, wave=None, recovering=beside))
     following = next_wave_of(after, unread=_UNREAD)
@@ -269,7 +269,7 @@ def makes_room(situation: Situation, missing: tuple[ShardCopy, ...]) -> tuple[Ev
 
 
 def is_back_alone(situation: Situation, missing: tuple[ShardCopy, ...]) -> bool:
-    """Whether the current wave has its copies while a wave before it has not: each is done when it is."""
+    """Whether the current wave has its copies while an earlier wave does not: each is done on its own."""
     state = situation.state
     names = frozenset(node.name for node in state.wave_nodes)
     return bool(state.recovering) and not _unassigned(missing) and not _arriving(missing) & names
@@ -278,7 +278,7 @@ def is_back_alone(situation: Situation, missing: tuple[ShardCopy, ...]) -> bool:
 def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> Decision | None:
     """Finish one wave that made room and has its copies; None when there is none.
 
-    Nothing says to which node an unassigned copy belongs, so none is finished while there is one. The last
+    Nothing shows to which node an unassigned copy belongs, so none is finished while there is one. The last
     one also waits for copies that are rebuilt on other nodes: after it the run forgets what it took down.
     """
     state = situation.state
@@ -299,7 +299,7 @@ def finish_recovered(situation: Situation, missing: tuple[ShardCopy, ...]) -> De
 
 
 def before_the_next(situation: Situation) -> Decision | None:
-    """Before the next wave is chosen: waves that are done, and why to wait for the others first."""
+    """Before the next wave is chosen: finish waves that are done, and wait for the others if need be."""
     state, view = situation.state, situation.view
     if not state.recovering:
         return None
@@ -315,7 +315,7 @@ def before_the_next(situation: Situation) -> Decision | None:
 
 
 def held_by_recovery(situation: Situation, refused: tuple[Hold, ...]) -> Decision | None:
-    """Back to waiting for a wave that made room, if a recovery is in the way after all; None = none is."""
+    """Wait again for a wave that made room, if a recovery is in the way after all; None = none is."""
     first = next((hold for hold in refused if hold.predicate in _BY_RECOVERY), None)
     if first is None or not situation.state.recovering:
         return None
@@ -336,7 +336,7 @@ def _pausing(state: RunState) -> bool:
 
 
 def overlap_evidence(situation: Situation, wave: Wave) -> tuple[Event, ...]:
-    """What recovers at the last reading before a stop, for the journal and for the judges of a run."""
+    """The recoveries at the last reading before a stop, for the journal and for the checks of a run."""
     state, view = situation.state, situation.view
     if not state.recovering or view is None:
         return ()

@@ -1,8 +1,8 @@
 """decide(state, observation, now) -> Decision: what a run does next. Pure; asked again after every step.
 
 The order of the questions is the order of their urgency: another run that took over, a node of ours that is
-away, a second failure, a request to stop; then every node's own move (`node.turn`); then the phase of the
-run. Only stops are behind predicates; nothing here bars a start or a restore.
+absent, a second failure, a request to stop; then every node's own move (`node.turn`); then the phase of the
+run. Only stops need predicates; nothing here holds a start or a restore.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ from orchestrator.model.turn import REBOOT, Goal, Work
 from orchestrator.model.watch import CopiesActive, MasterElected
 
 _REPROBE_SECONDS: Final[Seconds] = 30.0
-"""Between tries of the settings update that changes nothing, while it is refused."""
+"""Seconds between tries of the settings update that changes nothing, while it is refused."""
 
 _PROBES: Final = 3
 """Refusals in a row before settings count as not writable: one may be a busy cluster (429)."""
@@ -90,13 +90,13 @@ _VOTERS_FOR_STEP_DOWN: Final = 5
 """One exclusion shrinks three voters to one, since the configuration keeps an odd size."""
 
 _STEP_DOWN_SECONDS: Final[Seconds] = 30.0
-"""An election takes seconds; a master that is still the master after that goes as it is."""
+"""An election takes seconds; a master that is still the master after that is stopped as it is."""
 
 _LOST_STOP_SECONDS: Final[Seconds] = 120.0
-"""How long a run does not end after it took a lost stop as not done. What comes later `resume` makes good."""
+"""After a lost stop, the run does not end for this long. `resume` repairs what comes later."""
 
 _UNWATCHED_SECONDS: Final[Seconds] = 30.0
-"""What counts, towards any limit, of the time between two readings: more is a standstill, or a slow call."""
+"""The most that the time between two readings counts towards a limit; more is a standstill or slow call."""
 
 _WATCHED: Final = frozenset(Phase) - {Phase.MERGING, Phase.MERGED, Phase.ENDED}
 """Phases in which nodes may go down by this run. While indices are merged, it has stopped none yet."""
@@ -149,7 +149,7 @@ def _news(situation: Situation) -> tuple[Event, ...]:
 
 
 def _stood_still(situation: Situation) -> tuple[Event, ...]:
-    """The program was suspended, or a verb took long: it knows of that time no more than a new process."""
+    """The program was suspended, or a verb took long: that time counts as unwatched, as in a new process."""
     state, at, before = situation.state, situation.seen.at, situation.seen.before
     if before is None or at - before <= _UNWATCHED_SECONDS:
         return ()
@@ -177,7 +177,7 @@ def _reboots_done(situation: Situation) -> tuple[Event, ...]:
 
 
 def _members(situation: Situation) -> tuple[Event, ...]:
-    """One reading more without a member, up to as many as count; nodes being restarted are no news."""
+    """One more reading without a member, up to the number that counts; nodes being restarted are left out."""
     state, view = situation.state, situation.view
     if view is None or state.baseline is None or state.phase not in _WATCHED:
         return ()
@@ -198,7 +198,7 @@ def _members(situation: Situation) -> tuple[Event, ...]:
 
 
 def _urgent(situation: Situation) -> Decision | None:
-    """What goes before the phase of the run; None when nothing does."""
+    """What comes before the phase of the run; None when nothing does."""
     state, policy, now = situation.state, situation.policy, situation.now
     if state.phase is Phase.STANDING_DOWN:
         return _taken_down_late(situation)
@@ -214,7 +214,7 @@ def _urgent(situation: Situation) -> Decision | None:
         reason = f"a second failure: {failure}"
         return stand_down(state, reason, Outcome.FAILED, SecondFailure(what=failure))
     if state.phase is Phase.FINISHING:
-        # All is restarted; what is left is what a stand-down would do as well.
+        # All nodes are restarted; the rest is the same as in a stand-down.
         return None
     if state.process.request in (Request.STOP, Request.INTERRUPT):
         reason = f"asked to stop by {state.process.requested_by}{state.merging.left_by(state.run)}"
@@ -231,7 +231,7 @@ def _urgent(situation: Situation) -> Decision | None:
         )
         return stand_down(state, reason, Outcome.FAILED)
     if state.recovering or state.merging.in_hand:
-        return None  # what recovers, or is being merged, is waited for before a pause
+        return None  # recoveries and merges finish before a pause
     if state.phase in _NOTHING_DOWN or (state.phase is Phase.SETTLED and not state.wave):
         return _pause(situation)
     return None
@@ -251,7 +251,7 @@ def _pause(situation: Situation) -> Decision | None:
 
 
 def _taken_down_late(situation: Situation) -> Decision | None:
-    """Nodes that a lost stop of ours took down after all: they join the wave, or are one of their own."""
+    """Nodes that a lost stop of ours took down after all: they join the wave, or form their own."""
     state = situation.state
     if state.phase not in _WATCHED or not situation.fresh:
         return None
@@ -318,12 +318,12 @@ def _moves(situation: Situation) -> Decision | None:
 
 
 def _at_rest(node: NodeProgress) -> bool:
-    """Whether no reading can move it: its turn is over, and no verb of ours is left that could."""
+    """Whether no reading can move it: its turn is over, and no verb of ours may still take effect."""
     return node.phase in FINAL_NODE_PHASES and node.doubt is None and node.lost_at is None
 
 
 def _left_to_the_successor(state: RunState, one: Turn) -> Turn:
-    """A deposed run starts only what is seen to be down, and nothing that the other run's record lists."""
+    """A deposed run starts only nodes that are seen down and that the other run's record does not list."""
     kept = one.sight is Sight.AWAY and not _theirs(state, one.node)
     return one if kept else replace(one, actions=())
 
@@ -346,7 +346,7 @@ def _rescue(situation: Situation) -> tuple[Event, ...]:
 
 
 def preparing(situation: Situation) -> Decision:
-    """Record how the cluster was, and prove that its settings can be written, before anything is changed."""
+    """Record the state of the cluster, and prove that its settings can be written, before any change."""
     state = situation.state
     if state.unrestored.withheld:
         # Left by a process that was killed: the run never waits with allocation disabled.
@@ -422,7 +422,7 @@ def gated(situation: Situation) -> Decision:
 
 
 def _before_the_choice(situation: Situation) -> Decision | None:
-    """What goes before the next wave: settings, nodes that are back or in doubt, a run that cannot finish."""
+    """Before the next wave: settings, nodes that are back or in doubt, a run that cannot finish."""
     state = situation.state
     if state.unrestored.withheld:
         return changes.restore_settings(situation, Purpose.REASSIGN) or LOOK_AGAIN
@@ -437,7 +437,7 @@ def _before_the_choice(situation: Situation) -> Decision | None:
 
 
 def _doubt_awaited(situation: Situation) -> Decision | None:
-    """No wave goes while a lost verb may take effect: its node is not fit, and may go down beside it."""
+    """No wave begins while a lost verb may take effect: its node is not fit, and may go down too."""
     nodes = [node for node in situation.state.nodes.values() if node.doubt is not None]
     doubtful = [node.name for node in nodes if sight(situation, node) is Sight.DOUBT]
     if not doubtful:
@@ -456,7 +456,7 @@ def _finish_outside(situation: Situation) -> Decision | None:
 
 
 def _cannot_begin(situation: Situation) -> Decision | None:
-    """A run that can be seen not to finish does not begin: everything that no waiting cures, at once."""
+    """A run that cannot finish does not begin: all holds that waiting cannot clear are reported at once."""
     state = situation.state
     if not situation.readable or not situation.fresh or not admit.untouched_so_far(state):
         return None
@@ -474,7 +474,7 @@ def _cannot_begin(situation: Situation) -> Decision | None:
 def _not_admitted(
     situation: Situation, view: ClusterView | None, wave: Wave, refused: tuple[Hold, ...]
 ) -> Decision:
-    """A predicate is not met: what the run can do about that itself, or hold."""
+    """A predicate is not met: do what the run can do about that itself, or hold."""
     voting = changes.restore_voting(situation)
     if voting is not None and (voting.events or voting.actions):
         return voting  # no exclusion outlasts the gates
@@ -489,7 +489,7 @@ def _not_admitted(
 
 
 def _add_replicas(situation: Situation, view: ClusterView, wave: Wave) -> Decision | None:
-    """Give a replica to every index without one, once; the copies rule then waits for it."""
+    """Give a replica to every index without one, once; the predicate on copies then waits for it."""
     if situation.policy.zero_replicas is not ZeroReplicas.ADD_REPLICA:
         return None
     here = {copy.shard.index_uuid for copy in view.on(wave.nodes)}
@@ -521,7 +521,7 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
         waited = situation.now - state.process.acted_at
         if asked and master in ours and waited < _STEP_DOWN_SECONDS:
             return wait(situation.now, f"another master than {master}", seconds=0.5)
-        # It stepped down, or it will not: either way the exclusion goes before the stop.
+        # It stepped down, or it will not: in both cases the exclusion is removed before the stop.
         failure = state.failure_of(ClearVotingExclusions())
         if failure and situation.fails_too_long(failure.action):
             reason = f"voting exclusions could not be cleared: {failure.reason}"
@@ -532,7 +532,7 @@ def _step_down(situation: Situation, view: ClusterView, wave: Wave) -> Decision 
         return None
     exclude = ExcludeFromVoting(node=master)
     if state.failure_of(exclude) or exclude in state.in_phase.confirmed:
-        return None  # it stepped down and was elected again, or will not step down: it goes as it is
+        return None  # it was elected again, or will not step down: stop it as it is
     return act(exclude, events=(VotingExcluded(node=master),))
 
 
@@ -565,7 +565,7 @@ def _disable(situation: Situation, wave: Wave) -> Decision:
 
 
 def withheld(situation: Situation) -> Decision:
-    """Allocation is disabled: flush, read once more, and stop or call off. Never a wait."""
+    """Allocation is disabled: flush, read once more, and stop or call off. Never wait here."""
     state, policy, wave = situation.state, situation.policy, situation.state.wave
     if wave is None or not situation.fresh:
         return LOOK_AGAIN
@@ -665,7 +665,7 @@ def rejoining(situation: Situation) -> Decision:
 
 
 def _agreeing(situation: Situation) -> Decision | None:
-    """One good reading more, to be counted; None once enough of them agree in a row."""
+    """One more good reading to count; None once enough of them agree in a row."""
     count = situation.state.in_phase.good_readings + 1
     if count >= situation.policy.settle_consecutive:
         return None
@@ -674,7 +674,7 @@ def _agreeing(situation: Situation) -> Decision | None:
 
 
 def _lacking(situation: Situation, nodes: list[NodeProgress]) -> dict[NodeName, str]:
-    """What nodes that are up lack to be counted as back, where the kind of cluster wants more of them."""
+    """What nodes that are up still lack to count as back, if the kind of cluster needs more of them."""
     view = situation.view
     if view is None:
         return {}
@@ -720,7 +720,7 @@ def reassigned(situation: Situation) -> Decision:
     view = situation.view
     unsettled = situation.kind.unsettled(state, view) if view is not None else None
     missing = situation.kind.missing(state, view) if view is not None and situation.settled else None
-    # No wait brings back a node that failed or was skipped; whether the run may go on, GATED decides.
+    # Waiting does not bring back a failed or skipped node. GATED decides whether the run may continue.
     awaited = (node for node in touched if node.phase not in (NodePhase.FAILED, NodePhase.SKIPPED))
     away = [node.name for node in awaited if situation.member(node.name) is None]
     absent = [*away, *(name for name in situation.absent_members if name not in away)]
@@ -742,7 +742,7 @@ def reassigned(situation: Situation) -> Decision:
 
 
 def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
-    """What restores, within its limit. A setting that a reading shows to be restored is never too late."""
+    """The actions that restore, within their limit. A setting that was read as restored is never late."""
     late = situation.now - situation.state.in_phase.since > situation.policy.deadlines.rejoin
     if late and not restoring.at_once:
         return stand_down(situation.state, f"{what} could not be restored yet", Outcome.FAILED)
@@ -750,7 +750,7 @@ def _in_time(situation: Situation, restoring: Decision, what: str) -> Decision:
 
 
 def _onwards(situation: Situation, missing: tuple[ShardCopy, ...] | None) -> tuple[Event, ...]:
-    """Out of this phase: all is back, or with overlap as much as has to be; none while it is not."""
+    """The next phase: everything is back, or with overlap as much as needed; empty while it is not."""
     state, view = situation.state, situation.view
     if missing is None or view is None:
         return ()
@@ -797,7 +797,7 @@ def _recovering(
 
 
 def _unsettled(situation: Situation, view: ClusterView, why: str, broken: tuple[Event, ...]) -> Decision:
-    """What recovers by itself is waited for, and made faster where the playbook wants it."""
+    """Wait for what recovers by itself, and make it faster if the playbook wants that."""
     state, now = situation.state, situation.now
     news = (situation.kind.half_way(state, view, now), situation.kind.given_up(state, view, now))
     events = (*broken, *(event for event in news if event is not None))
@@ -809,7 +809,7 @@ def _unsettled(situation: Situation, view: ClusterView, why: str, broken: tuple[
 
 
 def settled(situation: Situation) -> Decision:
-    """The wave is back: its hooks, its figures, and on to the next wave or to the end."""
+    """The wave is back: its hooks, its figures, then the next wave or the end."""
     state, now = situation.state, situation.now
     nodes = [node for node in state.wave_nodes if node.phase is NodePhase.REJOINED]
     if not situation.fresh:
@@ -856,14 +856,14 @@ def finishing(situation: Situation) -> Decision:
 def standing_down(situation: Situation) -> Decision:
     """Nodes were started (`_moves`, with the goal to bring up); now everything else, and the end.
 
-    The order: nodes; a master; allocation; other settings and exclusions; hooks owed to nodes whose
-    `before_stop` ran. The lease goes last, with the run. A node that stays down is FAILED, and delays
-    nothing after it. A deposed run restores nothing: what it changed is now the other run's to restore.
+    The order: nodes; a master; allocation; other settings and exclusions; `after_recovery` hooks of nodes
+    whose `before_stop` ran. The lease is released last, with the run. A node that stays down is FAILED, and
+    delays nothing after it. A deposed run restores nothing: the other run now restores its changes.
     """
     state, policy, now = situation.state, situation.policy, situation.now
     if not situation.fresh:
         return LOOK_AGAIN
-    # Not after readings that agree, as in a wave: a stand-down does not wait for them.
+    # Unlike in a wave, one reading is enough: a stand-down does not wait for several that agree.
     members = [node for node in state.nodes.values() if is_next(Move.REJOIN, situation, node)]
     back = [rejoined(situation, node) for node in members]
     if back:
@@ -872,14 +872,14 @@ def standing_down(situation: Situation) -> Decision:
     starting = [node.name for node in state.nodes_in(*GOING_UP_OR_DOWN) if not _theirs(state, node)]
     overdue = _withheld_too_long(situation) is not None
     if awaited and state.process.second_failure is None and not overdue:
-        # Back before allocation is: copies that return need not be rebuilt elsewhere.
+        # Nodes come before allocation: copies that return need not be rebuilt elsewhere.
         names = ", ".join(awaited)
         return wait(
             now, f"{names} to be back", seconds=1.0, services=awaited, cluster=members_awaited(situation)
         )
     if state.process.deposed is not None:
         return _end(situation)
-    # The limit of restoring counts from when the last node's fate was known.
+    # The limit of restoring counts from when the state of the last node became clear.
     since = max([state.in_phase.since, *(node.since for node in state.nodes.values())])
     late = now - since > policy.deadlines.rejoin
     if situation.view is None and (state.unrestored.anything or state.in_hand):
@@ -896,7 +896,7 @@ def standing_down(situation: Situation) -> Decision:
 
 
 def _undo(situation: Situation, *, late: bool) -> Decision | None:
-    """The `after_recovery` hooks that are due; a node that was not seen for too long gets them unseen."""
+    """The `after_recovery` hooks that are due; after the limit, also for nodes that were not seen back."""
     owing = [node for node in situation.state.nodes.values() if node.undo and node.phase not in IN_HAND]
     seen = [node for node in owing if late or is_next(Move.UNDO, situation, node)]
     hooks = recover.hooks_after(situation, seen)
@@ -907,9 +907,9 @@ def _undo(situation: Situation, *, late: bool) -> Decision | None:
 
 
 def _lost_stop_awaited(situation: Situation) -> Decision | None:
-    """The last wait of a run: a lost stop that is done once the run has ended leaves its node down.
+    """The last wait of a run: a lost stop that takes effect after the run has ended leaves its node down.
 
-    By the moment of the reading: a program that stood still since then knows nothing of the time between.
+    It counts to the moment of the reading: if the program was suspended after it, that time was not watched.
     """
     at, longest = situation.seen.at, min(_LOST_STOP_SECONDS, situation.policy.deadlines.stop)
     nodes = [node for node in situation.state.nodes.values() if node.phase is not NodePhase.FAILED]
@@ -924,7 +924,7 @@ def _theirs(state: RunState, node: NodeProgress) -> bool:
 
 
 def _awaited(situation: Situation) -> list[NodeName]:
-    """Nodes on their way for which allocation waits: those that are back wait for none that had its time."""
+    """Nodes for which allocation waits: nodes that are back wait for no node whose time is over."""
     state = situation.state
     nodes = [node for node in state.nodes.values() if not _theirs(state, node)]
     back = any(node.phase is NodePhase.REJOINED for node in nodes)
@@ -934,7 +934,7 @@ def _awaited(situation: Situation) -> list[NodeName]:
 
 
 def _withheld_too_long(situation: Situation) -> Seconds | None:
-    """How long allocation has been disabled, if too long: it is restored, whatever is on its way."""
+    """How long allocation has been disabled, if too long: then it is restored, even during a wave."""
     since = situation.state.unrestored.withheld_since
     passed = 0.0 if since is None else situation.now - since
     return passed if passed > situation.policy.deadlines.withheld else None
@@ -979,7 +979,7 @@ def _end(situation: Situation) -> Decision:
         outcome = Outcome.NOT_RESTORED
     elif (failed or hook) and outcome is not Outcome.DEPOSED:
         outcome = Outcome.FAILED
-    # The reason of a stand-down is often the failure of the very node or hook: one mention is enough.
+    # The reason of a stand-down is often the failure of the node or hook itself: mention it once.
     told = hook is None or f"{hook.partition(': ')[0]}: " in reason
     also = [
         f"{node.name}: {node.failure}"
@@ -1011,7 +1011,7 @@ def _left(situation: Situation) -> tuple[str, ...]:
 
 
 def _unserved(state: RunState) -> tuple[str, ...]:
-    """Nodes out of service for which this run has no hooks: another playbook than that of the run before."""
+    """Nodes out of service for which this run has no hooks: the earlier run had another playbook."""
     if not state.unserved:
         return ()
     names, whose = ", ".join(state.unserved), state.begun.hooks_of or f"run {state.begun.repairs}"
@@ -1035,4 +1035,4 @@ STEPS: Final[Mapping[Phase, Step]] = {
     Phase.FINISHING: finishing,
     Phase.STANDING_DOWN: standing_down,
 }
-"""What is next in each phase of the core; a run that has ended has nothing next."""
+"""The next step in each phase of the core; a run that has ended has none."""

@@ -1,7 +1,7 @@
-"""What a decision looks at, what it answers, and what is read for it.
+"""The input of a decision, its result, and the reading for it.
 
-A `Situation` is the state, the policy, the reading and the time: all that any rule of the core may know. A
-`Decision` is the answer: events to commit, actions to perform, or something to listen to.
+A `Situation` is the state, the policy, the reading and the time: all that code of the core may use. A
+`Decision` is the result: events to commit, actions to perform, or something to listen to.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from orchestrator.model.turn import Doubt, Goal, Verb
 from orchestrator.model.watch import ClusterWatch, NodesJoined, Watch
 
 POLL_SECONDS: Final[Seconds] = 2.0
-"""How long a decision listens before it looks again all the same: no reading that we wait for is older."""
+"""How long a decision listens before it reads again in any case: no reading in a wait is older."""
 
 QUICK_SECONDS: Final[Seconds] = 0.2
-"""Between readings that must agree in a row: far enough apart to be different ones."""
+"""Seconds between readings that must agree in a row: far enough apart to be different."""
 
 RETRY_SECONDS: Final[Seconds] = 5.0
-"""Before a verb that was refused or is in doubt is sent again."""
+"""Seconds before a verb that was refused or is in doubt is sent again."""
 
 DOUBT_SECONDS: Final[Seconds] = 30.0
 """A verb whose connection was lost may reach a slow host later: until then it may still take effect."""
 
 LEAVING_SECONDS: Final[Seconds] = 30.0
-"""A member that is missing for less is not gone: a flap of its network, or a long pause of its process."""
+"""A member that is missing for less is not gone: its network failed briefly, or its process paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Decision:
 
     @property
     def at_once(self) -> bool:
-        """Whether nothing is performed and nothing waited for: events are committed, or it looks again."""
+        """Whether nothing is performed and the run does not wait: it commits events, or reads again."""
         return not self.actions and self.watch is None
 
 
@@ -104,7 +104,7 @@ class Situation:
 
     @property
     def settled(self) -> bool:
-        """Whether health was read, and that reading is not an old one."""
+        """Whether health was read, in a current reading."""
         return not isinstance(self.seen.health, Unknown) and self.seen.health.settled
 
     @property
@@ -117,7 +117,7 @@ class Situation:
         return self.view.node(name) if self.view else None
 
     def goal(self, node: NodeProgress) -> Goal:
-        """What is wanted of a node: a run that stands down, or that was deposed, only brings up."""
+        """The goal of a node: a run that stands down, or that was deposed, only brings nodes up."""
         down = self.state.phase is Phase.STANDING_DOWN or self.state.process.deposed is not None
         return Goal.BRING_UP if down else node.goal
 
@@ -147,11 +147,11 @@ class Situation:
         return since is not None and self.seen.at - since > self.policy.deadlines.rejoin
 
     def is_sent_again(self, failure: ActionFailed) -> bool:
-        """Whether a verb is sent again that found its host out of reach: not for ever."""
+        """Whether a verb is sent again after its host was out of reach: not forever."""
         return failure.passes and not self.fails_too_long(failure.action)
 
     def in_reach(self, node: NodeProgress, *, at: Instant | None = None) -> bool:
-        """Whether a node that is away since then, or by this reading, may be so by a lost verb of ours."""
+        """Whether a node that is away since then, or by this reading, may be so because of our lost verb."""
         if self.rebooted(node):
             return False
         since, reach = self.seen.at if at is None else at, self.policy.deadlines.stop
@@ -202,7 +202,7 @@ def note(*events: Event) -> Decision:
 
 
 LOOK_AGAIN: Final = Decision()
-"""The reading is older than what the run did: read again at once."""
+"""The reading is older than the last action of the run: read again at once."""
 
 
 def wait(
@@ -245,7 +245,7 @@ def members_awaited(situation: Situation) -> ClusterWatch | None:
 def needed(
     state: RunState, asked: frozenset[NodeName] | None = None
 ) -> tuple[frozenset[Look], frozenset[NodeName]]:
-    """What to read for the next decision, and of which nodes' hosts: as little as it needs.
+    """What to read for the next decision, and which nodes' hosts: as little as it needs.
 
     A run that has changed nothing and is to end needs no reading: one may take minutes where nothing answers.
 
@@ -260,7 +260,7 @@ def needed(
     if not gates_are_asked(state):
         look -= {Look.GATES}
     if state.phase is Phase.FINISHING and (state.unrestored.anything or not state.merging.indices):
-        look -= {Look.BULK}  # at the end segments are counted last: nothing is restored later for that
+        look -= {Look.BULK}  # at the end segments are counted last: nothing is restored later because of that
     pending = frozenset(n.name for n in state.nodes.values() if n.phase not in FINAL_NODE_PHASES)
     hosts = _hosts_needed(state, reads.hosts, pending, asked)
     look |= kind_of(state.begun.policy.kind).reads_too(state)
@@ -291,7 +291,7 @@ def _hosts_needed(
         case Hosts.CANDIDATES if asked is not None:
             return asked | late
         case Hosts.CANDIDATES:
-            # All at the beginning, so that all that is against the run is said at once.
+            # All at the beginning, so that everything that holds the run is reported at once.
             held = state.in_phase.holds or state.process.called_off_since is not None
             return (wave or _likely(state) if state.waves_begun or held else pending) | late
         case Hosts.WAVE:
@@ -303,7 +303,7 @@ def _hosts_needed(
 
 
 def _likely(state: RunState) -> frozenset[NodeName]:
-    """The wave that goes next if nothing is against it. Another one costs a further reading."""
+    """The next wave if nothing holds it. Another wave costs one more reading."""
     pending = frozenset(node.name for node in state.nodes_in(NodePhase.PENDING))
     groups = (*state.begun.planned, *((name,) for name in state.nodes))
     return next((found for group in groups if (found := pending.intersection(group))), frozenset())

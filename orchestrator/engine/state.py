@@ -1,4 +1,4 @@
-"""What a decision may know of the past: a run, its nodes, its phase, and the process at work on it."""
+"""The past that a decision may use: a run, its nodes, its phase, and its current process."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class NodeProgress:
         since: when it entered its phase, settled its last item there, or a new process took over the run.
         life: the last life accounted for: the baseline's, then that of each return. None = never read.
         boot: its host's boot id in that life, where it could be read.
-        over: its host has said since that the process of that life is gone.
-        owed: what its turn still owes.
+        over: its host has reported since that the process of that life is gone.
+        owed: the work that it still needs.
         unproven: the `while_stopped` hook that ran last, until a reading after it shows the node down.
         ready: `before_stop` hooks that this process ran in this life, not undone; a stop needs them all.
         ready_since: when the first of them was sent; None while none has to be undone.
@@ -87,17 +87,17 @@ class NodeProgress:
 
     @property
     def undo(self) -> tuple[int, ...]:
-        """Numbers of the `after_recovery` hooks that it owes, in order."""
+        """Numbers of the `after_recovery` hooks that it still needs, in order."""
         return tuple(sorted(item.number for item in self.owed if item.work is Work.UNDO))
 
     @property
     def work(self) -> frozenset[Owed]:
-        """What it owes besides its `after_recovery` hooks: what another turn has to do."""
+        """Its owed work without `after_recovery` hooks: the work for another turn."""
         return frozenset(item for item in self.owed if item.work is not Work.UNDO)
 
 
 STANDSTILL_SECONDS: Final[Seconds] = 150.0
-"""No reading takes so long: each of its few calls gives up after tries of seconds."""
+"""No reading takes this long: each of its few calls gives up after tries of seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class ProcessState:
         probes: settings updates without a change that were refused in a row.
         absent: members of the baseline that the last readings did not list.
         called_off_since: since when every wave was called off at its last reading; None once one stops.
-        excused_since: since when shards are red that may not be in a moment; None while none is.
+        excused_since: since when red shards are excused for a moment; None while none is.
         retries: `retry_failed` calls of this wave; `retried_at` the last of them.
         lease_lost: why the lease is not held; None while it is.
         deposed: the run that took the lease over from this living one; None while it holds its lease.
@@ -257,13 +257,13 @@ class PhaseState:
 
 @dataclass(frozen=True, kw_only=True)  # not slotted: see `model/replacing.py`
 class RunState:
-    """Everything that a decision may know of the past.
+    """Everything that a decision may use of the past.
 
     Attributes:
         begun: what the run began with: its cluster, its policy, its nodes and their addresses.
-        paused: the run has paused before: a canary is looked at once, and then the run goes on to its end.
+        paused: the run has paused before: it pauses once for its canary, and then continues to its end.
         phase: of the run, with what happened `in_phase`.
-        process: what the process knows that works on the run.
+        process: the part of the state that is only valid in the current process.
         unrestored: what the run changed in the cluster and has to restore.
         nodes: every selected node, in the order of the run.
         merging: the indices that are merged before the first wave.
@@ -321,7 +321,7 @@ class RunState:
     def recovery_since(self) -> Instant:
         """From when the limit of recovery counts: the phase, or the latest return of a node.
 
-        With overlap a wave that made room may be waited for again, in the phase anew.
+        With overlap the run may wait again for an earlier wave, and then enters the phase again.
         """
         back = [node.since for node in self.nodes_in(NodePhase.REJOINED)]
         return max(back) if self.begun.policy.overlap_recovery and back else self.in_phase.since
@@ -333,28 +333,28 @@ class RunState:
 
     @property
     def unfinished(self) -> tuple[NodeName, ...]:
-        """Nodes that have not had their restart and are not done without."""
+        """Nodes that were not restarted and are not skipped."""
         over = (NodePhase.RECOVERED, NodePhase.SKIPPED)
         return tuple(node.name for node in self.nodes.values() if node.phase not in over)
 
     @property
     def done_without(self) -> frozenset[NodeName]:
-        """Nodes that the operator does without (`--skip`), whether they are up or down."""
+        """Nodes that the operator skips (`--skip`), whether they are up or down."""
         return frozenset(n.name for n in self.nodes_in(NodePhase.SKIPPED) if n.failure is None)
 
     @property
     def recovered(self) -> int:
-        """Nodes that have had their restart, in whatever attempt at the run."""
+        """Nodes that were restarted, in any attempt at the run."""
         return len(self.nodes_in(NodePhase.RECOVERED))
 
     @property
     def unserved(self) -> tuple[NodeName, ...]:
-        """Nodes that another run took out of service, where this one has no hooks to undo that."""
+        """Nodes that another run took out of service, if this one has no hooks to undo that."""
         return () if self.begun.policy.hooks.after_recovery else self.begun.out_of_service
 
     @property
     def forgetful(self) -> frozenset[NodeName]:
-        """Nodes that were stopped, by us or by the run that this one repairs: their memory is another one."""
+        """Nodes that were stopped, by us or by the run that this one repairs: their memory was cleared."""
         stopped = (node.name for node in self.nodes.values() if node.stopped_at is not None)
         return frozenset({*self.begun.restarted, *stopped})
 

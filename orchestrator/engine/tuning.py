@@ -1,9 +1,9 @@
-"""Tuning a host while its node is down: read once, set what drifted, then on to the rest of the turn.
+"""Tuning a host while its node is down: read once, set what differs, then the rest of the turn.
 
-The process is down, so what is changed counts from its first page on. Each change is in the journal with the
+The process is down, so a change applies from its first page on. Each change is in the journal with the
 original value before it is sent, so any later program can undo it. Nothing here may keep the node down: a
-host that cannot be read, or a tunable that cannot be set, is reported. Under `on_failure: warn` the tuning is
-settled by that; under `stop` it stays owed and the run stands down, which starts the node.
+host that cannot be read, or a tunable that cannot be set, is reported. With `on_failure: warn` the tuning is
+then done; with `stop` it stays owed and the run stands down, which starts the node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tuning:
 
     Attributes:
         events: `WorkDone` among them when the tuning is over.
-        flip: stands the run down, with this reason; the tuning stays owed.
+        flip: the reason to stand down; the tuning stays owed.
     """
 
     events: tuple[Event, ...] = ()
@@ -57,7 +57,7 @@ def to_tune(state: RunState) -> frozenset[NodeName]:
 
 
 def tuned(situation: Situation, node: NodeProgress) -> Tuning:
-    """What tuning does next with a stopped node that owes it."""
+    """The next step of tuning for a stopped node that still needs it."""
     profile = situation.policy.tune
     if profile is None:
         return Tuning(events=(WorkDone(node=node.name, work=Work.TUNING),))
@@ -83,7 +83,7 @@ def tuned(situation: Situation, node: NodeProgress) -> Tuning:
 
 
 def _outcomes(state: RunState, name: NodeName) -> tuple[TuneHost | ActionFailed, ...]:
-    """What came of the changes that were sent for a node, by this process, since it went down."""
+    """The results of the changes that this process sent for a node since it went down."""
     tuned = (action for action in state.in_phase.confirmed if isinstance(action, TuneHost))
     done = [action for action in tuned if action.node == name]
     failed = [
@@ -128,7 +128,7 @@ def _over(
 
 
 def _missed(node: NodeProgress, *events: TuningEvent) -> Tuning:
-    """Over, or the stand-down, which starts the node first of all."""
+    """The end of tuning, or the stand-down, which starts the node first of all."""
     grave = [e for e in events if isinstance(e, TuningMissed) and e.on_failure is OnFailure.STOP]
     if not grave:
         return Tuning(events=(*events, WorkDone(node=node.name, work=Work.TUNING)))

@@ -1,4 +1,4 @@
-"""What must hold of tuning at every moment; written apart from `tuning`, as all invariants are."""
+"""Invariants of tuning; independent of `tuning`, as all invariants are of the code that they check."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _only_what_is_wanted_is_tuned(step: Step) -> Iterator[str]:
 
 
 def _tuning_is_told_of_once(step: Step) -> Iterator[str]:
-    """What was sent for a node has its outcome told before the node goes on to its start."""
+    """Every tuning change that was sent for a node has an event with its outcome before the node's start."""
     event, state = step.record.event, step.before
     if isinstance(event, TuningApplied):
         sent = [action for action in state.in_phase.confirmed if isinstance(action, TuneHost)]

@@ -1,7 +1,7 @@
-"""Which nodes next. The plan fixes the order; execution may shrink or delay a wave, never widen it.
+"""The next nodes. The plan fixes the order; execution may shrink or delay a wave, never widen it.
 
-A strategy is one function from a `Choice` to a `Wave`, by its name in a table. It asks only the rules that
-are about a wave (`Predicate.about_wave`): no other candidate and no smaller wave helps against all others.
+A strategy is one function from a `Choice` to a `Wave`, by its name in a table. It checks only predicates
+about a wave (`Predicate.about_wave`): no other candidate and no smaller wave helps against all others.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _TIERS: Final = (
     Role.DATA_CONTENT,
     Role.DATA,
 )
-"""From the tier whose copies move least to the one that serves most; the generic `data` role last."""
+"""From the tier whose copies move least to the tier that serves most; the generic `data` role last."""
 
 _AWAY: Final = 4
-"""The place of a node that is no member now, behind the elected master's."""
+"""The place of a node that is no member now, after the elected master."""
 
 
 def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
@@ -53,12 +53,12 @@ def rank(node: Node, master: NodeName | None) -> tuple[int, int, str]:
 
 
 def in_order(nodes: tuple[Node, ...], master: NodeName | None) -> tuple[Node, ...]:
-    """Nodes in the order in which a run takes them."""
+    """Nodes in the order in which a run restarts them."""
     return tuple(sorted(nodes, key=lambda node: rank(node, master)))
 
 
 def selected(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[Node, ...]:
-    """The members that a selection means, in order."""
+    """The members that a selection matches, in order."""
 
     def means(node: Node) -> bool:
         if selection.only and not any(fnmatch.fnmatchcase(node.name, glob) for glob in selection.only):
@@ -76,7 +76,7 @@ def selected(view: ClusterView, selection: Selection, zone_attribute: str | None
 
 
 def undated(view: ClusterView, selection: Selection, zone_attribute: str | None) -> tuple[NodeName, ...]:
-    """The nodes of which nobody knows whether `started_before` means them: they have not told their start."""
+    """The nodes with an unknown start time: it is unclear whether `started_before` selects them."""
     if selection.started_before is None:
         return ()
     whatever = selected(view, replace(selection, started_before=None), zone_attribute)
@@ -84,14 +84,14 @@ def undated(view: ClusterView, selection: Selection, zone_attribute: str | None)
 
 
 def unmatched(view: ClusterView, selection: Selection) -> tuple[str, ...]:
-    """Names and globs of a selection that match no member: a typing error is never taken for "none"."""
+    """Names and globs of a selection that match no member: a typing error never counts as "none"."""
     names = [node.name for node in view.nodes]
     wanted = (*selection.only, *selection.exclude)
     return tuple(glob for glob in wanted if not fnmatch.filter(names, glob))
 
 
 Ask = Callable[[Wave], tuple[Hold, ...]]
-"""What the rules about sets of nodes say against a wave; empty when they pass it."""
+"""The holds of predicates about sets of nodes against a wave; empty when it passes."""
 
 Unit = tuple[NodeName, ...]
 """What goes into a wave or stays out of it as a whole: one node, or those of one machine."""
@@ -101,7 +101,7 @@ _TWO: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a strategy chooses from.
+    """The input of a strategy.
 
     Attributes:
         pending: nodes that may be in this wave, in order: members, or absent ones when no member is left.
@@ -123,7 +123,7 @@ class Choice:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The pending nodes, those of one machine together; a machine goes when its last node would."""
+        """The pending nodes, grouped by machine; a machine goes when its last node would."""
         if not self.machines:
             return tuple((name,) for name in self.pending)
         machine = {name: each for each in self.machines for name in each}
@@ -168,8 +168,8 @@ def _nodes(units: Iterable[Unit]) -> tuple[NodeName, ...]:
 def node_wave(choice: Choice) -> Wave:
     """`--strategy node`: the first node in order, alone, or with all others that its machine takes along.
 
-    A node that a predicate is against is passed over for the next one of its rank. If all are refused, the
-    wave is the first, and the run holds.
+    A node that does not pass a predicate is skipped for the next one of its rank. If no node passes, the wave
+    is the first node, and the run holds.
     """
     unit, passed_over = _first_that_passes(choice)
     name = unit[-1]
@@ -192,7 +192,7 @@ def node_wave(choice: Choice) -> Wave:
 
 
 def _first_that_passes(choice: Choice) -> tuple[Unit, Mapping[NodeName, Hold]]:
-    """The first unit of the lowest rank that no predicate is against, and what held those before it."""
+    """The first unit of the lowest rank that passes, and the holds on the units before it."""
     units = choice.units
     lowest = choice.rank(units[0][-1])
     passed_over: dict[NodeName, Hold] = {}
@@ -207,7 +207,7 @@ def _first_that_passes(choice: Choice) -> tuple[Unit, Mapping[NodeName, Hold]]:
 
 
 def _leader(choice: Choice) -> str:
-    """What this kind of cluster calls its `master`."""
+    """This kind of cluster's word for its `master`."""
     return "claimant" if choice.policy.kind is Kind.RIAK else "elected master"
 
 
@@ -223,12 +223,11 @@ def zone_wave(choice: Choice) -> Wave:
     """`--strategy zone`: the nodes of one zone together, as many as the rules about sets let pass.
 
     A zone goes when its last node would: zones without data and votes first, then tiers, then voters; the
-    zone of the elected master last, and zones of one place by name. A node without a zone is a zone of its
-    own. Within the zone nodes are taken in their order (dedicated masters with their zone), each if the
-    predicates pass it together with those taken before. What is left over goes next. If the predicates are
-    against every node of a zone, the next zone of its rank goes first; if they are against all of them, the
-    wave is the first node, and the run holds. Where nodes of one machine go together, all this is about
-    machines: none is split.
+    zone of the elected master last, and zones of equal place by name. A node without a zone is a zone of its
+    own. Within the zone nodes are taken in their order (dedicated masters with their zone), each if it passes
+    the predicates together with the nodes taken before. The rest of the zone goes next. If no node of a zone
+    passes, the next zone of its rank goes first; if none passes in all of them, the wave is the first node,
+    and the run holds. If nodes of one machine go together, all this applies to machines: none is split.
     """
     groups: dict[str, list[Unit]] = {}
     for unit in choice.units:
@@ -248,7 +247,7 @@ def zone_wave(choice: Choice) -> Wave:
 
 
 def _of_zone(choice: Choice, units: tuple[Unit, ...]) -> Wave | None:
-    """The wave of one zone, as large as the predicates let it be; None when they are against each node."""
+    """The wave of one zone, as large as the predicates allow; None when no node passes."""
     bounded = choice.within_most(units)
     wave, refusals = choice.wave(bounded), dict[NodeName, Hold]()
     if choice.ask(wave):
@@ -260,7 +259,7 @@ def _of_zone(choice: Choice, units: tuple[Unit, ...]) -> Wave | None:
 
 
 def _smaller(choice: Choice, whole: tuple[Unit, ...]) -> tuple[Wave, dict[NodeName, Hold]]:
-    """The nodes of a refused wave that pass together, taken in order, and what refuses each other one."""
+    """The nodes of a held wave that pass together, taken in order, and what holds each other node."""
     taken, refusals = list[Unit](), dict[NodeName, Hold]()
     for unit in whole:
         held = choice.ask(choice.wave([*taken, unit]))
@@ -279,7 +278,7 @@ def _why_zone(
     *,
     to_pause: bool,
 ) -> str:
-    """One line: what made the wave smaller first, since that is what an operator has to know.
+    """One line, beginning with what made the wave smaller: the operator needs that first.
 
     Of a wave smaller than the `candidates` of its zone, `refusals` say what left out whom, and `to_pause`
     that a canary wants it so small.
@@ -312,7 +311,7 @@ def _why_zone(
 
 
 def _without(refusals: Mapping[NodeName, Hold]) -> str:
-    """Nodes that are left for later, with each rule and its subject once; evidence for the first."""
+    """Nodes that are left for later, with each predicate and its subject once; evidence for the first."""
     by_rule: dict[tuple[str, str], list[NodeName]] = {}
     for name, hold in refusals.items():
         by_rule.setdefault((hold.predicate, hold.subject), []).append(name)
@@ -325,7 +324,7 @@ STRATEGIES: Final[Mapping[Strategy, Callable[[Choice], Wave]]] = {
     Strategy.NODE: node_wave,
     Strategy.ZONE: zone_wave,
 }
-"""How each strategy cuts waves. A strategy chooses; whether the wave may stop, all predicates decide."""
+"""How each strategy groups nodes into waves. All predicates then decide whether the wave may stop."""
 
 
 def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit, ...] = ()) -> Wave | None:
@@ -345,7 +344,7 @@ def next_wave(state: RunState, view: ClusterView, ask: Ask, machines: tuple[Unit
     if policy.overlap_recovery:
         present = _beside_recovery(present, view, policy)
     returns = {name: state.nodes[name].returns for name in pending}
-    # One that came back without its turn goes after its like: what disturbed it may be over by then.
+    # A node that came back without its turn goes after its like: the disturbance may be over then.
     present = tuple(sorted(present, key=lambda node: (rank(node, view.master)[:2], returns[node.name])))
     choice = Choice(
         number=state.waves_begun + 1,
@@ -372,7 +371,7 @@ def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy)
     """The order with overlap: within a tier zone by zone, then by fewest shards shared with what recovers.
 
     Nodes of one zone share few shards or none, since awareness puts the copies of a shard into different
-    zones: so the next one seldom has a part in what the one before it still recovers.
+    zones. So the next node seldom has copies of the shards that the node before it still recovers.
     """
     moving = {
         copy.shard for copy in view.copies if copy.state in (CopyState.INITIALIZING, CopyState.RELOCATING)
@@ -392,14 +391,14 @@ def _beside_recovery(nodes: tuple[Node, ...], view: ClusterView, policy: Policy)
 
 
 def _planned_with(state: RunState, wave: Wave) -> frozenset[NodeName]:
-    """What may go with a wave's first node: its planned wave, or whatever no planned wave names."""
+    """Nodes that may join a wave's first node: its planned wave, or all nodes outside the planned waves."""
     first, known = wave.nodes[0], {name for group in state.begun.planned for name in group}
     group = next((group for group in state.begun.planned if first in group), None)
     return frozenset(group) if group is not None else frozenset(state.nodes) - known
 
 
 def _until_the_pause(state: RunState, policy: Policy) -> int | None:
-    """Nodes that are left until a canary pauses: it is asked for in nodes, whatever a zone has."""
+    """Nodes that are left until the canary pause. The pause counts nodes, also in waves of whole zones."""
     if policy.pause_after is None or state.paused:
         return None
     had = state.recovered + len(state.recovering_nodes)
@@ -414,10 +413,10 @@ _Boot = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """What tells the machines of nodes apart.
+    """The data that distinguishes the machines of nodes.
 
     Attributes:
-        began: as it was when the run began; `now`, as it was just read.
+        began: machine and boot ids when the run began; `now`, in the latest reading.
         addresses: of the members.
     """
 
@@ -442,7 +441,7 @@ class Machines:
         left, found = list(names), []
         while left:
             machine = [left.pop(0)]
-            for name in machine:  # it grows meanwhile: whoever shares with one of them is of them
+            for name in machine:  # it grows in the loop: sharing with one of them is sharing with all
                 machine += [other for other in left if self.shared(name, other)]
                 left = [other for other in left if other not in machine]
             if len(machine) > 1:
@@ -451,7 +450,7 @@ class Machines:
 
 
 def machines_of(state: RunState, seen: Observation) -> Machines:
-    """What is known of machines by the journal and this reading."""
+    """The data on machines in the journal and this reading."""
     began = state.baseline
     hosts = {name: host for name, host in seen.hosts.items() if not isinstance(host, Unknown)}
     return Machines(

@@ -1,4 +1,4 @@
-"""A merge that was asked for and does not run: a refresh, the same again, or nothing as yet."""
+"""What to do about a merge that was sent and does not run: refresh, send it again, or wait."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from orchestrator.model.merging import BulkIndex, MergePolicy
 from orchestrator.model.reading import Instant, Seconds
 
 WRITES_SECONDS: Final[Seconds] = 5.0
-"""Between the two readings that tell whether an index is written: a load that is on writes within it."""
+"""Seconds between the two readings that show whether an index is written: an active load writes within it."""
 
 
 def next_for(
     situation: Situation, index: BulkIndex, one: MergeProgress, policy: MergePolicy
 ) -> RefreshIndex | ForceMerge | None:
-    """Searches first see what was merged: only then are segments counted, and is it asked for again.
+    """Refresh first, so that searches see merged segments; then count segments and send merges again.
 
-    What was lost on its way may come until the doubt is over (None: wait for it), and have ended since
-    searches were refreshed: an index that does not refresh itself would look as if nothing had come of it.
+    A lost call may still arrive until its doubt is over (None: wait for that). Its merge may have ended after
+    the last refresh: without a new refresh, an index that does not refresh itself would look unmerged.
     """
     merge = _merge_of(index, policy)
     doubted = _doubted_until(situation.state, one, merge)
@@ -33,7 +33,7 @@ def next_for(
 
 
 def may_still_come(situation: Situation, index: BulkIndex, one: MergeProgress, policy: MergePolicy) -> bool:
-    """Whether a merge that was asked for and not heard of may be begun at any moment."""
+    """Whether a merge that was sent, and had no answer, may still begin."""
     return situation.seen.at < _doubted_until(situation.state, one, _merge_of(index, policy))
 
 
@@ -42,9 +42,9 @@ def _merge_of(index: BulkIndex, policy: MergePolicy) -> ForceMerge:
 
 
 def _doubted_until(state: RunState, one: MergeProgress, merge: ForceMerge) -> Instant:
-    """Until when the merge that was asked for last may be begun: a node that stood still takes it up late."""
+    """Until when the merge that was sent last may still begin: a suspended node begins it late."""
     if one.asked_at is None:
-        # Whatever became of it, it was sent before this process began.
+        # Its outcome is unknown, but it was sent before this process began.
         return state.process.started + DOUBT_SECONDS
     failure = state.failure_of(merge)
     return one.asked_at + (DOUBT_SECONDS if failure is not None and failure.in_doubt else 0.0)
@@ -53,7 +53,7 @@ def _doubted_until(state: RunState, one: MergeProgress, merge: ForceMerge) -> In
 def may_be_sent(situation: Situation, action: Action) -> bool:
     """Not at once after it failed, nor before it is known whether the index is written.
 
-    What was asked for is seen to its end without the lease too; asking anew is for its holder alone.
+    Without the lease the run still follows its merges to their end, but only the lease holder sends new ones.
     """
     state, now = situation.state, situation.now
     if isinstance(action, ForceMerge) and state.process.lease_lost is not None:
@@ -64,7 +64,7 @@ def may_be_sent(situation: Situation, action: Action) -> bool:
 
 
 def cannot_be_merged(situation: Situation, index: BulkIndex, one: MergeProgress) -> str:
-    """What the operator is told of an index that merges do not bring to few enough segments."""
+    """The message about an index that still has too many segments after its merges."""
     refused = next(
         (
             f

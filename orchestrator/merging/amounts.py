@@ -1,4 +1,4 @@
-"""How far the merges have come, in bytes and segments, and how long they should still take."""
+"""Progress of the merges, in bytes and segments, and the time that they should still take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN: Final = 2
 
 
 def size(count: int) -> str:
-    """Bytes in decimal units, as evidence gives them: `512 B`, `1.2 GB`."""
+    """Bytes in decimal units, as in evidence: `512 B`, `1.2 GB`."""
     amount, units = float(count), ["B", "kB", "MB", "GB"]
     while amount >= _THOUSAND and len(units) > 1:
         amount /= _THOUSAND
@@ -28,7 +28,7 @@ def merged_bytes(index: BulkIndex, max_segments: int) -> int:
 
 
 def seconds_left(situation: Situation, bulk: BulkView) -> Seconds | None:
-    """What is left, at the rate since the first merge of this process; None while there is no rate yet."""
+    """The remaining time, at the rate since the first merge of this process; None without a rate."""
     merging, most = situation.state.merging, _most(situation)
     asked = [one.asked_at for one in merging.indices.values() if one.asked_at is not None]
     if not asked:
@@ -46,7 +46,7 @@ def seconds_left(situation: Situation, bulk: BulkView) -> Seconds | None:
 
 
 def progress(situation: Situation, bulk: BulkView) -> str:
-    """What is being merged and how far it is, in one line."""
+    """The merges in progress and how far they are, in one line."""
     merging, most = situation.state.merging, _most(situation)
     due = [one for one in merging.indices.values() if one.due]
     named = []

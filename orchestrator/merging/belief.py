@@ -1,4 +1,4 @@
-"""Whether a reading may be believed at all, before anything is concluded from it: the end of a merge, too."""
+"""Whether a reading is reliable enough to conclude anything from it, such as the end of a merge."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _IDENTITY: Final = tuple(rule for rule in PREDICATES if rule.name == "cluster_is
 
 
 def not_to_be_believed(situation: Situation) -> tuple[Hold, ...]:
-    """Why nothing is told by this reading: no master is behind it, or it is of another cluster.
+    """Why this reading proves nothing: the cluster has no master, or it is another cluster.
 
-    Another cluster knows none of the run's indices, which is not that they are gone. And without the lives of
-    the nodes nobody would know after a kill which of them are still to be restarted.
+    Another cluster has none of the run's indices, but that does not prove that they are gone. And without the
+    lives of the nodes a resumed run could not decide which of them are still to be restarted.
     """
     if situation.view is None:
         seen = situation.seen.cluster

@@ -1,7 +1,7 @@
-"""What a run after a bulk load has to do: which indices, which nodes; nothing, when it is run again.
+"""The indices to merge and the nodes to restart after a bulk load; none of them when it is run again.
 
-Nothing of it goes by a clock. An index is due by its segments, or because a merge of it was begun and nobody
-saw its end; a node is due while it lives the very life that it had when a merge of these indices ended.
+Nothing here depends on a clock. An index is due if it has too many segments, or if a merge of it was begun
+and its end was not seen. A node is due while it lives the same life as when a merge of these indices ended.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from orchestrator.model.observation import ClusterView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastMerges:
-    """What the journals of a cluster tell of its indices.
+    """What the journals of a cluster say about its indices.
 
     Attributes:
-        unfinished: uuids of those whose merge was begun and not seen to its end: the program was killed.
-        ended: by uuid, the last merge that was.
+        unfinished: uuids of indices whose merge was begun and whose end was not seen: the program was killed.
+        ended: by uuid, the last merge that ended.
     """
 
     unfinished: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class PastMerges:
 def merge_targets(bulk: BulkView, policy: MergePolicy, past: PastMerges) -> tuple[MergeTarget, ...]:
     """The indices of a run in its order, the largest first.
 
-    So the merge that takes longest is not the one that begins last, with nothing left to go on beside it.
+    So the longest merge does not begin last and then run alone.
     """
     targets = [
         MergeTarget(
@@ -80,10 +80,10 @@ def nodes_due(
     past: PastMerges,
     left: Iterable[LoaderLeftover] = (),
 ) -> tuple[NodeName, ...]:
-    """Those of the selected nodes that are to be restarted, in their order.
+    """The selected nodes that are to be restarted, in their order.
 
-    All of them when anything is about to change on disk. Else those that have not been restarted since: a
-    kill between a merge and the restart after it loses nothing, and a node that came in later is not due.
+    All of them when a merge is about to change the disks. Else those not restarted since the last merge: a
+    kill between a merge and the restart after it loses nothing, and a node that joined later is not due.
     """
     targets = tuple(targets)
     if any(target.due for target in targets) or any(one.put_right for one in left):

@@ -1,4 +1,4 @@
-"""What must hold of merges at every moment; written apart from `merging`, as all invariants are."""
+"""Invariants of merges; independent of `merging`, as all invariants are of the code that they check."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from orchestrator.model.phase import Outcome, Phase
 from orchestrator.model.reading import Seconds
 
 _TWO_READINGS_SECONDS: Final[Seconds] = 4.0
-"""Less than what lies between the two readings that tell whether an index is written."""
+"""Less than the time between the two readings that show whether an index is written."""
 
 _DOUBT_SECONDS: Final[Seconds] = 29.0
-"""Less than what is waited for a call that was lost on its way."""
+"""Less than the time that the run waits for a call without an answer."""
 
 
 def _asked(step: Step) -> tuple[ForceMerge, MergeProgress | None] | None:
@@ -29,7 +29,7 @@ def _asked(step: Step) -> tuple[ForceMerge, MergeProgress | None] | None:
 
 
 def _an_index_is_not_asked_for_twice(step: Step) -> Iterator[str]:
-    """Again only when a reading showed that it had ended, and a refresh what it had made."""
+    """Again only when a reading showed that it had ended, and a refresh had made its result visible."""
     asked = _asked(step)
     action, one = asked if asked is not None else (None, None)
     if action is None or one is None:
@@ -40,9 +40,9 @@ def _an_index_is_not_asked_for_twice(step: Step) -> Iterator[str]:
 
 
 def _what_may_still_come_is_waited_for(step: Step) -> Iterator[str]:
-    """A call that nobody heard of again, of this process or of one before it, may be taken up late.
+    """A merge call without an answer, of this or an earlier process, may begin late: the run waits for it.
 
-    What it has made by then is looked for once more: searches may not have seen it before.
+    Then the index is refreshed and checked once more: searches may not have seen the result before.
     """
     asked = _asked(step)
     action, one = asked if asked is not None else (None, None)
@@ -94,7 +94,7 @@ def _merges_keep_to_their_number(step: Step) -> Iterator[str]:
 
 
 def _writes_are_read_twice(step: Step) -> Iterator[str]:
-    """By this process: what another one read says nothing of now."""
+    """By this process: what an earlier process read proves nothing now."""
     asked, policy = _asked(step), step.before.begun.policy
     if asked is None or policy.merge is None or policy.merge.allow_writes:
         return
@@ -229,7 +229,7 @@ MERGE_INVARIANTS: tuple[Invariant, ...] = (
 )
 
 ALL_INVARIANTS: tuple[Invariant, ...] = (*invariants.INVARIANTS, *MERGE_INVARIANTS)
-"""Of a run that may merge indices first."""
+"""Invariants of a run that may merge indices first."""
 
 
 def broken(step: Step) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The phase in which indices are merged: begun within limits, seen to their end, counted on every copy.
 
-A merge is asked for once and then only looked at. It goes on in the cluster whatever becomes of this program,
-so a new process looks first: what runs is taken for its own, what has ended is counted, and only what neither
-runs nor has ended is asked for again.
+A merge is sent once and then only watched. It continues in the cluster even if this program dies, so a new
+process reads first. A merge that runs counts as its own, a merge that has ended is counted, and only a merge
+that neither runs nor has ended is sent again.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from orchestrator.model.policy import Wave
 from orchestrator.model.reading import Seconds, Unknown
 
 _TIMES: Final = 3
-"""A merge that ended without having merged is asked for so often; then a copy cannot be merged."""
+"""A merge that ends without an effect is sent this often; then a copy cannot be merged."""
 
 _HOLD_POLL_SECONDS: Final[Seconds] = 5.0
 
 _SLOWEST_POLL_SECONDS: Final[Seconds] = 15.0
-"""Segments are read of every copy: a merge of hours is not looked at every other second."""
+"""Seconds between readings: they list the segments of every copy, and a merge takes hours."""
 
 _NO_WAVE: Final = Wave(number=0, nodes=())
 
 _READY: Final = ("settings_are_writable", "no_other_maintenance", "selected_hosts_ready")
-"""Of the rules before a stop, those that a restart would fail by after hours of merging, and that no merge
-changes: asked before the first one."""
+"""Predicates on stops that a restart would fail after hours of merging, and that a merge does not change:
+checked before the first merge."""
 
 
 def merging(situation: Situation) -> Decision:
-    """Begin what may begin, see to its end what runs; on to the copies when all is merged."""
+    """Begin merges, follow them to their end, and continue with the copies when all are merged."""
     state, policy, bulk = situation.state, situation.policy.merge, situation.seen.bulk
     if policy is None:
         return note(run_phase(state.phase, Phase.MERGED))
@@ -88,7 +88,7 @@ def merging(situation: Situation) -> Decision:
 def _found_due(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Iterator[MergeDue]:
     """Indices of which a copy has come back with too many segments, or a shard cannot be counted.
 
-    Of the second it is not known whether they are to be merged; the rules hold them until it is.
+    For an uncounted shard it is unknown whether a merge is due; the predicates hold until it is known.
     """
     merging, uncounted = situation.state.merging, _uncounted(situation)
     for uuid, one in merging.indices.items():
@@ -105,7 +105,7 @@ def _found_due(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Ite
 
 
 def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
-    """Merges that are over, each counted on every copy; and indices that are gone."""
+    """Merges that have ended, each counted on every copy; and indices that are gone."""
     state, policy = situation.state, situation.policy.merge
     most = policy.max_segments if policy else 0
     absent = _with_absent_copies(situation)
@@ -118,12 +118,12 @@ def _ended(situation: Situation, bulk: BulkView) -> Iterator[IndexMerged]:
         elif index.under_way or (one.begun is not None and one.refreshed_at is None):
             continue
         elif one.begun is None and not _known_to_be_loaded(situation, index):
-            continue  # the rules decide on it first: it may be written
+            continue  # the predicates decide on it first: it may be written
         elif index.copies and index.segments <= most:
-            if uuid not in absent:  # a copy that comes back later has the segments that it left with
+            if uuid not in absent:  # a copy that comes back later has the segments that it had when it left
                 yield _merged(situation, one, index)
         elif policy is not None and may_still_come(situation, index, one, policy):
-            continue  # an index that is written looks merged before what was asked for has come
+            continue  # an index that is written looks merged before the merge that was sent has begun
         elif one.begun is not None and _written_meanwhile(situation, index):
             yield _merged(situation, one, index, why="it is written, and has new segments already")
 
@@ -145,7 +145,7 @@ def _with_absent_copies(situation: Situation) -> frozenset[str]:
 
 
 def _uncounted(situation: Situation) -> frozenset[str]:
-    """Indices of which a shard has no started copy, so that nothing is known of its segments."""
+    """Indices of which a shard has no started copy, so that its segments are unknown."""
     view = situation.view
     red = not_counted(situation.policy, view) if view is not None else ()
     return frozenset(copy.shard.index_uuid for copy in red)
@@ -154,7 +154,7 @@ def _uncounted(situation: Situation) -> frozenset[str]:
 def _merged(
     situation: Situation, one: MergeProgress, index: BulkIndex | None, *, why: str = ""
 ) -> IndexMerged:
-    # A node that is away just now and comes back in the life that it had is due like the others.
+    # A node that is away now and comes back in the same life is due like the others.
     known = situation.state.baseline.incarnations if situation.state.baseline else {}
     present = {node.name: node.incarnation for node in situation.view.nodes} if situation.view else {}
     lives = {**known, **present}
@@ -176,7 +176,7 @@ def _written_meanwhile(situation: Situation, index: BulkIndex) -> bool:
 
 
 def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -> Decision | None:
-    """Refresh what has ended, ask again for what was lost, give up on what never ends; None = no such."""
+    """Refresh ended merges, resend lost ones, give up those that never end; None = nothing of these."""
     state = situation.state
     actions: list[Action] = []
     refused: list[Hold] = []
@@ -193,7 +193,7 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
         if _is_merged_now(index, policy):
             continue
         if one.refreshed_at is not None and index.copies and index.segments <= policy.max_segments:
-            continue  # merged as far as its copies are there: the others are waited for
+            continue  # merged as far as its copies are there: the run waits for the others
         action = next_for(situation, index, one, policy)
         if action is None:
             continue
@@ -214,12 +214,12 @@ def _see_to_the_end(situation: Situation, bulk: BulkView, policy: MergePolicy) -
 
 
 def _is_merged_now(index: BulkIndex, policy: MergePolicy) -> bool:
-    """A task may be lost with the node that held it; the merges of its shards are not."""
+    """A task may be lost with the node that ran it; the merges of its shards are not."""
     return index.under_way or (index.merging > 0 and index.segments > policy.max_segments)
 
 
 def _is_late(situation: Situation, one: MergeProgress) -> bool:
-    """Whether what was asked for last takes too long; what waits to be asked for again takes no time."""
+    """Whether the merge that was sent last takes too long; the wait for a new one does not count."""
     policy = situation.policy.merge
     if policy is None or _waits_for_another(situation, one, policy):
         return False
@@ -228,9 +228,9 @@ def _is_late(situation: Situation, one: MergeProgress) -> bool:
 
 
 def _waits_for_another(situation: Situation, one: MergeProgress, policy: MergePolicy) -> bool:
-    """Whether its merge was seen to have ended and has left too many segments: it waits for room, or a rule.
+    """Whether its merge ended with too many segments: the next one waits for room, or for holds to clear.
 
-    An index that cannot be read just now is taken as it was when searches were last refreshed.
+    If the index cannot be read now, its last refresh decides.
     """
     bulk = situation.seen.bulk
     index = None if isinstance(bulk, Unknown) else bulk.indices.get(one.target.index_uuid)
@@ -242,7 +242,7 @@ def _waits_for_another(situation: Situation, one: MergeProgress, policy: MergePo
 
 
 def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
-    """What was lost is not asked for again against a rule; only the operator mends one that lasts."""
+    """A lost merge is not sent again while a predicate holds; a lasting hold needs the operator."""
     lasting = {rule.name for rule in MERGE_RULES if not rule.passes_with_time}
     first = next((hold for hold in refused if hold.predicate in lasting), None)
     over = overdue(situation, refused)
@@ -256,12 +256,12 @@ def _held_again(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
 
 
 def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: list[BulkIndex]) -> Decision:
-    """Ask for the next merges that the limits and the rules allow; what runs already is taken up before."""
+    """Send the next merges that limits and predicates allow. Merges that already run are counted first."""
     state = situation.state
     if state.process.request is Request.PAUSE:
         return _waiting(situation, bulk, "before it pauses, ")
     if not state.merging.begun:
-        # All are asked before the first: a step that is going to hold holds before it has changed anything.
+        # All are checked before the first, so that a hold comes before any change.
         of_each = [hold for index in pending for hold in _against(situation, index)]
         refused = tuple(dict.fromkeys((*_not_ready(situation), *of_each, *_not_loaded(situation, bulk))))
         if refused:
@@ -274,13 +274,13 @@ def _begin(situation: Situation, bulk: BulkView, policy: MergePolicy, pending: l
             continue
         refused = _against(situation, index)
         if not refused:
-            return _ask_for(situation, index, policy)  # one a reading: the next counts what this one takes
+            return _ask_for(situation, index, policy)  # one a reading: the next counts its room
         refusals += refused
     return _held(situation, tuple(dict.fromkeys(refusals))) if refusals else _waiting(situation, bulk)
 
 
 def _ask_for(situation: Situation, index: BulkIndex, policy: MergePolicy) -> Decision:
-    """Write down that the index is merged, and have it merged unless somebody does already."""
+    """Record that the index is merged, and send the merge unless one runs already."""
     begun = MergeBegun(
         index=index.name,
         index_uuid=index.uuid,
@@ -296,7 +296,7 @@ def _ask_for(situation: Situation, index: BulkIndex, policy: MergePolicy) -> Dec
 
 
 def _room_for_another(others: Sequence[BulkIndex], index: BulkIndex, policy: MergePolicy) -> bool:
-    """Whether one more index may be merged beside these: so many in all, and so many on each node."""
+    """Whether one more index may be merged beside these, by the limits in all and on each node."""
     if len(others) >= policy.at_once:
         return False
     on_node = Counter[NodeName]()
@@ -306,12 +306,12 @@ def _room_for_another(others: Sequence[BulkIndex], index: BulkIndex, policy: Mer
 
 
 def _against(situation: Situation, index: BulkIndex) -> tuple[Hold, ...]:
-    """What the rules say against merging an index by this reading."""
+    """The holds against merging an index by this reading."""
     return holds(MERGE_RULES, _question(situation, _NO_WAVE, index))
 
 
 def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
-    """Indices of few segments that are written all the same: the load that this step comes after goes on."""
+    """Indices with few segments that are still written: the load has not ended."""
     rules = tuple(rule for rule in MERGE_RULES if rule.name == NOT_WRITTEN)
     indices = [
         index for index in bulk.indices.values() if not situation.state.merging.indices[index.uuid].pending
@@ -320,7 +320,7 @@ def _not_loaded(situation: Situation, bulk: BulkView) -> tuple[Hold, ...]:
 
 
 def _not_ready(situation: Situation) -> tuple[Hold, ...]:
-    """What would hold the restart for good, by the rules that merging changes nothing about."""
+    """What would hold the restart for good, by the predicates that merging does not change."""
     pending = tuple(node.name for node in situation.state.nodes_in(NodePhase.PENDING))
     rules = tuple(rule for rule in situation.kind.predicates if rule.name in _READY and pending)
     return holds(rules, _question(situation, Wave(number=1, nodes=pending), None))
@@ -362,9 +362,9 @@ def _waiting(situation: Situation, bulk: BulkView, before: str = "") -> Decision
 
 
 def _held(situation: Situation, refused: tuple[Hold, ...]) -> Decision:
-    """Wait for what holds, at most so long; at once back when only the operator can mend it.
+    """Wait for holds to clear, within a limit; stand down at once if only the operator can clear them.
 
-    What runs is seen to its end first, within its own limit: nothing new is begun meanwhile.
+    Merges that run are followed to their end first, within their own limit. No new merge is begun meanwhile.
     """
     state, policy, now = situation.state, situation.policy, situation.now
     news = unrecorded(situation, refused)

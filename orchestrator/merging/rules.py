@@ -1,8 +1,8 @@
-"""The rules that are asked before an index is merged, each time, on the reading of that moment.
+"""The predicates that are checked before an index is merged, each time, on the current reading.
 
-Those that every decision rests on, and the gates, are the same as before a stop. What is particular to a
-merge: it is for an index that is no longer written, it needs room beside the segments that it replaces, and a
-copy that is on its way would arrive with the segments of before.
+The fundamental predicates and the gates are the same as before a stop. The others are particular to a merge:
+its index is no longer written, it needs disk space beside the segments that it replaces, and a copy that is
+being recovered would arrive with the old segments.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from orchestrator.model.policy import Policy
 from orchestrator.model.reading import Unknown
 
 NOT_WRITTEN: Final = "index_is_not_written"
-"""The rule that `--allow-writes` sets aside."""
+"""The predicate that `--allow-writes` sets aside."""
 
 _IN_PLACE: Final = "no_copy_on_its_way"
 
 _SHARED: Final = ("observation_is_fresh", "cluster_is_the_one_named", "lease_is_held", "gates_open")
-"""Of the rules before a stop, those that a merge has to pass as well."""
+"""The predicates on stops that a merge has to pass as well."""
 
 
 def written(first: Writes | None, now: Writes) -> str | None:
     """What shows that an index was written between two readings; None when nothing does.
 
-    The count of operations begins anew with each node, so that a lower one says nothing.
+    The count of operations begins at zero with each node process, so a lower count proves nothing.
     """
     if first is None:
         return None
@@ -45,7 +45,7 @@ def written(first: Writes | None, now: Writes) -> str | None:
 
 
 def index_is_not_written(question: Question) -> Iterator[Finding]:
-    """No document came in since the run looked first. `--allow-writes` takes such an index all the same."""
+    """No document was written since the run's first reading, unless `--allow-writes` is given."""
     merging, index, policy = question.state.merging, question.index, question.policy
     if index is None or (policy.merge is not None and policy.merge.allow_writes):
         return
@@ -64,9 +64,9 @@ def index_is_not_written(question: Question) -> Iterator[Finding]:
 
 
 def not_counted(policy: Policy, view: ClusterView) -> Iterator[ShardCopy]:
-    """Primaries of shards without a started copy: whether these are to be merged is not known.
+    """Primaries of shards without a started copy: it is unknown whether these are to be merged.
 
-    Not of an index that may be red, that is restored just now, or for which the rule is disabled.
+    Not of an index that may be red, that is being restored, or for which the predicate is disabled.
     """
     for copy in view.not_started:
         name = copy.shard.index
@@ -76,7 +76,7 @@ def not_counted(policy: Policy, view: ClusterView) -> Iterator[ShardCopy]:
 
 
 def no_copy_on_its_way(question: Question) -> Iterator[Finding]:
-    """Every copy that the index has is where it stays, and each shard has one at least."""
+    """Every copy of the index is started and not moving, and each shard has at least one."""
     view, index = question.observation.cluster, question.index
     if index is None or isinstance(view, Unknown):
         return
@@ -98,9 +98,9 @@ def no_copy_on_its_way(question: Question) -> Iterator[Finding]:
 def disk_has_room(question: Question) -> Iterator[Finding]:
     """Each node can hold the merged segments beside those that they replace, below its high watermark.
 
-    The old ones go only when no search looks at them any more, which on an index that is not refreshed is
-    after the whole merge: so every copy on the node counts, not only the one that is merged just now. What
-    the indices that are being merged may still take is counted as well.
+    Old segments are deleted when no search uses them any more. On an index that is not refreshed that is
+    after the whole merge, so every copy on the node counts, not only the copy that is being merged. The space
+    that other indices may still need for their merges counts as well.
     """
     disks, index, bulk = question.observation.disks, question.index, question.observation.bulk
     if index is None or isinstance(disks, Unknown) or isinstance(bulk, Unknown):
@@ -162,4 +162,4 @@ MERGE_RULES: Final[tuple[Predicate, ...]] = (
     *OWN_RULES,
     *(rule for rule in PREDICATES if rule.name in _SHARED and rule.may_be_disabled),
 )
-"""In the order in which they are asked."""
+"""In the order in which they are checked."""

@@ -1,6 +1,6 @@
-"""After the merges: what the loader left behind is put right, the copies settle; a refresh and a flush.
+"""After the merges: restore loader settings, wait until the copies have settled, refresh and flush.
 
-And at the end of the run a last count: a copy that came back meanwhile has the segments that it left with.
+At the end of the run segments are counted once more: a copy that came back has the segments it had before.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ REPLICAS, REFRESH, DURABILITY = (
 )
 
 _LAST_COUNT_SECONDS: Final[Seconds] = 60.0
-"""How long the end of a run waits for a reading of the segments: all else is done by then."""
+"""How long the end of a run waits for a reading of the segments: everything else is done then."""
 
 _NAMED: Final = 3
 """Copies of an index that a warning names."""
 
 
 def settling(situation: Situation) -> Decision:
-    """Put the settings right, wait for every copy, refresh, flush; then the first wave, or the end.
+    """Set the settings, wait for every copy, refresh, flush; then the first wave, or the end.
 
-    Replicas come after the merge: a new copy is then a copy of merged segments, made once, and the same.
+    Replicas come after the merge: a new copy then copies the merged segments once, and is identical.
     """
     state, view, bulk, now = situation.state, situation.view, situation.seen.bulk, situation.now
     if not situation.fresh:
@@ -88,7 +88,7 @@ def settling(situation: Situation) -> Decision:
 
 
 def finishing(situation: Situation) -> Decision:
-    """The end of a run, as the core has it; copies that have too many segments by then are named before."""
+    """The end of a run, as in the core; copies that have too many segments then are named before it."""
     decision, state, bulk = run.finishing(situation), situation.state, situation.seen.bulk
     ends = any(isinstance(event, RunFinished) for event in decision.events)
     if not ends or not state.merging.indices:
@@ -99,7 +99,7 @@ def finishing(situation: Situation) -> Decision:
 
 
 def _unmerged(situation: Situation) -> Iterator[MergeWarned]:
-    """Indices with copies of too many segments; of one that is written was warned before."""
+    """Indices with copies of too many segments; an index that is written has had its warning before."""
     bulk, policy, merges = situation.seen.bulk, situation.policy.merge, situation.state.merging.indices
     if isinstance(bulk, Unknown):
         first = next(iter(merges.values())).target
@@ -138,13 +138,13 @@ def _put_right(situation: Situation, view: ClusterView, bulk: BulkView) -> Itera
             found={key: found_of(index)[key] for key in wanted},
             wanted=wanted,
         )
-        # Accepted, and read back in other words (`1000ms` for `1s`): it is not sent for ever.
+        # Accepted, but read in another form (`1000ms` for `1s`): it is not sent forever.
         if action not in situation.state.in_phase.confirmed:
             yield action
 
 
 def found_of(index: BulkIndex) -> dict[str, str | None]:
-    """The settings that bulk loaders change, as they are."""
+    """The current values of the settings that bulk loaders change."""
     return {
         REPLICAS: str(index.replicas),
         REFRESH: index.refresh_interval,
@@ -153,15 +153,15 @@ def found_of(index: BulkIndex) -> dict[str, str | None]:
 
 
 def changes(index: BulkIndex, right: LoaderSettings, *, expands: bool) -> dict[str, str | None]:
-    """What is to be set on an index; empty when it is right. None takes a setting away.
+    """The settings to change on an index; empty when all are right. None removes a setting.
 
-    Only what a loader seems to have left is touched: an index with two replicas, or with a refresh interval
-    of its own, has them because somebody wanted them.
+    Only values that a loader seems to have left are changed: an index with two replicas, or with a refresh
+    interval of its own, has them on purpose.
 
     Args:
-        index: as it was read.
-        right: as it is to be.
-        expands: `auto_expand_replicas` decides on the number of its replicas, so that setting one is idle.
+        index: the index as read.
+        right: the wanted settings.
+        expands: `auto_expand_replicas` sets the number of its replicas, so that a value has no effect.
     """
     wanted: dict[str, str | None] = {}
     if right.number_of_replicas is not None and not expands:
@@ -175,7 +175,7 @@ def changes(index: BulkIndex, right: LoaderSettings, *, expands: bool) -> dict[s
 
 
 def left_behind(index: BulkIndex) -> tuple[tuple[str, str], ...]:
-    """What a bulk loader seems to have left: settings and values that nobody wants for good."""
+    """What a bulk loader seems to have left: settings with values that only suit a load."""
     found = []
     if index.replicas == 0:
         found.append((REPLICAS, "0"))

@@ -1,4 +1,4 @@
-"""Runs, put together: what the command line, the demo, the rehearsal and programs in Python use alike."""
+"""Running a restart: shared by the command line, the demo, the rehearsal and Python programs."""
 
 from orchestrator.config.policy import Overrides
 from orchestrator.runs.api import Run, plan, rehearse, restart, restore, resume, tune

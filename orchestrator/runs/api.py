@@ -1,6 +1,6 @@
 """The Python API: functions that take a `Connection`, and a run as an iterator over its events.
 
-Exceptions are those of `orchestrator.errors`. How a run ended is no exception: its summary has the exit code.
+Exceptions are those of `orchestrator.errors`. The outcome of a run is no exception: see its summary.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def restart(
     overrides: Overrides | None = None,
     planned: Plan | None = None,
 ) -> Run:
-    """A rolling restart. The cluster is read now; nothing is changed before the first event is asked for.
+    """A rolling restart. The cluster is read now; nothing is changed before the first item is requested.
 
     Args:
         connection: from `connect`.
@@ -95,7 +95,7 @@ def resume(
     retry_failed: bool = False,
     skip: Sequence[str] = (),
 ) -> Run:
-    """Continue a run that was stopped, paused or killed, by the policy that it began with.
+    """Continue a run that was stopped, paused or killed, with its original policy.
 
     Args:
         connection: from `connect`.
@@ -120,7 +120,7 @@ def restore(
     playbook: str | None = None,
     in_service: Sequence[str] = (),
 ) -> Run:
-    """Restore what a run changed and start what it left down; by the cluster's record if no run is here.
+    """Restore what a run changed and start what it left down; from the cluster's record if no run is here.
 
     Args:
         connection: from `connect`.
@@ -177,8 +177,8 @@ def tune(
 ) -> Iterator[TuningApplied | TuningMissed]:
     """Apply a tuning profile to the hosts, now and at every boot.
 
-    Lazy: nothing is read, checked or changed before the first event is asked for, and then all hosts are
-    tuned before it comes. Every error is raised by the iterator.
+    Lazy: nothing is read, checked or changed before the first event is requested. Then all hosts are tuned
+    before it is returned. Every error is raised by the iterator.
 
     Args:
         connection: from `connect`.
@@ -214,9 +214,9 @@ def _prepare(connection: Connection, playbook: str | None, overrides: Overrides 
 class Run(Iterator[Item]):
     """A run: an iterator over the records of its journal, whose last item is its `Summary`.
 
-    The run begins when the first item is asked for, and works in a thread of its own: a slow reader does not
-    keep a node down, and breaking out of a loop over it does not stop it. Leaving its `with` block, or that
-    of its connection, does, as a first signal stops a command: it stands down, and that is waited for.
+    The run begins when the first item is requested, and works in a thread of its own: a slow reader does not
+    keep a node down, and breaking out of a loop over it does not stop it. Leaving its `with` block, or its
+    connection's, stops it like the first signal stops a command: the run stands down, and the block waits.
 
     Args:
         connection: its cluster.
@@ -246,7 +246,7 @@ class Run(Iterator[Item]):
         """The next record; at the end the summary.
 
         Raises:
-            OrchestratorError: the run was refused, or cannot go on.
+            OrchestratorError: the run was refused, or cannot continue.
         """
         if self._over:
             raise StopIteration
@@ -275,7 +275,7 @@ class Run(Iterator[Item]):
         """Stop the run, if it is under way, and wait for its end. What was not read is in the journal.
 
         Raises:
-            OrchestratorError: the run could not go on, and the iterator has not raised that.
+            OrchestratorError: the run could not continue, and the iterator has not raised that.
         """
         if self._begun and not self._over:
             self.stop()

@@ -25,7 +25,7 @@ class Attempt:
     """An attempt that holds its lease and has not begun.
 
     Attributes:
-        state: as replayed; changed while the run goes on.
+        state: as replayed; changes during the run.
         past: records of earlier attempts.
         first: events to commit before anything else.
         begun: their records, once they are committed.
@@ -115,7 +115,7 @@ def drive(attempt: Attempt) -> RunState:
 
 
 def _commit_first(attempt: Attempt) -> Sequence[Record]:
-    """Commit the first events; without them nothing may be done, and the lease is given back."""
+    """Commit the first events. If that fails, nothing may be done, and the lease is released."""
     if attempt.past:
         # Somebody may have removed the record: from here on another machine can restore by it again, even if
         # nothing can be committed. It is written before each change too: one that is refused here bars that.
@@ -124,7 +124,7 @@ def _commit_first(attempt: Attempt) -> Sequence[Record]:
         records = attempt.journal.append(attempt.first, attempt.connection.process.now)
     except JournalError:
         if attempt.past or attempt.repairs:
-            attempt.lease.leave()  # its record lists pending changes: whoever restores them needs it
+            attempt.lease.leave()  # its record lists pending changes: a restore needs it
         else:
             attempt.lease.release()
         raise
@@ -134,9 +134,9 @@ def _commit_first(attempt: Attempt) -> Sequence[Record]:
 
 
 def _let_go(attempt: Attempt, process: Process) -> None:
-    """Release the lease, unless changes are pending: then the record stays for whoever restores them."""
+    """Release the lease, unless changes are pending: then the record stays for the run that restores them."""
     if attempt.state.outcome is Outcome.NOT_RESTORED:
-        attempt.lease.publish(attempt.state)  # what was restored since the last action is pending no more
+        attempt.lease.publish(attempt.state)  # settings restored since the last action are not pending
         attempt.lease.leave()
         return
     for trouble in attempt.lease.release():

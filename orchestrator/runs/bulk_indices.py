@@ -1,4 +1,4 @@
-"""The indices of a bulk load: from the patterns that were given to what a run begins with."""
+"""The indices of a bulk load: resolve the given patterns, read the indices, and decide what is due."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from orchestrator.view.units import counted, listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedIndices:
-    """What was found of them at the first look.
+    """The loaded indices, by the first reading.
 
     Attributes:
         started: how the run begins: with the indices in their order, and the nodes that are due.
         bulk: the reading of them.
         left: what their loader seems to have left behind.
         restarts: whether nodes are to be restarted at all.
-        recorded: whether the state tells of a merge of any of them, by which nodes are known to be due.
+        recorded: whether the state database has a merge of any of them: it shows which nodes are due.
     """
 
     started: RunStarted
@@ -101,7 +101,7 @@ def find_bulk_indices(
 
 
 def _past_merges(connection: Connection, uuid: str, bulk: BulkView) -> PastMerges:
-    """What earlier runs merged; nothing before the first run."""
+    """What earlier runs merged; empty before the first run."""
     try:
         with connection.state(Access.READ) as store:
             return store.merges(uuid, tuple(bulk.indices))
@@ -113,12 +113,12 @@ def require_open(found: Resolution, patterns: Sequence[str], cluster: str) -> tu
     """The indices to work on.
 
     Args:
-        found: what the patterns stand for.
+        found: what the patterns match.
         patterns: as they were given.
         cluster: its name, for the message.
 
     Raises:
-        UsageError: a pattern stands for nothing, or for nothing that can be merged.
+        UsageError: a pattern matches nothing, or nothing that can be merged.
     """
     if found.unmatched:
         raise UsageError(
@@ -139,7 +139,7 @@ def require_open(found: Resolution, patterns: Sequence[str], cluster: str) -> tu
 
 
 def left_out(found: Resolution) -> tuple[str, ...]:
-    """What matches and is not worked on, one line a reason."""
+    """What matches and is left out, one line a reason."""
     lines = []
     if found.closed:
         lines.append(f"left out, since closed: {_names(found.closed)}")

@@ -1,6 +1,6 @@
-"""What a run is given: the ports of one cluster, this process, and the state database, in one value.
+"""The input of a run: the ports of one cluster, this process, and the state database, in one value.
 
-`Connection` is all that the modules of this package know of the world. `connect` makes one from a cluster
+`Connection` is the only access of this package to the world. `connect` makes one from a cluster
 file; a simulation makes one of its own, so the same code runs in both.
 """
 
@@ -76,7 +76,7 @@ class ClusterPorts(Protocol):
 
     @property
     def cluster_file(self) -> str:
-        """The same, resolved, for the journal: `resume` reads it from there."""
+        """The same, resolved, for the journal: `resume` reads the cluster file from there."""
         ...
 
     @property
@@ -108,8 +108,8 @@ class ClusterPorts(Protocol):
         """The hosts of these nodes and of all nodes of earlier calls.
 
         Args:
-            addresses: a plan knows the members; a run that restores what a dead run left also knows nodes
-                that the dead run left down.
+            addresses: of the members; a run that restores the changes of a dead run adds the nodes that
+                the dead run left down.
             data_paths: as the journal of the run has them.
         """
         ...
@@ -131,7 +131,7 @@ class ClusterPorts(Protocol):
         ...
 
     def warnings_for(self, nodes: Collection[NodeName]) -> Sequence[str]:
-        """What in the cluster file matches none of these nodes."""
+        """Entries of the cluster file that match none of these nodes."""
         ...
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class ClusterPorts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What a reporter can know about the attempt that it reports.
+    """What a reporter can use about the attempt that it reports.
 
     Attributes:
         past: records of earlier attempts at the run.
@@ -166,7 +166,7 @@ class Requests(Protocol):
 
 
 class Background(Protocol):
-    """What goes on beside the loop: threads in a real process, scheduled events in a simulated one."""
+    """Work beside the loop: threads in a real process, scheduled events in a simulated one."""
 
     def keep(self, lease: Lease) -> AbstractContextManager[None]:
         """Refresh the lease while it is entered. Leaving it leaves the lease's record."""
@@ -226,7 +226,7 @@ class Process:
 
     Attributes:
         operator: who runs it, and on which `host`.
-        identity: tells this process from all others, as text; stands in the lease's record.
+        identity: a text that is unique to this process; part of the lease's record.
         reporter: shows an attempt; called once for each.
         tell: receives warnings and notes, one line each.
         gone: whether the process of an identity is provably gone.
@@ -256,7 +256,7 @@ class Process:
     workers: int = 16
 
     def warn(self, message: str) -> None:
-        """Tell something that does not stop the request."""
+        """Show a warning that does not stop the request."""
         self.tell(f"warning: {message}")
 
     def new_run(self) -> str:
@@ -297,7 +297,7 @@ class Connection:
             store.close()
 
     def close(self) -> None:
-        """Close every connection to the cluster and its hosts; first let a run that is under way end."""
+        """Close every connection to the cluster and its hosts. A run that is under way ends first."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:

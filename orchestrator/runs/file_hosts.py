@@ -1,4 +1,4 @@
-"""The hosts of a cluster file: what holds for each node's machine, and Riak's commands on them."""
+"""The hosts of a cluster file: the settings of each node's machine, and Riak's commands on them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _SUDO: Final[Mapping[bool | Literal["auto"], Sudo]] = {
 def host_settings(
     file: ClusterFile, addresses: Mapping[NodeName, str], resolver: SecretResolver
 ) -> dict[NodeName, HostSettings]:
-    """What holds for each node's machine.
+    """The settings of each node's machine.
 
     Args:
         file: the cluster file.
         addresses: transport publish addresses, for nodes whose address the file does not name.
-        resolver: where the sudo password comes from; it is asked when the password is used.
+        resolver: where the sudo password comes from; it is resolved when it is used.
 
     Raises:
         ConfigError: overrides that match a node contradict each other.
@@ -106,7 +106,7 @@ class HostRunner:
         self._hosts = hosts
 
     def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
-        """Run it; an output without an exit code is one that was cut."""
+        """Run it; an output without an exit code was cut off."""
         line = shlex.join(command.argv)
         hosts = self._hosts(node)
         done = hosts.run(node, line, as_root=command.as_root, timeout=command.timeout, keep=_KEPT_OF_RIAK)

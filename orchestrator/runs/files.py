@@ -1,4 +1,4 @@
-"""Files that one command saves and another one takes: saved plans and snapshots of clusters."""
+"""Files that one command saves and another one reads: saved plans and snapshots of clusters."""
 
 from __future__ import annotations
 

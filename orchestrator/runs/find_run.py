@@ -1,4 +1,4 @@
-"""Which run a request means: `resume`, `restore`, `pause`, `stop`, `status`; and what past runs tell."""
+"""Which run a request means: `resume`, `restore`, `pause`, `stop`, `status`; and the data of past runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.runtime.store import FINISHED, RunEntry, StateStore
 
 
 class Wanted(Enum):
-    """What a run is looked for; the value is how messages speak of it."""
+    """The purpose of looking for a run; its value is the word for it in messages."""
 
     RESUME = "unfinished run"
     RESTORE = "unfinished run to restore"
@@ -27,19 +27,19 @@ class Wanted(Enum):
 
 
 _OWING: Final = frozenset({None, Outcome.NOT_RESTORED})
-"""Killed, under way, or given up: something may still have to be put back."""
+"""Killed, under way, or ended with changes that are not restored: something may still be pending."""
 _PAST_RUNS: Final = 10
-"""Older runs tell of other data and other machines."""
+"""Older runs are ignored: data and machines have changed since."""
 
 
 def find_run(
     store: StateStore, wanted: Wanted, *, run: str | None = None, cluster: str | None = None
 ) -> RunEntry:
-    """The run that is meant.
+    """The wanted run.
 
     Args:
         store: the state database.
-        wanted: what for.
+        wanted: the purpose.
         run: as typed: an id, the beginning of one, or its last part.
         cluster: only runs of the cluster of this name.
 
@@ -69,13 +69,13 @@ def _candidates(entries: Sequence[RunEntry], wanted: Wanted, cluster: str | None
     by_cluster = ([entry for entry in entries if entry.cluster == name] for name in names)
     found = [one for some in by_cluster if (one := _of_cluster(some, wanted)) is not None]
     if wanted is Wanted.SHOW:
-        # The one to look at is the one on which something is to be done; else the latest.
+        # The one to show is the one on which something is to be done; else the latest.
         return [entry for entry in found if entry.unfinished] or found[:1]
     return found
 
 
 def state_in_words(entry: RunEntry) -> str:
-    """How a run stands, for people."""
+    """The state of a run, for people."""
     return entry.outcome.value if entry.outcome else "under way or killed"
 
 
@@ -91,7 +91,7 @@ def leave_request(
     """Leave a request for a run under way.
 
     Raises:
-        UsageError: it is not under way, or its process is gone: nobody would ever read the request.
+        UsageError: it is not under way, or its process is gone: the request would never be read.
     """
     if entry.outcome is not None:
         raise UsageError(
@@ -111,7 +111,7 @@ def histories(
 ) -> tuple[tuple[RunEntry, tuple[Record, ...]], ...]:
     """The latest runs and their journals, the oldest first.
 
-    The entry knows how a run ended that died and was put back by another one: its own journal does not.
+    If a run died and another run restored its changes, only the entry has its outcome: its journal has none.
     """
     entries = reversed(store.runs(cluster=cluster, limit=limit))
     return tuple((entry, store.replay(entry.run)) for entry in entries)
@@ -130,11 +130,11 @@ def _named(entries: Sequence[RunEntry], run: str, cluster: str | None, where: st
 
 
 def _of_cluster(entries: Sequence[RunEntry], wanted: Wanted) -> RunEntry | None:
-    """The run of one cluster that is meant; entries come the one with the latest event first.
+    """The wanted run of one cluster. The entries are sorted, with the latest event first.
 
-    A run that still owes something goes before one that ended in order, unless another run of the cluster
-    finished after it: that one took its debts over with its lease. The latest run owes nothing once it is
-    restored, but not all of its nodes are restarted: it can be resumed.
+    A run with pending changes is preferred to a run without, unless another run of the cluster finished after
+    it: that run took over the changes with the lease. If the latest run was restored, it has no pending
+    changes, but can be resumed: not all of its nodes are restarted.
     """
     if wanted is Wanted.SHOW:
         return next((e for e in entries if e.outcome is None), entries[0])

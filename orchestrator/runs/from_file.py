@@ -1,4 +1,4 @@
-"""From a cluster file to a connection: cluster, hosts, gates, lease and secrets as the file names them."""
+"""From a cluster file to a connection: cluster, hosts, gates, lease and secrets as in the file."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class FilePorts:
         return PolicySource(build=build, secrets=tuple(secrets))
 
     def tuning_profile(self, named: str | None) -> TuningProfile:
-        """The tuning profile that is meant: the named one, the playbook's, or that of the cluster's kind.
+        """The wanted tuning profile: the named one, the playbook's, or that of the cluster's kind.
 
         Raises:
             ConfigError: it cannot be found or is wrong.
@@ -278,7 +278,7 @@ class FilePorts:
         return HostRunner(lambda node: self.hosts({node: address_of(node, spec.hosts.nodes)}))
 
     def members(self, view: ClusterView) -> Mapping[NodeName, str]:
-        """Where the nodes of a cluster are; those of a Riak ring that are down among them."""
+        """The addresses of the nodes, including nodes of a Riak ring that are down."""
         addresses = {node.name: node.address for node in view.nodes}
         if isinstance(self.file.spec, RiakClusterSpec) and view.riak is not None:
             ring = view.riak.cluster
@@ -288,7 +288,7 @@ class FilePorts:
         return addresses
 
     def gates(self, gates: Sequence[Gate]) -> Gates:
-        """The gates of a policy; their secrets are looked up when they are asked first."""
+        """The gates of a policy; their secrets are looked up at the first reading."""
         askers = [asker(self._at_home(gate), secrets=self._secret, run=_run) for gate in gates]
         self._gates = Gates(askers, redact=self.redact)
         return self._gates
@@ -306,14 +306,14 @@ class FilePorts:
         return self.resolver.resolve(parse_reference(reference)).reveal()
 
     def _at_home(self, gate: Gate) -> Gate:
-        """The gate with `~` in a path as it is for this account."""
+        """The gate, with `~` in a path expanded for this account."""
         if isinstance(gate, CommandGate) or gate.at.ca is None:
             return gate
         ca = str(expand(gate.at.ca, folder=self.file.path.parent, home=self._files.home))
         return replace(gate, at=replace(gate.at, ca=ca))
 
     def close(self) -> None:
-        """Give every connection back."""
+        """Close every connection."""
         if self._gates is not None:
             self._gates.close()
         if self._hosts is not None:

@@ -21,14 +21,14 @@ from orchestrator.runs.tuned_hosts import TunedHosts, TuningPort
 from orchestrator.runtime.ledger import Ledger, OwedChange, Tuning
 
 Found = Mapping[NodeName, Reading[HostTuning]]
-"""How hosts stand to a profile."""
+"""The state of hosts compared with a profile."""
 
 Owed = Mapping[str, tuple[OwedChange, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debt:
-    """One subject that is owed, and how its host stands to it.
+    """One subject that is still to be undone, and its state on the host.
 
     Attributes:
         reached: False when the host could not be read at all.
@@ -42,7 +42,7 @@ class Debt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """What came of undoing one subject; `result` is None when it was not begun."""
+    """The result of undoing one subject; `result` is None when it was not begun."""
 
     debt: Debt
     result: ActionResult | None
@@ -54,7 +54,7 @@ NO_LIMIT: Final[Seconds] = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What came of the changes of one tunable on one host."""
+    """The result of the changes of one tunable on one host."""
 
     node: NodeName
     state: TunableState
@@ -62,7 +62,7 @@ class Made:
 
     @property
     def failed(self) -> bool:
-        """Whether it is not known to be done."""
+        """Whether it is not confirmed as done."""
         return not isinstance(self.result, Done)
 
     @property
@@ -91,7 +91,7 @@ class Making:
 
 
 def agreed(shown: Found, now: Found) -> Found:
-    """What was shown and is still so: a host may have changed while the question stood there."""
+    """Changes that were shown and still apply: a host may have changed during the question."""
     kept: dict[NodeName, HostTuning | Unknown] = {}
     for node, tuning in now.items():
         before = shown.get(node)
@@ -131,7 +131,7 @@ class Maker:
         self._broken: JournalError | None = None
 
     def make(self, found: Found) -> Making:
-        """Make what drifted; no later than at a signal or a failed ledger, nothing more is begun."""
+        """Make all pending changes; after a signal or a failed ledger, no further one is begun."""
         wanted = {node: states for node in found if (states := _drifted(found, node))}
         work = {
             nodes: partial(self._machine, {node: wanted[node] for node in nodes})
@@ -142,7 +142,7 @@ class Maker:
         return Making(made=tuple(made), left_out=self._left_out, broken=self._broken)
 
     def _machine(self, wanted: Mapping[NodeName, tuple[TunableState, ...]]) -> list[Made]:
-        """The nodes of one machine; each after the first is read again, for its host is changed by then."""
+        """The nodes of one machine; each after the first is read again, for its host has changed since."""
         done: list[Made] = []
         for place, (node, states) in enumerate(wanted.items()):
             if place == 0 or self._ends():
@@ -175,7 +175,7 @@ class Maker:
         return done
 
     def _recorded(self, node: NodeName, state: TunableState) -> bool:
-        """Commit to the ledger what is about to be changed; without that nothing is changed any more."""
+        """Commit the planned changes to the ledger; if that fails, nothing more is changed."""
         tuning = Tuning(
             node=node,
             tunable=state.tunable,
@@ -201,7 +201,7 @@ def _drifted(found: Found, node: NodeName) -> tuple[TunableState, ...]:
 
 
 def look(where: TunedHosts, owed: Owed) -> list[Debt]:
-    """Read the hosts, each machine once, and see how they stand to what is owed."""
+    """Read the hosts, each machine once, and compare them with the changes to undo."""
     spokesmen: dict[str, NodeName] = {}
     for machine, some in owed.items():
         names = [node for one in some for node in one.nodes]
@@ -226,7 +226,7 @@ def _debt(node: NodeName, one: OwedChange, told: Reading[HostFacts]) -> Debt:
 
 
 def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
-    """What was agreed to: where the host shows something else by now, it is left for another time."""
+    """The changes that were agreed to. If the host's state has changed since, the change becomes unknown."""
     agreed = {(debt.node, debt.owed.subject): debt.stands for debt in shown}
     later = Unknown(reason="it changed while the question stood there: look again")
     return [
@@ -240,10 +240,10 @@ def still_agreed(shown: Sequence[Debt], now: Sequence[Debt]) -> list[Debt]:
 def undo(
     where: TunedHosts, ledger: Ledger, debts: Sequence[Debt], *, operator: str, stop: Callable[[], bool]
 ) -> tuple[list[Undone], JournalError | None]:
-    """Undo what shows our values, machine by machine in its order; what is as it was found is written off.
+    """Undo subjects that have our values, in order on each machine; record restored subjects as undone.
 
     Returns:
-        Everything with what came of it; and why the ledger could not be written: then no more was undone.
+        All subjects with their results; and why the ledger could not be written: then no more was undone.
     """
     halt, broken = Event(), list[JournalError]()
     by_node: dict[NodeName, list[Debt]] = {}
@@ -272,9 +272,9 @@ def undo(
 
 
 def _undo(port: TuningPort, debt: Debt, *, set_anew: bool) -> ActionResult | None:
-    """Undo one subject; None where that is not ours to do.
+    """Undo one subject; None if there is nothing of ours to undo.
 
-    Where something was undone before that may have `set_anew` a value that stood right, it is set once more.
+    If an earlier undo may have `set_anew` a value that was right, it is set once more.
     """
     match debt.stands:
         case Ours(change=change):

@@ -1,4 +1,4 @@
-"""From a policy to a plan: the first reading of the cluster, how a run would begin, and what it would do."""
+"""From a policy to a plan: the first reading of the cluster, the start of a run, and its steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from orchestrator.view.units import stamp_seconds
 _PLANNED: Final = EVERYTHING - {Look.RECOVERIES}
 """A plan does not use recoveries."""
 _REPORT_SECONDS: Final = 30.0
-"""A node that has just joined, or hangs briefly, says what it is within these; no run is refused for it."""
+"""The run waits this long for a node that has just joined, or hangs briefly, to report its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Preparation:
         return replace(plan, max_segments=merge.max_segments, merges=targets, leftovers=left)
 
     def held_or_left(self) -> str | None:
-        """A note on the run that holds the cluster, or has left changes; a new run finds that out itself."""
+        """A note on the run that holds the cluster, or has left changes; a new run handles that itself."""
         found = self._lease_record()
         if not isinstance(found, LeaseRecord):
             return None
@@ -158,7 +158,7 @@ class Preparation:
             return {}
 
     def restore_others(self) -> RunState | None:
-        """Restore what a dead run left, for a run for which no node is due. None when nothing was left.
+        """Restore what a dead run left, for a run without due nodes. None when nothing was left.
 
         Raises:
             LeaseError: a run that has pending changes is alive.
@@ -276,7 +276,7 @@ def _mismatch(cluster: str, why: str) -> PlanMismatch:
 
 
 def _differences(saved: SavedPlan, now: Plan) -> str:
-    """What can be said of two plans with different fingerprints: the saved one holds no list of members."""
+    """The differences between plans with different fingerprints: the saved one holds no list of members."""
     nodes = [name for wave in now.waves for name in wave.nodes]
     new = [name for name in nodes if name not in saved.nodes]
     if new:
@@ -310,7 +310,7 @@ def _first_reading(connection: Connection) -> tuple[ClusterView, Reading[Setting
 
 
 def _first_readings(connection: Connection) -> ClusterReadings:
-    """Cluster and settings; read again while a member has not said what it is, but not for ever."""
+    """Cluster and settings; read again, within a limit, while a member has not reported its process."""
     cluster, process = connection.ports.cluster, connection.process
     limit, waiting = process.now + _REPORT_SECONDS, False
     while True:

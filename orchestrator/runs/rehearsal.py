@@ -1,4 +1,4 @@
-"""Drives the real loop over a simulated cluster that begins as a real one was read."""
+"""Drives the real loop over a simulated cluster that begins with a reading of the real one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from orchestrator.simulation.nights import night
 MOST_TURNS: Final = 500_000
 """Decisions; a run of a hundred nodes takes some twenty thousand."""
 _TAKEN_UP_AFTER: Final[Seconds] = 60.0
-"""From a kill to `orchestrate resume`: somebody has to see it first."""
+"""From a kill to `orchestrate resume`: an operator has to see it first."""
 _RESUMED_TIMES: Final = 60
 """How often that is tried: without a master, or on a full disk, no run begins."""
 
@@ -41,8 +41,8 @@ class Rehearsal:
 
     Args:
         started: how the run would begin.
-        seen: what a plan looks at, read of the real cluster.
-        seed: of what goes wrong; 0 = nothing.
+        seen: a reading of the real cluster with the parts that a plan needs.
+        seed: of the faults; 0 = none.
 
     Raises:
         UsageError: a part of the cluster could not be read.
@@ -66,7 +66,7 @@ class Rehearsal:
         self._broken: list[str] = []
 
     def now(self) -> Instant:
-        """The simulated now, as the program's clock has it."""
+        """The simulated time, as the program's clock has it."""
         return self._simulation.clock.now()
 
     @property
@@ -76,7 +76,7 @@ class Rehearsal:
 
     @property
     def simulated(self) -> Seconds:
-        """How much of the cluster's time has passed."""
+        """How much simulated time has passed."""
         return self._world.agenda.now - self._began
 
     @property
@@ -91,17 +91,17 @@ class Rehearsal:
 
     @property
     def against_rules(self) -> tuple[str, ...]:
-        """What the program did against its rules so far where some of them are switched off."""
+        """Violations of the program's own rules so far, if some of the rules are switched off."""
         return (*self._broken, *self._world.violations) if self._off else ()
 
     def plan(self) -> Plan:
-        """The plan for the simulated cluster: held against the real one's it tells what is not in it."""
+        """The plan for the simulated cluster: a comparison with the real plan shows what it lacks."""
         return make_plan(
             self._started, glance(self._world, self._started), decide=decide, describe=action_name, times={}
         )
 
     def news(self) -> Sequence[tuple[Instant, str]]:
-        """What has gone wrong since this was asked last."""
+        """What has gone wrong since the last call."""
         told = sorted((*self._mishaps(), *self._killed), key=itemgetter(0))
         new, self._told = told[self._told :], len(told)
         return new
@@ -114,8 +114,8 @@ class Rehearsal:
         """From the beginning to the end, over every kill; the state in which it ended.
 
         Args:
-            reporter: is told what the journal holds, and of every wait.
-            most_turns: decisions after which it counts as one that comes to no end.
+            reporter: receives all records of the journal, and every wait.
+            most_turns: the number of decisions after which the rehearsal counts as endless.
 
         Raises:
             SafetyViolation: the program broke a rule of its own, by the ground truth or by its journal, and
@@ -144,7 +144,7 @@ class Rehearsal:
         return state
 
     def _wrong(self, wrong: Sequence[str]) -> None:
-        """What no step may do. With rules switched off it is what their operator has asked for."""
+        """What no step may do. With rules switched off the operator has accepted it."""
         if not self._off:
             raise _defect(wrong)
         self._broken += wrong
@@ -154,7 +154,7 @@ class Rehearsal:
         return aftermath(self._world, self._before)
 
     def _resumed(self) -> RunState:
-        """Resume; where that is not possible yet, a minute later, as an operator would."""
+        """Resume; if that is not possible yet, a minute later, as an operator would."""
         for _ in range(_RESUMED_TIMES):
             try:
                 return self._simulation.resume()
@@ -174,13 +174,13 @@ def _defect(wrong: Sequence[str]) -> SafetyViolation:
 
 
 class Follower:
-    """Tells a reporter what the journal holds, all and once, and holds each step against the invariants.
+    """Reports each record of the journal exactly once, and checks each step against the invariants.
 
-    A process that is killed right after a commit has told nobody of it; here somebody has to know.
+    A process that is killed right after a commit has not reported it. The follower reports those records too.
 
     Args:
         wrong: called with what is wrong with a step.
-        most_turns: decisions after which it counts as one that comes to no end.
+        most_turns: the number of decisions after which the rehearsal counts as endless.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Follower:
         self._followed, self._read, self._turns = RunState(run=simulation.run), 0, 0
 
     def follow(self) -> None:
-        """Take up what was committed since."""
+        """Report and check the records that were committed since the last call."""
         new = self._simulation.journal.records[self._read :]
         self._read += len(new)
         for record in new:
@@ -215,7 +215,7 @@ class Follower:
         """A decision was made.
 
         Raises:
-            SafetyViolation: the run turns and turns.
+            SafetyViolation: the run makes decisions without end.
         """
         self.follow()
         self._turns += 1

@@ -36,10 +36,10 @@ def _rules(kind: Kind) -> tuple[Predicate, ...]:
 
 
 def require_cluster(read: Reading[ClusterView], name: str, file: str) -> ClusterView:
-    """The first reading of the cluster, if it is the one that the file names.
+    """The first reading of the cluster, if it is the one in the file.
 
     Raises:
-        UsageError: it cannot be read, or calls itself something else.
+        UsageError: it cannot be read, or has another name.
     """
     if isinstance(read, Unknown):
         raise UsageError(f"cluster {name} ({file}) cannot be read: {read.reason}")
@@ -52,7 +52,7 @@ def require_cluster(read: Reading[ClusterView], name: str, file: str) -> Cluster
 
 
 def require_same(ports: ClusterPorts, run: str, started: RunStarted) -> None:
-    """Refuse another cluster than that on which a run began. A cluster that cannot be read may be the same.
+    """Refuse a cluster other than the run's own. A cluster that cannot be read may be the same.
 
     Args:
         ports: of the cluster as its file is now.
@@ -132,8 +132,8 @@ def start_of(
     """The event with which a run begins; without nodes when none is due (`--started-before`).
 
     Raises:
-        UsageError: the selection names a node that is not there, or selects none; or whether a node is due
-            is not known of any.
+        UsageError: the selection names a node that is no member, or selects none; or it is unknown for every
+            node whether it is due.
     """
     if not isinstance(settings, Unknown):
         attribute, awareness = awareness_of(settings, policy.zone_attribute)
@@ -166,10 +166,10 @@ def start_of(
 
 
 def _some_but_not_due(view: ClusterView, policy: Policy) -> bool:
-    """Whether the selection means nodes, all of them restarted lately: a schedule finds that on most days.
+    """Whether all selected nodes were restarted recently: a scheduled run finds that on most days.
 
     Raises:
-        UsageError: a node has not told when it started, so that this cannot be said.
+        UsageError: the start time of a node is unknown, so this cannot be decided.
     """
     selection, attribute = policy.selection, policy.zone_attribute
     unknown = undated(view, selection, attribute)

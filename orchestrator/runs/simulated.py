@@ -1,8 +1,8 @@
 """A program on a simulated cluster: the same runs, with the real lease, journal and state, in virtual time.
 
 It can be started many times, also after a kill. `connect` is a new process for the functions of this package.
-`begin`, `resume` and the like do the first half of what these do (the lease is held, the first events are
-committed), and `drive` does the rest, so that a test can look, and change the world, in between.
+`begin`, `resume` and the like do the first half of those functions (the lease is held, the first events are
+committed), and `drive` does the rest, so that a test can check, and change the world, in between.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Simulation:
         plan: what happens to it.
         trips: verbs that go wrong.
         run: the id of its first run.
-        fate: what goes on to happen to a world that had a run before; instead of `plan` and `trips`.
+        fate: what still happens to a world that had a run before; instead of `plan` and `trips`.
         operator: who runs it, and on which host.
-        policy: what runs obey that are not given one.
+        policy: of runs that are not given one.
         order: in which cluster and hosts are read.
         common: what it shares with other programs on this cluster.
         state: its state database; None is one in memory.
@@ -127,12 +127,12 @@ class Simulation:
 
     @property
     def policy(self) -> Policy:
-        """What its runs obey."""
+        """The policy of its runs."""
         return _there(self._policy, "no policy was given, and no run has begun")
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt that was begun last."""
+        """The latest attempt."""
         return _there(self._attempt, "no run has begun")
 
     @property
@@ -143,7 +143,7 @@ class Simulation:
 
     @property
     def record(self) -> LeaseRecord:
-        """What another machine would read in the cluster."""
+        """The record that another machine would read in the cluster."""
         return _there(self.leases.stands, "there is no lease in the cluster")
 
     @property
@@ -176,7 +176,7 @@ class Simulation:
         return OpenStore(self._state, self)
 
     def close(self) -> None:
-        """Give the state back, where it is in memory; what was committed can still be read from `written`."""
+        """Close the state, if it is in memory; committed records can still be read from `written`."""
         self._over()
         if self._given_back is not None:
             self._given_back()
@@ -190,7 +190,7 @@ class Simulation:
         reporter: Callable[[Watched], AbstractContextManager[Reporter]] | None = None,
         tell: Callable[[str], None] = lambda _line: None,
     ) -> Iterator[Connection]:
-        """A new process of this program. It lives until the block is left, by a `Crash` too."""
+        """A new process of this program. It lives until the block is left, also by a `Crash`."""
         try:
             with self._started(reporter, tell) as connection:
                 yield connection
@@ -202,7 +202,7 @@ class Simulation:
         reporter: Callable[[Watched], AbstractContextManager[Reporter]] | None = None,
         tell: Callable[[str], None] = lambda _line: None,
     ) -> Connection:
-        """A new process. One that still lives ends, as by a kill."""
+        """A new process. A process that still lives ends, as by a kill."""
         self._over()
         fate, world = self.fate, self.world
         fate.request, fate.lease_holder = Request.NONE, None
@@ -231,7 +231,7 @@ class Simulation:
         )
 
     def _over(self) -> None:
-        """The process ends, however it does."""
+        """The process ends, in any way."""
         if self._heart is not None:
             self._heart.stopped = True
         if self._identity is not None:
@@ -255,12 +255,12 @@ class Simulation:
         return self._here(identity) and identity in self.common.alive
 
     def flush(self) -> None:
-        """Write what was committed into the state."""
+        """Write the committed records to the state."""
         for journal in self.journals:
             journal.flush()
 
     def heart_of(self, lease: Lease) -> Heart:
-        """What refreshes this lease."""
+        """The heartbeat of this lease."""
         if self._heart is None or self._heart.lease is not lease or self._heart.stopped:
             self._heart = Heart(world=self.world, fate=self.fate, lease=lease)
             self._heart.begin()
@@ -273,7 +273,7 @@ class Simulation:
         return self.begin_as(self.start_of(policy, planned))
 
     def begin_as(self, started: RunStarted) -> RunState:
-        """Begin this very run, as it would begin on the cluster that this one is like.
+        """Begin this exact run, as it would begin on the real cluster.
 
         Raises:
             LeaseError: another program holds the cluster, or the lease cannot be read.
@@ -284,7 +284,7 @@ class Simulation:
         return self._begun(new_run(connection, self._store(), started, again=lambda: started))
 
     def take_over(self, policy: Policy) -> RunState | None:
-        """Begin a run that only restores what the record in the cluster lists; None where it lists nothing.
+        """Begin a run that only restores what the record in the cluster lists; None if it lists nothing.
 
         Raises:
             LeaseError: the program that left it lives, or the lease cannot be read.
@@ -333,7 +333,7 @@ class Simulation:
 
         Args:
             state: as begun, or as a test wants it.
-            reporter: who watches.
+            reporter: shows the run.
             order: in which the world is read: a real run reads at once, and either may come first.
 
         Raises:
@@ -363,7 +363,7 @@ class Simulation:
     # Other programs -------------------------------------------------------------------------------------
 
     def elsewhere(self, run: str, *, policy: Policy | None = None) -> Simulation:
-        """A program on another machine, after this one: it shares the cluster, its fate and nothing else."""
+        """A program on another machine, after this one: it shares only the cluster and its fate."""
         self._over()
         other = self._other(run, self.fate, policy)
         other.fate.request, other.fate.lease_holder = Request.NONE, None
@@ -391,10 +391,10 @@ class Simulation:
 
     @property
     def began(self) -> Instant:
-        """When the run in hand did: one that restores before it is resumed is another run."""
+        """When the current run began: a restore before a resume is a run of its own."""
         return self._began[self.run]
 
     def note_what_is(self, policy: Policy, run: str) -> None:
-        """A run begins: what it finds is no fault of it."""
+        """A run begins: what it finds is not its fault."""
         note_what_is(self.world, policy)
         self._began[run] = self.world.agenda.now

@@ -1,6 +1,6 @@
-"""What a run is given on a simulated cluster: its ports, requests, lease, journal and state, in virtual time.
+"""The input of a run on a simulated cluster: ports, requests, lease, journal and state, in virtual time.
 
-Nothing here decides anything. Mishaps come from the fate of the world, and a `Crash` at a seam ends a process
+Nothing here decides anything. Faults come from the fate of the world, and a `Crash` at a seam ends a process
 as a kill does.
 """
 
@@ -47,10 +47,10 @@ _SPARE: Final[list[Engine]] = []
 
 
 def empty_state() -> Engine:
-    """An empty state database in memory; one that was given back, where there is one.
+    """An empty state database in memory; a kept one, if there is one.
 
-    To make the tables, and SQLAlchemy's statements for a new engine, takes as long as a hundred commits.
-    Each statement is a transaction: no process is killed, and no other one looks, between two of them.
+    Making the tables, and SQLAlchemy's statements for a new engine, takes as long as a hundred commits.
+    Each statement is a transaction: no process is killed or reads the state between two of them.
     """
     if not _SPARE:
         engine = create_engine(
@@ -82,7 +82,7 @@ class Common:
     Attributes:
         records: the lease in the cluster, by epoch.
         alive: identities of processes that live.
-        machines: so many there are.
+        machines: how many there are.
     """
 
     records: dict[int, LeaseRecord] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Common:
 class OpenStore(StateStore):
     """The state of a program, which stays in memory between its processes.
 
-    The lease in it is that of the simulated cluster where it stands nowhere else: machines share that state.
+    If the policy keeps the lease in the state only, it is the simulated cluster's: machines share that state.
     """
 
     def __init__(self, engine: Engine, simulation: Simulation) -> None:
@@ -128,8 +128,8 @@ class OpenStore(StateStore):
 class SeamJournal(SqlJournal):
     """A journal whose process may be killed before or after a commit, and whose disk may be full.
 
-    What was committed goes into the database as soon as anybody opens it: a hundred steps in one transaction,
-    since no look comes between them.
+    Committed records go into the database when it is next opened: a hundred steps in one transaction,
+    since it is not read in between.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SeamJournal(SqlJournal):
         return self._simulation.written(self.run)
 
     def append(self, events: Sequence[Event], at: Instant) -> Sequence[Record]:
-        """Commit them all, or none.
+        """Commit all of them, or none.
 
         Raises:
             JournalError: the simulated disk is full, or another process took the run up.
@@ -167,7 +167,7 @@ class SeamJournal(SqlJournal):
         return records
 
     def asked(self) -> tuple[Request, str]:
-        """The strongest request left, and by whom; a resume has swept those of an earlier attempt."""
+        """The strongest request left, and its author; a resume has swept requests of an earlier attempt."""
         self.flush()
         return super().asked()
 
@@ -239,7 +239,7 @@ class SimulatedPorts:
         return self.simulation.gates
 
     def policy(self, playbook: str | None, overrides: Overrides) -> PolicySource:
-        """The program's policy, whatever is asked for."""
+        """The program's policy; playbook and overrides are ignored."""
         del playbook, overrides
         return PolicySource(build=lambda _nodes: self.simulation.policy)
 
@@ -257,7 +257,7 @@ class SimulatedPorts:
 
 @dataclass(frozen=True, slots=True)
 class FatedRequests:
-    """Requests as the fate of the world has them."""
+    """Requests, by the fate of the world."""
 
     fate: Fate
 

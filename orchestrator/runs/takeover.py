@@ -1,4 +1,4 @@
-"""Taking the lease for a run; and restoring first what another run left, if it left something."""
+"""Taking the lease for a run; before that, restoring the pending changes of another run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _announce(left: LeaseRecord, process: Process) -> None:
 
 
 def _announce_other_hooks(left: LeaseRecord, started: RunStarted, process: Process) -> None:
-    """Say that nodes were taken out of service by another playbook than the one whose hooks run now."""
+    """Warn that nodes were taken out of service by another playbook than the one whose hooks run now."""
     whose, playbook = left.hooks_of, started.policy.playbook
     if left.out_of_service and whose is not None and whose.playbook != playbook:
         process.warn(
@@ -92,9 +92,9 @@ class InService:
     """How nodes that another run took out of service are put into service again.
 
     Attributes:
-        playbook: name or path of the one whose `after_recovery` hooks do it; None takes that of the cluster
+        playbook: name or path of the playbook with the `after_recovery` hooks; None takes that of the cluster
             file.
-        by_hand: nodes for which people did it.
+        by_hand: nodes that people put into service.
     """
 
     playbook: str | None = None
@@ -102,7 +102,7 @@ class InService:
 
     @property
     def anything(self) -> bool:
-        """Whether anything was said."""
+        """Whether the operator named anything."""
         return self.playbook is not None or bool(self.by_hand)
 
     def less(self, left: LeaseRecord) -> LeaseRecord:
@@ -112,7 +112,7 @@ class InService:
 
 
 UNSAID: Final = InService()
-"""By the playbook of the cluster file, and nobody did anything by hand."""
+"""Decided by the playbook of the cluster file: the operator named no nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +152,9 @@ def claim(connection: Connection, store: StateStore, started: RunStarted) -> Cla
 
 
 def _owed_by(record: LeaseRecord | None, store: StateStore) -> LeaseRecord | None:
-    """The record, if anything is owed by it.
+    """The record, if it has pending changes.
 
-    A run that is finished by this state was killed before it gave its lease back, and its record is older
+    A run that finished by this state was killed before it released its lease, and its record is older
     than its end: settings are restored, and it waited for the last stop that could still take a node down.
 
     Raises:
@@ -203,7 +203,7 @@ def take_up(
         connection: the cluster.
         store: the state database.
         started: how that run began.
-        in_cluster: False takes it in the state alone, whatever the playbook says: for a restore of what the
+        in_cluster: False takes it in the state only and ignores the playbook: for a restore of nodes that the
             lease in the cluster needs.
         written: False where the state can be read and not written: its lease is then held in memory, and a
             restore keeps no journal.
@@ -297,7 +297,7 @@ def lease_of(
         store: the state database.
         run: the run's id.
         started: has the cluster and the policy.
-        in_cluster: False leaves the cluster out, whatever the playbook says.
+        in_cluster: False leaves the cluster out and ignores the playbook.
         state: the lease in the state database, where it is not taken as usual.
     """
     port = state or store.lease(started.cluster_uuid)
@@ -315,11 +315,11 @@ def lease_of(
 
 
 def acquire(lease: Lease, process: Process) -> Taken:
-    """Take it, and tell which run it waits for.
+    """Take it, and report the run that it waits for.
 
     Raises:
         LeaseError: a live run holds it.
-        WatchInterrupted: a request to stop came before it was taken everywhere; it is given back, unless its
+        WatchInterrupted: a request to stop came before it was taken everywhere; it is released, unless its
             record lists pending changes of a run.
     """
     said: list[tuple[str, int]] = []
@@ -345,7 +345,7 @@ def acquire(lease: Lease, process: Process) -> Taken:
 
 
 def release(lease: Lease, process: Process) -> None:
-    """Give back a lease that was taken for nothing; what hinders that is told."""
+    """Release a lease that was not used. Failures are shown as warnings."""
     for trouble in lease.release():
         process.warn(trouble)
 

@@ -1,4 +1,4 @@
-"""The hosts that `tune` works on: which nodes, where their hosts are, and whether a run is at work there."""
+"""The hosts that `tune` works on: which nodes, where their hosts are, and whether a run is under way."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class TuningPort(Protocol):
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
     ) -> Mapping[NodeName, Reading[HostTuning]]:
-        """Read how each node's host stands to a profile, in parallel."""
+        """Compare each node's host with a profile, in parallel."""
         ...
 
     def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
-        """Read of each node's host what is asked of it, in parallel."""
+        """Read the requested facts from each node's host, in parallel."""
         ...
 
     def perform(self, action: HostAction) -> ActionResult:
@@ -50,10 +50,10 @@ class TunedHosts:
 
     Attributes:
         cluster: its name.
-        nodes: those selected whose hosts can be gone to.
-        addresses: by node, of all that are known.
-        machines: likewise, what its machine is known by; nodes that share one have the same.
-        unplaced: nodes selected whose address nobody told, each with the reason.
+        nodes: the selected nodes with a known host address.
+        addresses: by node, all that are known.
+        machines: by node, an id of its machine; nodes that share a machine have the same id.
+        unplaced: selected nodes without a known address, each with the reason.
         check_free: raises `LeaseError` while a run holds the cluster.
     """
 
@@ -67,12 +67,12 @@ class TunedHosts:
     check_free: Callable[[], None] = lambda: None
 
     def read(self, profile: TuningProfile) -> Mapping[NodeName, Reading[HostTuning]]:
-        """How every selected host stands to a profile."""
+        """Compare every selected host with a profile."""
         found = self.port.tuning(self.nodes, profile) if self.nodes else {}
         return {**found, **self.unplaced}
 
     def machine(self, node: NodeName) -> str:
-        """What tells a node's machine from others."""
+        """The id of a node's machine; without one, the node's name."""
         return self.machines.get(node, node)
 
     def by_machine(self, nodes: Collection[NodeName]) -> list[tuple[NodeName, ...]]:
@@ -88,7 +88,7 @@ class Members:
     """The nodes of a cluster, as far as they are known.
 
     Attributes:
-        addresses: by node; empty where nobody told.
+        addresses: by node; empty if unknown.
         uuid: the cluster's; None where it could not be read.
     """
 
@@ -109,8 +109,8 @@ def hosts_to_tune(
     Args:
         connection: the cluster.
         ports: its ports, from a cluster file.
-        only: names and globs of nodes that are meant; all when empty.
-        exclude: those of nodes that are not.
+        only: names and globs of nodes; all when empty.
+        exclude: names and globs of nodes to leave out.
         known: nodes that are known from elsewhere, with their addresses.
 
     Raises:
@@ -140,7 +140,7 @@ def hosts_to_tune(
 
 
 def select(nodes: Collection[NodeName], only: Collection[str], exclude: Collection[str]) -> list[NodeName]:
-    """The nodes that are meant, by name or glob, in order.
+    """The selected nodes, by name or glob, in order.
 
     Raises:
         UsageError: a name matches nothing, or none is left.
@@ -201,11 +201,11 @@ def _machine(settings: HostSettings) -> str:
 
 
 def _check_free(connection: Connection, uuid: str | None) -> None:
-    """See that no run is at work on the cluster, by the leases here and in the cluster itself.
+    """Check that no run is under way on the cluster, by the leases here and in the cluster itself.
 
     Raises:
-        LeaseError: one is: who, since when, from where.
-        JournalError: whether one is cannot be read.
+        LeaseError: a run is: with its operator, its begin and its machine.
+        JournalError: the leases cannot be read.
     """
     name = connection.ports.name
     try:

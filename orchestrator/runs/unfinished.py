@@ -68,7 +68,7 @@ class NothingDriven:
     """The end of a request that drove no run.
 
     Attributes:
-        left: what was found that is not as it should be.
+        left: the problems that were found.
     """
 
     code: ExitCode
@@ -99,7 +99,7 @@ def resume_run(
     retry_failed: bool = False,
     skip: Sequence[NodeName] = (),
 ) -> RunState:
-    """Continue a run by the policy that it began with.
+    """Continue a run with its original policy.
 
     Args:
         connection: its cluster.
@@ -112,7 +112,7 @@ def resume_run(
         Its last state; or that of a restore of what another run left, where that failed.
 
     Raises:
-        UsageError: the cluster file or its endpoints are of another cluster by now.
+        UsageError: the cluster file or its endpoints now belong to another cluster.
         LeaseError: another run holds the cluster.
         JournalError: the state cannot be written.
     """
@@ -135,7 +135,7 @@ def resumption(
     process = connection.process
     try:
         connection.ports.require_secrets(secrets_of(past.started.policy))
-    except ConfigError as error:  # it bars stops; a node that is down has to come up all the same
+    except ConfigError as error:  # it holds stops; a node that is down has to come up all the same
         process.warn(
             f"{error}; its gate counts as closed: the run starts nodes, restores settings and stops nothing"
         )
@@ -157,7 +157,7 @@ def restore_meant(
     serving: InService = UNSAID,
     confirm: Callable[[RunEntry, str], None] = lambda _entry, _where: None,
 ) -> RunState | NothingDriven:
-    """Find the run that is meant, and restore what it changed; from the cluster's record if there is no run.
+    """Find the wanted run, and restore what it changed; from the cluster's record if there is no run.
 
     Args:
         open_state: opens the state database.
@@ -209,7 +209,7 @@ def restore_meant(
             with reach(past) as connection:
                 return _restore_here(connection, store, past, serving)
     except JournalError as error:
-        # Changes are restored whether or not that can be written down.
+        # Changes are restored even if that cannot be recorded.
         with closing(open_state(Access.READ)) as store:
             entry = found(store)
             if entry is None:
@@ -222,7 +222,7 @@ def restore_meant(
 
 
 def _restore_here(connection: Connection, store: StateStore, past: PastRun, serving: InService) -> RunState:
-    """Restore a run of the state; one that restored another run without its hooks, by the record again."""
+    """Restore a run of the state; if it restored another run without its hooks, from the record again."""
     if serving.anything and past.started.repairs is None:
         connection.process.warn(
             f"run {past.entry.run} is restored by the policy that it began with: --playbook and --in-service "
@@ -255,7 +255,7 @@ def restore_run(
         written: False where the state can be read and not written.
 
     Raises:
-        UsageError: the cluster file or its endpoints are of another cluster by now.
+        UsageError: the cluster file or its endpoints now belong to another cluster.
     """
     require_same(connection.ports, past.entry.run, past.started)
     return driven(restoration(connection, store, past, written=written))
@@ -313,7 +313,7 @@ def _lease(
     except LeaseGarbled:
         raise  # the cluster answers
     except LeaseUnreachable:
-        restored = past.entry.outcome is Outcome.RESTORED  # perhaps by another run: the journal has it not
+        restored = past.entry.outcome is Outcome.RESTORED  # perhaps by another run: not in its journal
         nodes = () if restored else nodes_to_start(past.state, event, at=connection.process.now)
         state = None if written else UnwrittenLease(store.lease(started.cluster_uuid))
         if started.policy.lease is not LeasePlace.CLUSTER or not nodes:
@@ -353,9 +353,9 @@ def restore_from_record(
 
 
 def riak_without_record(connection: Connection, where: str, place: LeasePlace) -> NothingDriven:
-    """What can be seen of a Riak cluster on which no run has left a record.
+    """What can be read of a Riak cluster without a record of a run.
 
-    Transfer limits are in the memory of nodes, and no file says what they were: a person is shown them.
+    Transfer limits are in the memory of nodes, and no file has their original values: they are only shown.
 
     Args:
         connection: the cluster.

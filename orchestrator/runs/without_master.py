@@ -1,12 +1,12 @@
-"""Starting what a killed run left down, where the cluster has no master that could grant a lease.
+"""Starting nodes that a killed run left down, when the cluster has no master that could grant a lease.
 
 A run is killed while a master-eligible node is down, and then another one fails. Now the lease in the cluster
-can be neither read nor taken, and only the starts that the run owes bring a master back. So the machine that
-has the journal sends these starts before it takes that lease. It sends nothing else: a start is idempotent,
-harms no other run, and is what a process sends that cannot know whether it was deposed (`runtime/guard.py`).
+can be neither read nor taken, and only a start of the nodes that the run stopped brings a master back. So the
+machine that has the journal sends these starts before it takes that lease. It sends nothing else: a start is
+idempotent and harms no other run, so a process may send it even if it was deposed (`runtime/guard.py`).
 
 A Riak cluster has no master. Its lease cannot be read while fewer than a majority of its machines answer, or
-while no node answers that names the members: the nodes that the run stopped may be those.
+while no node answers that can list the members. The nodes that the run stopped may cause that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from orchestrator.runtime.store import StateStore
 from orchestrator.runtime.taking import LeaseUnreachable, WatchInterrupted
 
 _STARTS: Final = 3
-"""So often each start is sent: a host may be out of reach at first, and a node may fail once."""
+"""How often each start is sent: a host may be out of reach at first, and a node may fail once."""
 _NEWS_SECONDS: Final[Seconds] = 15.0
 """Between two messages of a wait."""
 _NEEDED: Final[Mapping[Kind, str]] = {
@@ -59,7 +59,7 @@ def nodes_to_start(state: RunState, event: RunResumed | RestoreBegun, *, at: Ins
         at: now.
 
     Returns:
-        Empty where the journal says that another run took this one over: the nodes are that run's.
+        Empty if the journal says that another run took this one over: the nodes are that run's.
     """
     if state.process.deposed is not None:
         return ()
@@ -105,7 +105,7 @@ def bring_master_back(
     begun, process = state.begun, connection.process
     lease = lease_of(connection, store, state.run, begun, in_cluster=False, state=in_state)
     if acquire(lease, process).takeover:
-        lease.leave()  # its record lists what another run left: whoever takes the lease restores that
+        lease.leave()  # its record lists changes of another run: the next run with the lease restores them
         return False
     names = ", ".join(nodes)
     process.warn(
@@ -153,7 +153,7 @@ def _start_until_elected(
 
 
 def _unread(connection: Connection, needed: str, *, until: Instant) -> str | None:
-    """Wait until the lease in the cluster can be read; why it cannot be, None once it can."""
+    """Wait until the lease in the cluster can be read; the last reason why not, None once it can."""
     process, next_message = connection.process, connection.process.now
     with process.requests.during(lambda: None) as asked:
         while isinstance(unread := connection.ports.lease.read(), Unknown):

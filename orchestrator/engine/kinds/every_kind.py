@@ -1,6 +1,6 @@
-"""Rules that hold for every kind of cluster: the run's own lease, the members, the hosts, the budget.
+"""Predicates for every kind of cluster: the run's own lease, the members, the hosts, the budget.
 
-A reading that a rule needs and does not have is a refusal: unknown is never healthy.
+A missing reading is a hold: unknown is never healthy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orchestrator.model.policy import Strategy
 from orchestrator.model.reading import Seconds, Unknown
 
 _OUT_OF_REACH_SECONDS: Final[Seconds] = 60.0
-"""A host that has not answered for so long before the first stop needs a person."""
+"""A host that has not answered for this long before the first stop needs a person."""
 
 SHOWN: Final = 5
 """How many names one piece of evidence lists: more would hide the message."""
@@ -30,7 +30,7 @@ _PARTS: Final = {
     "activity": "activity",
     "disks": "disks",
 }
-"""Parts of an observation, as they are told."""
+"""Parts of an observation, with their names in messages."""
 
 _GONE: Final = (
     "was in the cluster when the run began and is not now: start it, and the run continues by itself; if it "
@@ -38,7 +38,7 @@ _GONE: Final = (
 )
 
 _GOING: Final = (ServiceState.STOPPING, ServiceState.STOPPED, ServiceState.FAILED)
-"""States of a service whose node the master may still list, and not for long."""
+"""States of a service whose node the master may still list, but only for a short time."""
 
 Rule = Callable[[Question, ClusterView], Iterator[Finding]]
 
@@ -50,7 +50,7 @@ def some(names: list[str]) -> str:
 
 
 def on_cluster(rule: Rule) -> Callable[[Question], Iterator[Finding]]:
-    """A rule that needs the cluster state."""
+    """A predicate that needs the cluster state."""
 
     def check(question: Question) -> Iterator[Finding]:
         view = question.observation.cluster
@@ -63,10 +63,10 @@ def on_cluster(rule: Rule) -> Callable[[Question], Iterator[Finding]]:
 
 
 def fresh(*parts: str) -> Callable[[Question], Iterator[Finding]]:
-    """The rule that these parts of the reading are there, and were read after the last thing we did."""
+    """The predicate that these parts were read, after the last action of the run."""
 
     def observation_is_fresh(question: Question) -> Iterator[Finding]:
-        """The reading is whole, and was taken after the last thing we did."""
+        """The reading is complete, and was taken after the last action of the run."""
         seen, state = question.observation, question.state
         for part in parts:
             read = getattr(seen, part)
@@ -83,7 +83,7 @@ def fresh(*parts: str) -> Callable[[Question], Iterator[Finding]]:
 
 
 def cluster_is_the_one_named(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Name and uuid are those that the run began with."""
+    """Name and uuid are the same as when the run began."""
     if view.name != question.policy.cluster:
         yield f"cluster {view.name}", f"the cluster file names {question.policy.cluster}"
     if question.state.begun.cluster_uuid and view.uuid != question.state.begun.cluster_uuid:
@@ -91,7 +91,7 @@ def cluster_is_the_one_named(question: Question, view: ClusterView) -> Iterator[
 
 
 def lease_is_held(question: Question) -> Iterator[Finding]:
-    """One run a cluster: a lost or unreadable lease bars the next stop, and one that is gone ends the run."""
+    """One run a cluster: a lost or unreadable lease holds the next stop; one that is gone ends the run."""
     lease = question.observation.lease
     if isinstance(lease, Unknown):
         yield "lease", lease.reason
@@ -114,10 +114,10 @@ def settings_are_writable(question: Question) -> Iterator[Finding]:
 
 
 def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Every node that was there at the start is there now, and as many as the cluster file expects.
+    """Every node of the start is a member now, and there are as many as the cluster file expects.
 
     Members without data and without a vote may come and go, unless they are to be stopped now. Nodes that
-    the operator does without (`resume --skip`) need not be there.
+    the operator skips (`resume --skip`) may be absent.
     """
     present = {node.name for node in view.nodes}
     for name in sorted(_away(question, present) | (set(question.wave.nodes) - present)):
@@ -136,7 +136,7 @@ def expected_nodes_present(question: Question, view: ClusterView) -> Iterator[Fi
 
 
 def _away(question: Question, present: set[NodeName]) -> set[NodeName]:
-    """Members of the baseline that are absent, less those that the cluster, or the operator, does without."""
+    """Members of the baseline that are absent, except those that the cluster or the operator can spare."""
     baseline = question.state.baseline
     if baseline is None:
         return set()
@@ -144,7 +144,7 @@ def _away(question: Question, present: set[NodeName]) -> set[NodeName]:
 
 
 def one_zone_at_a_time(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """A wave stays within one awareness zone: allocation put the copies of a shard into different ones.
+    """A wave stays within one awareness zone: allocation puts the copies of a shard into different zones.
 
     A node without a zone may be in any, so it counts as one of its own.
     """
@@ -176,8 +176,8 @@ def budget_not_exceeded(question: Question, view: ClusterView) -> Iterator[Findi
 def selected_hosts_ready(question: Question) -> Iterator[Finding]:
     """Hosts answer, the account may control the service, and the service runs: before anything is stopped.
 
-    Every selected host is asked before the first stop, since a fault found at node 17 leaves a cluster of
-    two kinds.
+    Every selected host is checked before the first stop: a fault that is found only at node 17 would leave
+    the cluster half restarted.
     """
     yield from ((f"host of {name}", why) for name, why in _not_ready(question))
 
@@ -185,8 +185,8 @@ def selected_hosts_ready(question: Question) -> Iterator[Finding]:
 def hosts_that_no_time_readies(question: Question) -> Iterator[Finding]:
     """Of what `selected_hosts_ready` finds, all but hosts that were in reach a minute ago.
 
-    A network that is away for seconds at the first look need not cost the night; a key or an account that is
-    refused is said at once.
+    A network that fails for seconds at the first reading need not cost the night. A key or an account that is
+    refused is reported at once.
     """
     now = question.observation.at
     for name, why in _not_ready(question):
@@ -197,7 +197,7 @@ def hosts_that_no_time_readies(question: Question) -> Iterator[Finding]:
 
 
 def _not_ready(question: Question) -> Iterator[tuple[NodeName, str]]:
-    """The hosts that are asked, with what is against each; before the first stop all of them."""
+    """The hosts that are checked, each with its problem; before the first stop all of them."""
     pending = [n.name for n in question.state.nodes.values() if n.phase is NodePhase.PENDING]
     machines = machines_of(question.state, question.observation)
     for name in pending if question.first_stop else question.wave.nodes:
@@ -207,7 +207,7 @@ def _not_ready(question: Question) -> Iterator[tuple[NodeName, str]]:
 
 
 def why_not_ready(question: Question, name: NodeName) -> Iterator[str]:
-    """What is against one host by itself."""
+    """The problem of one host by itself."""
     host = question.observation.host(name)
     if question.unread_pass and name not in question.observation.hosts:
         return

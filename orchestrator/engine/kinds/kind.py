@@ -32,22 +32,22 @@ class KindOfCluster:
     Attributes:
         predicates: asked before every stop, in order.
         baseline: how the cluster is before anything is changed.
-        withhold: the settings that keep the cluster from rebuilding what a stopped node holds.
-        is_withheld: whether what was read back keeps it from that; what could not be read never does.
+        withhold: the settings that stop the cluster from rebuilding the data of a stopped node.
+        is_withheld: whether the settings, as read, do that; False if they could not be read.
         raise_limits: the settings that make recovery faster for the run.
         taken: what a wave takes down, by the last reading before its stop.
         missing: what the waves took down and is not back yet.
-        unplaced: what found no place though the waves are back: reported, and not waited for.
+        unplaced: copies without a node although the waves are back: reported, and not waited for.
         red: shards that are red because of the run, and those of them that are excused for a moment.
-        holder: the node in whose memory a setting stands, by the setting's key, so that it is gone with that
-            process; None for what the cluster keeps.
+        holder: by a setting's key, the node that keeps it in memory and loses it with that process; None for
+            settings that the cluster keeps.
         not_back: what a node that is up in another life lacks to count as back, for people; None = nothing.
         unsettled: what recovers in another way than by copies, for people; None = nothing.
         hastened: the verb that makes that faster, sent every two seconds; None = none.
-        half_way: that a part of it is done, once a phase; None = not so, or said.
-        given_up: while it is waited for, that it cannot be made faster; None = not so, or said.
-        missed: at its end, that it was not made faster as the policy wants it; None = not so, or said.
-        shortfall: the same of the whole run, for its last words; empty = none.
+        half_way: the event that a part of it is done, once a phase; None = not so, or reported before.
+        given_up: during the wait, the event that it cannot be made faster; None as above.
+        missed: at its end, the event that it was not made faster as the policy wants; None as above.
+        shortfall: the same of the whole run, for its last message; empty = none.
         usual: the time of a node where no run has measured it.
         reads_too: parts of the cluster's state that a decision needs besides those of every kind.
         folded: the holds, with those that follow from another one listed in that one (`Hold.also`).

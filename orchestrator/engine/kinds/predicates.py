@@ -1,4 +1,4 @@
-"""What a predicate is: a named safety condition, asked before anything is stopped.
+"""What a predicate is: a named safety condition, checked before anything is stopped.
 
 Predicates are pure and are asked twice with the same code: when a wave is chosen, and again at the last
 reading before its stop, when allocation is disabled already.
@@ -41,7 +41,7 @@ class Question:
 
 
 Finding = tuple[str, str]
-"""Subject and evidence of a refusal."""
+"""Subject and evidence of a hold."""
 
 
 class About(Enum):
@@ -75,15 +75,15 @@ class Predicate:
 
     @property
     def about_wave(self) -> bool:
-        """Whether another candidate or a smaller wave may pass where this one does not."""
+        """Whether another candidate or a smaller wave may pass when this one does not."""
         return self.about is About.WAVE
 
 
 def holds(predicates: Iterable[Predicate], question: Question) -> tuple[Hold, ...]:
     """One hold for each predicate that is not met, in their order, less what the operator switched off.
 
-    When one of the fundamental predicates is not met, the others are not asked: they would speak of a reading
-    that is not to be believed.
+    If one of the fundamental predicates is not met, the others are not checked: the reading is not reliable
+    enough for them.
     """
     found: list[Hold] = []
     fundamentals_passed = True
@@ -114,7 +114,7 @@ def _hold(name: str, findings: list[Finding]) -> Hold:
 
 
 def aggregated(found: Iterable[Hold]) -> tuple[Hold, ...]:
-    """One hold a predicate out of those of several waves, each subject counted once as far as it is named."""
+    """One hold a predicate, merged from the holds of several waves; each named subject counts once."""
     by_name: dict[str, list[Hold]] = {}
     for hold in found:
         by_name.setdefault(hold.predicate, []).append(hold)

@@ -1,4 +1,4 @@
-"""The predicates of Elasticsearch and OpenSearch, in the order in which they are asked.
+"""The predicates of Elasticsearch and OpenSearch, in the order in which they are checked.
 
 The docs' catalogue is generated from this list; the names are public.
 """

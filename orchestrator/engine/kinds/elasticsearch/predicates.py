@@ -1,7 +1,7 @@
-"""Rules about the cluster as a whole: is this a reading, a cluster, a moment in which to stop anything?
+"""Predicates about the whole cluster: is the reading valid, is it the right cluster, is it safe to stop now?
 
-Rules about shard copies and the nodes that stay are in `redundancy.py`. A reading that a rule needs and
-does not have is a refusal: unknown is never healthy.
+Predicates about shard copies and the nodes that stay are in `redundancy.py`. A missing reading is a hold:
+unknown is never healthy.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from orchestrator.model.phase import NodePhase
 from orchestrator.model.reading import Unknown
 
 OLDEST_TASK_SECONDS: Final = 30.0
-"""Elasticsearch's own limit for a master operation: a task this old means a master that lags."""
+"""Elasticsearch's own limit for a master operation: a task this old shows a master that lags."""
 
 
 def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Nobody else is at work: allocation, exclusions, shutdown records that this run did not make."""
+    """No other maintenance: no allocation settings, exclusions or shutdown records made outside this run."""
     settings = question.observation.settings
     if isinstance(settings, Unknown):
         yield "cluster settings", settings.reason
@@ -43,7 +43,7 @@ def no_other_maintenance(question: Question, view: ClusterView) -> Iterator[Find
 
 
 def _indices_that_would_not_return(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """An index's own `allocation.enable` goes before the cluster's, so putting that back does not help it."""
+    """An index's own `allocation.enable` overrides the cluster's: restoring that does not help the index."""
     here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
     for index in (view.metadata[uuid] for uuid in sorted(here) if uuid in view.metadata):
         own = index.allocation_enable
@@ -91,7 +91,7 @@ def _meets_a_member(key: str, value: SettingValue, view: ClusterView) -> bool:
 
 
 def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No shard is without a started copy, but for the indices that the operator accepts."""
+    """No shard is without a started copy, except in indices that the operator accepts."""
     away = [copy for copy in view.not_started if copy.primary]
     for index in sorted({copy.shard.index for copy in away if not is_being_restored(view, copy)}):
         if index not in question.policy.accept_red:
@@ -104,10 +104,10 @@ def cluster_not_red(question: Question, view: ClusterView) -> Iterator[Finding]:
 
 
 def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No copy was lost since the run began: what waves took down is back, and no other node took a copy away.
+    """No copy was lost since the run began: copies of the waves are back, and no other node took a copy away.
 
-    Copies of new indices and new replicas that find no place are no loss. A copy on its way is for
-    `no_recovery_on_candidates`, which bars the nodes that have a part in it.
+    Unassigned copies of new indices and new replicas are not lost. `no_recovery_on_candidates` covers copies
+    that are being recovered, and holds the nodes that take part in the recovery.
     """
     missing = lost_beyond_baseline(question.state, view)
     if missing:
@@ -121,9 +121,9 @@ def no_worse_than_baseline(question: Question, view: ClusterView) -> Iterator[Fi
 
 
 def version_order(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """In a cluster of mixed versions, a copy cannot go back to a node older than its primary's.
+    """In a cluster of mixed versions, a copy cannot return to a node older than its primary's node.
 
-    A run that does the upgrade itself (its own nodes came back newer) goes on.
+    A run that does the upgrade itself continues: its own nodes came back newer.
     """
     if len({node.version for node in view.nodes}) <= 1:
         return
@@ -166,7 +166,7 @@ def no_running_snapshot(question: Question) -> Iterator[Finding]:
 
 
 def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Finding]:
-    """Work of hours that a restart throws away."""
+    """Work of hours that a restart discards."""
     activity = question.observation.activity
     if isinstance(activity, Unknown):
         yield "tasks", activity.reason
@@ -181,7 +181,7 @@ def no_force_merge_or_reindex_on_candidates(question: Question) -> Iterator[Find
 
 
 def pending_tasks_drained(question: Question) -> Iterator[Finding]:
-    """The master keeps up; one that does not will be slow to see nodes leave and join."""
+    """The master keeps up; a slow master notices late that nodes leave and join."""
     health = question.observation.health
     if isinstance(health, Unknown):
         yield "pending tasks", health.reason

@@ -20,19 +20,19 @@ from orchestrator.model.policy import Policy, Wave, ZeroReplicas
 
 _RESTORED: Final = frozenset({"NEW_INDEX_RESTORED", "EXISTING_INDEX_RESTORED"})
 _EXCUSED: Final = _RESTORED | {"INDEX_REOPENED", "INDEX_CLOSED", "DANGLING_INDEX_IMPORTED"}
-"""Reasons of copies of an index that somebody closed, reopened or restored: red for a moment, not by us."""
+"""Reasons of copies of an index that was closed, reopened or restored: red for a moment, not by the run."""
 
 _ADDED: Final = "REPLICA_ADDED"
 
 FRESH: Final = _EXCUSED | {"INDEX_CREATED", _ADDED}
-"""Reasons of copies that never were anywhere: without a place they are no loss."""
+"""Reasons of copies that never had a node: without one they are not lost."""
 
 _LEFT: Final = frozenset({"NODE_LEFT", "NODE_RESTARTING"})
 """Reasons of copies whose node left the cluster."""
 
 
 def baseline_of(view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
-    """What is missing now. Copies that are on their way are not: they are expected to arrive."""
+    """The missing copies now. Copies that are being recovered do not count: they are expected to arrive."""
     unassigned = [copy for copy in view.not_started if copy.state is CopyState.UNASSIGNED]
     lives = {node.name: node.incarnation for node in view.nodes}
     bystanders = tuple(node.name for node in view.nodes if not (node.holds_data or node.master_eligible))
@@ -82,11 +82,11 @@ def taken_by(view: ClusterView, wave: Wave) -> tuple[IndexTaken, ...]:
 def missing_of_waves(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
     """Copies that the waves took down and that are not back, as many of each shard as it lacks.
 
-    None is awaited of an index that is gone, was closed, reopened or restored over, or whose allocation
-    filters were changed; and no more than its replicas allow. Where more copies are on their way than are
-    missing (somebody has added replicas), those on the waves' nodes are awaited first, and all of them: the
-    cluster may give a node that is back to any copy of a shard, also to one that never had a place. Last come
-    primaries that start on those nodes, of shards that no reading before the stop had.
+    The run waits for no copy of an index that is gone, was closed, reopened or restored over, or whose
+    allocation filters were changed; and for no more copies than its replicas allow. If more copies recover
+    than are missing (replicas were added), the run waits for all copies on the waves' nodes first: the
+    cluster may allocate any copy of a shard to a node that is back, also a copy that never had a node. Last
+    come primaries that start on those nodes, of shards that no reading before the stop had.
     """
     missing: list[ShardCopy] = []
     metadata = view.metadata
@@ -124,7 +124,7 @@ def _made_meanwhile(state: RunState, view: ClusterView, ours: Collection[NodeNam
 
 
 def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Copies that are not started, less those missing at the start and those that are not waited for."""
+    """Copies that are not started, except those missing at the start and those that the run ignores."""
     if not view.not_started:
         return ()
     allowed: Counter[tuple[str, int, bool]] = Counter()
@@ -144,10 +144,10 @@ def missing_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCo
 
 
 def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy, ...]:
-    """Copies without a place that had one since the run began.
+    """Unassigned copies that had a node since the run began.
 
-    What a wave took down is lost whatever its reason says. A copy too many for the cluster is none, though it
-    may have had a node that then went to another copy of its shard.
+    A copy that a wave took down counts as lost for every unassigned reason. A copy that no node can hold does
+    not count, though it may have had a node that now holds another copy of its shard.
     """
     beyond = (copy for copy in missing_beyond_baseline(state, view) if not _never_had_a_node(view, copy))
     placeable = (copy for copy in beyond if _has_a_place(state.begun.policy, view, copy.shard))
@@ -156,14 +156,14 @@ def lost_beyond_baseline(state: RunState, view: ClusterView) -> tuple[ShardCopy,
 
 
 def _never_had_a_node(view: ClusterView, copy: ShardCopy) -> bool:
-    """Whether a copy is new. Auto-expand takes a replica away with its node and adds it when it is back."""
+    """Whether a copy is new. Auto-expand removes a replica with its node and adds it with the node."""
     index = view.metadata.get(copy.shard.index_uuid)
     expands = index is not None and index.auto_expand is not None
     return copy.unassigned_reason in FRESH and not (expands and copy.unassigned_reason == _ADDED)
 
 
 def _has_a_place(policy: Policy, view: ClusterView, shard: ShardId) -> bool:
-    """Whether some data node may take one more copy. One that is away is for `expected_nodes_present`."""
+    """Whether some data node may take one more copy. `expected_nodes_present` handles absent nodes."""
     copies = view.shards[shard]
     holders = {copy.node for copy in copies}
     data = [node for node in view.nodes if node.holds_data]
@@ -197,13 +197,13 @@ def _full_values(
 
 
 def not_waited_for(state: RunState, view: ClusterView) -> tuple[MissingCopy, ...]:
-    """Copies without a place when the waves are back: more than their shards had, or of new indices."""
+    """Copies without a node when the waves are back: more than their shards had, or of new indices."""
     beyond = missing_beyond_baseline(state, view)
     return counted([copy for copy in beyond if copy.state is CopyState.UNASSIGNED and not copy.primary])
 
 
 def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
-    """Started, and in the in-sync set where the version tells it: a stale copy never becomes primary."""
+    """Started, and in-sync if the version reports that: a stale copy never becomes primary."""
     if not copy.started:
         return False
     in_sync = index.in_sync.get(copy.shard.number) if index and index.in_sync is not None else None
@@ -211,7 +211,7 @@ def counts_as_safe(index: Index | None, copy: ShardCopy) -> bool:
 
 
 def red_shards(state: RunState, view: ClusterView) -> Iterator[ShardId]:
-    """Shards without a started copy that were not red before, not accepted, and not just being made."""
+    """Shards without a started copy that were not red before, are not accepted and are not just created."""
     accepted = state.begun.policy.accept_red
     before = {
         (m.index_uuid, m.number) for m in (state.baseline.missing if state.baseline else ()) if m.primary
@@ -239,7 +239,7 @@ def is_being_restored(view: ClusterView, copy: ShardCopy) -> bool:
 
 
 def _of_a_restore(copy: ShardCopy) -> bool:
-    """By its source; a restore that lost its node goes on elsewhere, and then the reason is another one."""
+    """By source or reason: a snapshot restore that lost its node continues on another, with a new reason."""
     return copy.from_snapshot or copy.unassigned_reason in _RESTORED
 
 
@@ -263,7 +263,7 @@ def red_by_waves(state: RunState, view: ClusterView) -> tuple[tuple[ShardId, ...
         if any(copy.primary and is_being_restored(view, copy) for copy in copies):
             continue
         index = view.metadata.get(shard.index_uuid)
-        # A replica of a restored index may have no data: when its primary's node has left, only that helps.
+        # A replica of a restored index may have no data. Then only the absent node of its primary helps.
         by_hand = any(
             copy.unassigned_reason in (_EXCUSED if copy.primary else _EXCUSED - _RESTORED) for copy in copies
         )
@@ -279,7 +279,7 @@ def _was_red(state: RunState, shard: ShardId) -> bool:
 
 
 def _may_be_away(state: RunState, view: ClusterView, shard: ShardId) -> bool:
-    """Whether somebody accepted that this shard is away while its node is, or a repository has it."""
+    """Whether the playbook accepts that this shard is away while its node is, or a repository has it."""
     policy, index = state.begun.policy, view.metadata.get(shard.index_uuid)
     if index is None:
         return False
@@ -295,9 +295,9 @@ def _may_be_away(state: RunState, view: ClusterView, shard: ShardId) -> bool:
 
 
 def exempt_from_copies_rule(index: Index | None) -> bool:
-    """Indices that another rule decides on: without replicas (policy), or backed by a repository.
+    """Indices that another predicate decides on: without replicas (policy), or backed by a repository.
 
-    None: of one without metadata nothing is known, so no other rule would look at it.
+    None is not exempt: no other predicate would check an index without metadata.
     """
     return index is not None and (index.searchable_snapshot or index.replicas == 0)
 

@@ -1,4 +1,4 @@
-"""Rules about what stays when a wave goes down: copies, votes, roles, capacity, disks, zones."""
+"""Predicates on the nodes that stay up during a wave: copies, votes, roles, capacity, disks, zones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.model.observation import ClusterView
 from orchestrator.model.reading import Unknown
 
 _ROLES_THAT_NEED_NO_MEMBER: Final = frozenset({Role.COORDINATING, Role.VOTING_ONLY, Role.REMOTE})
-"""A vote is counted by the quorum rule; the others are services of a node to its own clients."""
+"""The quorum predicate counts votes; the other roles are services of a node to its own clients."""
 
 _SMALLEST_QUORUM: Final = 3
 """Voters below which losing one stops the cluster (2 of 2 and 1 of 1 are needed)."""
@@ -68,7 +68,7 @@ def _pinned(question: Question, view: ClusterView) -> Iterator[Finding]:
 
 
 def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """No shard with a copy on the wave is on its way somewhere: the wave may be the source or the target."""
+    """No shard with a copy on the wave is being moved: the wave may be the source or the target."""
     wave = set(question.wave.nodes)
     for shard, copies in view.moving.items():
         touched = any(copy.node in wave or copy.relocating_to in wave for copy in copies)
@@ -79,7 +79,7 @@ def no_recovery_on_candidates(question: Question, view: ClusterView) -> Iterator
 
 
 def zero_replica_indices(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """An index without replicas is away while its node is: refused, accepted by name, or given a replica."""
+    """An index without replicas is away while its node is: held, accepted by name, or given a replica."""
     metadata = view.metadata
     here = {copy.shard.index_uuid for copy in view.on(question.wave.nodes)}
     for uuid in sorted(here):
@@ -130,12 +130,12 @@ def every_role_keeps_a_member(question: Question, view: ClusterView) -> Iterator
 
 
 def _served(node: Node) -> frozenset[Role]:
-    """What a node can do for others: a voting-only node votes, and can never be elected."""
+    """The services that a node has for others: a voting-only node votes, and can never be elected."""
     return node.roles - {Role.MASTER} if Role.VOTING_ONLY in node.roles else node.roles
 
 
 def capacity_remains(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Of each tier's data nodes, `min_capacity` stays up: what is down is query capacity gone."""
+    """Of each tier's data nodes, `min_capacity` stays up: a node that is down takes query capacity away."""
     wave, least = set(question.wave.nodes), question.policy.min_capacity
     for tier in sorted(DATA_ROLES, key=lambda role: role.value):
         members = [node.name for node in view.nodes if tier in node.roles]

@@ -1,4 +1,4 @@
-"""Cluster settings that a run changes: which, to what, and how they go back as they were found.
+"""Cluster settings that a run changes: which, to what value, and how they are restored.
 
 The effective value of a setting is transient over persistent over elasticsearch.yml. A change is written
 persistently, so that it outlives a change of master or a full restart of the cluster, and transiently only
@@ -60,16 +60,16 @@ def _count_of(value: SettingValue | None) -> int | None:
 
 
 def listed(value: SettingValue | None) -> tuple[str, ...]:
-    """A setting that lists things: a list, or one text with commas; empty when nobody says."""
+    """The values of a list setting, given as a list or as text with commas; empty if it is not set."""
     parts = (value or "").split(",") if isinstance(value, str) or value is None else value
     return tuple(part.strip() for part in parts if part.strip())
 
 
 def awareness_of(settings: SettingsView, chosen: str | None = None) -> tuple[str | None, Awareness]:
-    """The node attribute that zones go by, and what the cluster says of awareness.
+    """The node attribute that defines zones, and the cluster's settings of awareness.
 
-    Transient over persistent over elasticsearch.yml. `chosen` (the cluster file's `zone_attribute`) goes
-    before the first attribute of the cluster's own; one that only forced awareness names is the last choice.
+    Transient over persistent over elasticsearch.yml. `chosen` (the cluster file's `zone_attribute`) overrides
+    the first attribute of the cluster's own; an attribute that only forced awareness names comes last.
     """
     attributes = listed(settings.effective(AWARENESS))
     keys = sorted({*settings.persistent, *settings.transient, *settings.files})
@@ -84,7 +84,7 @@ def awareness_of(settings: SettingsView, chosen: str | None = None) -> tuple[str
 
 
 def _change(settings: SettingsView, key: str, wanted: str) -> tuple[SettingChange, ...]:
-    """Write `key` persistently, and transiently where a transient value stands above it."""
+    """Write `key` persistently, and also transiently if a transient value overrides it."""
     levels = [Level.PERSISTENT]
     if settings.at(Level.TRANSIENT, key) is not None:
         levels.append(Level.TRANSIENT)
@@ -97,17 +97,17 @@ def _change(settings: SettingsView, key: str, wanted: str) -> tuple[SettingChang
 
 
 def withhold_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
-    """The changes that withhold allocation of replicas while a node is down."""
+    """The changes that disable allocation of replicas while a node is down."""
     return _change(settings, ALLOCATION, policy.allocation_while_down)
 
 
 def is_withheld(settings: SettingsView | Unknown, policy: Policy) -> bool:
-    """Whether the settings that were read back withhold it; what could not be read never does."""
+    """Whether the settings, as read, disable allocation; False if they could not be read."""
     return not isinstance(settings, Unknown) and not withhold_changes(settings, policy)
 
 
 def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange, ...]:
-    """Recovery limits raised for the run, never lowered, and rebalancing held still."""
+    """Recovery limits raised for the run, never lowered, and rebalancing disabled."""
     limits = policy.recovery_limits
     changes: list[SettingChange] = []
     counts = (
@@ -116,7 +116,7 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
     )
     for key, count in counts:
         now = _count_of(settings.effective(key))
-        # A value that we cannot read may be larger than ours: it is left.
+        # A value that cannot be read may be larger than ours: it is left.
         known = now is not None or settings.effective(key) is None
         if count is not None and known and count > (now or 0):
             changes += _change(settings, key, str(count))
@@ -131,6 +131,6 @@ def limit_changes(settings: SettingsView, policy: Policy) -> tuple[SettingChange
 
 
 def is_ours(state: RunState, settings: SettingsView, level: Level, key: str) -> bool:
-    """Whether what stands there is what this run wrote."""
+    """Whether the current value is the value that this run wrote."""
     debt = state.unrestored.settings.get((level, key))
     return debt is not None and settings.at(level, key) == debt.wanted

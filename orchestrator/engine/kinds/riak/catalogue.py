@@ -1,4 +1,4 @@
-"""The predicates of Riak, in the order in which they are asked.
+"""The predicates of Riak, in the order in which they are checked.
 
 The docs' catalogue is generated from this list; the names are public.
 """
@@ -20,7 +20,7 @@ from orchestrator.model.riak import RiakView
 
 
 def ring_of(question: Question) -> Reading[RiakView]:
-    """What a question's reading says of the ring."""
+    """What a question's reading has of the ring."""
     view = question.observation.cluster
     if isinstance(view, Unknown):
         return view
@@ -28,7 +28,7 @@ def ring_of(question: Question) -> Reading[RiakView]:
 
 
 def lives_are_told(question: Question, view: ClusterView) -> Iterator[Finding]:
-    """Each node of the wave tells which process it is: a restart is proven by another one."""
+    """Each node of the wave reports its process: only a new process proves a restart."""
     untold = {} if view.riak is None else view.riak.untold
     for name in question.wave.nodes:
         node = view.node(name)

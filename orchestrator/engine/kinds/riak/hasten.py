@@ -1,17 +1,17 @@
-"""Handoff without its timers (`hasten_handoff`): well under a minute of waiting where minutes are usual.
+"""Handoff without its timers (`hasten_handoff`): it takes well under a minute instead of minutes.
 
 Nearly all of a restarted node's handoff is waiting (measured on 3.2.1, ring size 64): its vnodes are started
 16 at a time every `vnode_management_timer` (10 s), and a vnode is handed off once it was idle for
 `vnode_inactivity_timeout` (60 s and more). So the restarted node's timer is set to a second, and handoff
-is forced on every node, again and again. That obeys the transfer limit and goes to owners
-alone whose service is up. Riak calls it for "support/debug purposes".
+is forced on every node, again and again. That obeys the transfer limit and goes only to owners whose
+service is up. Riak calls it for "support/debug purposes".
 
 Two conditions come with it. A forced handoff would also move partitions to new owners, so it is sent only
-while no change of owners is pending. And between two steps of the timer the transfers may be clean while some
-vnodes were never started, which may hold data of other nodes: handoff is done once all were started.
+while no change of owners is pending. And between two ticks of the timer the transfers may be clean while some
+vnodes were never started. These may hold data of other nodes, so handoff is done once all were started.
 
-Where it cannot be done, the wave waits as without it, by its transfers, and the run says so (`NotHastened`).
-After a force that takes until Riak's own timer has started every vnode: what is clean then is clean.
+If it cannot be forced, the wave waits for its transfers as usual, and the run says so (`NotHastened`).
+After a force the wait lasts until Riak's own timer has started every vnode: then clean transfers are final.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _MODULES: Final = 2
 _ROLLING_START: Final = 16
 """`vnode_rolling_start`: a node that has started starts so many vnodes at each tick, to look for hints."""
 _LARGEST_RING: Final = 1024
-"""Partitions of a ring whose size was not read, where too few would be too early."""
+"""Partitions of a ring whose size was not read; a smaller number could end the wait too early."""
 _LEEWAY_SECONDS: Final[Seconds] = 60.0
-"""For the first tick, and for a host that is slow; handoff that is done in less needs no force."""
+"""For the first tick, and for a slow host; handoff that takes less time needs no force."""
 _FAILING_SECONDS: Final[Seconds] = 30.0
-"""A force that was accepted before, and fails for less, is no news."""
+"""After a force was accepted, failures for less than this are not reported."""
 _VERSION: Final = re.compile(r"3\.2(?!\d)")
-"""Whose vnode manager's own record has been read in the source."""
+"""Versions whose vnode manager's own record has been read in the source."""
 _PHASES: Final = frozenset({Phase.REASSIGNED, Phase.FINISHING, Phase.STANDING_DOWN})
-"""In which handoff is hastened, and in which the timers are restored."""
+"""Phases in which handoff is hastened, and phases in which the timers are restored."""
 
 
 def impossible(version: str) -> str | None:
@@ -59,7 +59,7 @@ def impossible(version: str) -> str | None:
 
 
 def ticks_of(partitions: int) -> float:
-    """How often a vnode manager starts vnodes until none of a ring of this size is left."""
+    """How often a vnode manager starts vnodes until all of a ring of this size are started."""
     return partitions * _MODULES / _ROLLING_START
 
 
@@ -69,7 +69,7 @@ def planned_too(policy: Policy) -> frozenset[Look]:
 
 
 def reads_too(state: RunState) -> frozenset[Look]:
-    """The pace of handoff, for a run that hastens it or has to restore a timer of one that did."""
+    """The pace of handoff, for a run that hastens it, or that restores a timer of such a run."""
     unrestored = any(is_timer(key) for _, key in state.unrestored.settings)
     paced = state.begun.policy.hasten_handoff or unrestored
     return frozenset({Look.PACE}) if paced and state.phase in _PHASES else frozenset()
@@ -88,7 +88,7 @@ def timer_changes(state: RunState, settings: SettingsView, policy: Policy) -> tu
 
 
 def forced(state: RunState, view: ClusterView) -> ForceHandoff | None:
-    """The verb that makes every node hand off now; None where it is not wanted, or would move owners."""
+    """The verb that forces handoff on every node; None if it is not wanted, or would move owners."""
     riak = view.riak
     if riak is None or not state.begun.policy.hasten_handoff:
         return None
@@ -108,7 +108,7 @@ def against(view: ClusterView, riak: RiakView) -> Iterator[str]:
 
 
 def _uncounted(view: ClusterView, riak: RiakView) -> Iterator[str]:
-    """The members of which it is not known how many vnodes they have not started, each with the reason."""
+    """The members with an unknown number of vnodes that are not started, each with the reason."""
     never = impossible(view.version)
     if never is not None:
         yield never
@@ -123,7 +123,7 @@ def _uncounted_of(name: NodeName, count: Unknown) -> str:
 
 
 def unstarted(state: RunState, riak: RiakView) -> str | None:
-    """Why clean transfers may be clean for a moment alone; None where they are done.
+    """Why clean transfers may be clean only for a moment; None if they are done.
 
     Without an answer they may be so only after a force, until `given_up`. A force that a former process of
     the run sent is not on record in this phase.
@@ -161,7 +161,7 @@ def given_up(state: RunState, view: ClusterView, now: Instant) -> NotHastened | 
 def missed(
     state: RunState, view: ClusterView, settings: Reading[SettingsView], now: Instant
 ) -> NotHastened | None:
-    """When handoff of a wave is done: that it was not hastened, or in part; None otherwise, or if said."""
+    """When handoff of a wave is done: that it was not or only partly hastened; None otherwise or if said."""
     if view.riak is None or not state.begun.policy.hasten_handoff or state.in_phase.usual_pace:
         return None
     why = next(_uncounted(view, view.riak), None) or _not_forced(state, now)
@@ -202,7 +202,7 @@ def _restarted(state: RunState) -> tuple[NodeName, ...]:
 
 
 def shortfall(state: RunState) -> str:
-    """The nodes after whose restart handoff was not hastened, for the last words of a run; empty if none."""
+    """The nodes after whose restart handoff was not hastened, for a run's last message; empty if none."""
     nodes_of: dict[str, list[NodeName]] = {}
     for name, why in state.unhastened.items():
         nodes_of.setdefault(why, []).append(name)
@@ -221,7 +221,7 @@ def home(state: RunState, view: ClusterView, now: Instant) -> FallbacksHome | No
 
 
 def _holders(riak: RiakView) -> frozenset[NodeName] | None:
-    """The nodes that have something to hand off, by those that were asked; None if an answer is missing."""
+    """The nodes that have something to hand off, by the nodes that were read; None without every answer."""
     if riak.beyond:
         return frozenset(riak.beyond)
     if isinstance(riak.transfers, Unknown) or not riak.transfers:

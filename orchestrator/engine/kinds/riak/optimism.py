@@ -1,4 +1,4 @@
-"""The ring with all well: what a plan sees after each restart, and what hides behind a node that is down."""
+"""The ring with every member up: for plans, and to find holds that only follow from members that are down."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from orchestrator.model.riak import (
 
 
 def at_rest(view: ClusterView) -> RiakView | None:
-    """What a Riak cluster would tell with every member back and nothing to hand off; None of another kind."""
+    """What a Riak cluster reports with every member up and nothing to hand off; None for other kinds."""
     if view.riak is None:
         return None
     members = frozenset(node.name for node in view.nodes)
@@ -39,7 +39,7 @@ def at_rest(view: ClusterView) -> RiakView | None:
 
 
 def just_back(view: ClusterView, name: NodeName, settings: Reading[SettingsView]) -> RiakView | None:
-    """What it would tell after the start of a node: where handoff is hastened, that one force is enough.
+    """What it reports after the start of a node; if handoff is hastened, after a single force.
 
     Only a plan that hastens handoff has read the timers. Where handoff could not be forced all is at rest at
     once, as without it.
@@ -71,15 +71,15 @@ def _well(riak: RiakView, name: NodeName, members: frozenset[NodeName]) -> Signs
 
 
 def folded(found: tuple[Hold, ...], rules: tuple[Predicate, ...], question: Question) -> tuple[Hold, ...]:
-    """The holds, with those that follow from members that are down folded into the one that names them.
+    """The holds, with those that follow from members that are down listed in the hold that names them.
 
-    A hold follows from it when its predicate is met by the same reading with these members up. One node down
-    is no reason to read nine holds.
+    A hold follows from it if its predicate passes on the same reading with these members up. One node down
+    should not produce nine holds.
 
     Args:
         found: the holds of these predicates.
-        rules: the predicates that were asked.
-        question: what they were asked.
+        rules: the predicates that were checked.
+        question: what they were checked on.
     """
     first = next((hold for hold in found if hold.predicate == ALL_MEMBERS_UP), None)
     seen = None if first is None else _with_all_up(question.observation)
@@ -105,7 +105,7 @@ def folded(found: tuple[Hold, ...], rules: tuple[Predicate, ...], question: Ques
 
 
 def _with_all_up(seen: Observation) -> Observation | None:
-    """The reading as it would be with every member up, and all else as it is; None where all are up."""
+    """The reading as if every member were up, and otherwise unchanged; None if all are up."""
     view = seen.cluster
     if isinstance(view, Unknown) or view.riak is None or isinstance(view.riak.cluster, Unknown):
         return None
@@ -127,7 +127,7 @@ def _with_all_up(seen: Observation) -> Observation | None:
 
 
 def _asked_of_all(riak: RiakView, down: set[NodeName], names: frozenset[NodeName]) -> RiakView:
-    """What the others say of the ring, less what they say because these are down."""
+    """What the others report about the ring, without what they report because these are down."""
     ready, status, transfers = riak.ring_ready, riak.ring_status, riak.transfers
     if isinstance(ready, RingReady) and ready.agreed:
         ready = replace(ready, nodes=tuple(sorted(down.union(ready.nodes))))

@@ -1,15 +1,15 @@
-"""Riak's own rules before a stop, over one reading of the cluster. The names are public.
+"""Riak's own predicates, checked before a stop on one reading of the cluster. The names are public.
 
-No single command tells all, and each one was seen to say good things of a bad moment (recorded on 3.2.1):
+No single command shows everything, and each one can look good at a bad moment (recorded on 3.2.1):
 
 - `transfers` prints `No transfers active` while a node is down.
 - `member-status` lists a stopped node as valid.
 - `ring-status` calls the ring ready while a node is down, and says nothing of a node that is marked as down.
-- `ringready` says TRUE while the claimant says that the ring is not ready, since changes are on their way.
-- `ringready` and `transfers` leave out, without a word, a node that is up but does not answer them.
+- `ringready` says TRUE while the claimant says that the ring is not ready, since changes are pending.
+- `ringready` and `transfers` silently leave out a node that is up but does not answer them.
 
-So each rule asks for its own proof, and holds the nodes that are named against the members. A reading that a
-rule needs and does not have is a refusal.
+So each predicate needs its own proof, and compares the nodes that a command names with the members. A missing
+reading is a hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orchestrator.model.reading import Reading, Unknown
 from orchestrator.model.riak import Availability, ClusterStatus, Membership, RiakView, SignsOfLife, Transfers
 
 ASKED_AT_LEAST: Final = 2
-"""Nodes that must call the transfers clean: what one node cannot reach it cannot tell of."""
+"""Nodes that must report no transfers: one node does not report nodes that it cannot reach."""
 
 ALL_MEMBERS_UP: Final = "all_members_up"
 """The predicate that names a member that is down."""
@@ -36,7 +36,7 @@ Check = Callable[[RiakView, Nodes], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: the reading and the wave that is to be stopped, to subjects and evidence of refusals.
+    """One predicate: from the reading and the wave to subjects and evidence of holds.
 
     The other attributes are those of `Predicate`.
     """
@@ -49,7 +49,7 @@ class Rule:
 
 
 def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """All nodes list the same owners, and the claimant says that all have seen the last change."""
+    """All nodes list the same owners, and the claimant reports that all have seen the last change."""
     del wave  # it is about the cluster
     ready = view.ring_ready
     if isinstance(ready, Unknown):
@@ -73,7 +73,7 @@ def ring_ready(view: RiakView, wave: Nodes) -> Iterator[Finding]:
 
 
 def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """No partition is on its way to another owner, and nobody joins or leaves."""
+    """No partition is moving to another owner, and no node joins or leaves."""
     del wave  # it is about the cluster
     status = view.ring_status
     if isinstance(status, Unknown):
@@ -99,9 +99,9 @@ def no_pending_ownership_change(view: RiakView, wave: Nodes) -> Iterator[Finding
 
 
 def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """Every member answers, by `cluster status`, and tells its `/stats`; `member-status` does not tell.
+    """Every member is up in `cluster status` and answers `/stats`; `member-status` does not show that.
 
-    After the stop all of them are asked for `/stats`, and without one the node would never count as back.
+    After the stop the run reads `/stats` of all members. If one did not answer, no node would count as back.
     """
     cluster, members = view.cluster, _members(view)
     if isinstance(cluster, Unknown):
@@ -128,7 +128,7 @@ def all_members_up(view: RiakView, wave: Nodes) -> Iterator[Finding]:
 
 
 def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """Nothing waits to be handed off, nothing moves, and every primary partition runs."""
+    """No handoff waits or runs, and every primary partition runs."""
     del wave  # it is about the cluster
     if isinstance(view.transfers, Unknown):
         yield "transfers", view.transfers.reason
@@ -148,7 +148,7 @@ def no_transfers(view: RiakView, wave: Nodes) -> Iterator[Finding]:
 
 
 def preference_lists_keep_quorum(view: RiakView, wave: Nodes) -> Iterator[Finding]:
-    """With the wave down beside what is down already, a quorum of every preference list stays up."""
+    """With the wave down besides nodes that are down already, a quorum of every preference list stays up."""
     ring, n_vals, cluster = view.ring, view.n_vals, view.cluster
     for name, part in (("ring", ring), ("n_val", n_vals), ("members", cluster)):
         if isinstance(part, Unknown):
@@ -194,7 +194,7 @@ RULES: Final[tuple[Rule, ...]] = (
         about=About.WAVE,
     ),
 )
-"""In the order in which they are asked."""
+"""In the order in which they are checked."""
 
 
 def predicates(view_of: Callable[[Question], Reading[RiakView]]) -> tuple[Predicate, ...]:
@@ -260,7 +260,7 @@ def _members(view: RiakView) -> Reading[Nodes]:
 
 
 def _down(cluster: ClusterStatus) -> Nodes:
-    """Members whose partitions are not served now, whoever announced it."""
+    """Members that do not serve their partitions now, including those that were marked as down."""
     return frozenset(member.node for member in cluster.members if member.availability is not Availability.UP)
 
 

@@ -1,10 +1,10 @@
-"""When a Riak node is back, and when the cluster has what it missed.
+"""When a Riak node is back, and when the cluster has handed off what the node missed.
 
-`riak ping` and `/ping` answer while no vnode runs; the vnodes climb for some ten seconds after a start; and
-a node that has just started has hints of its own to hand off (all recorded on 3.2.1). So back is only what
-every one of these says: the node itself, a peer, the ring, and the count of its vnodes. Recovered is what two
-nodes call clean: a small restart drains for minutes, most of them without any transfer that moves, so that
-no stretch of waiting is taken for a stall.
+`riak ping` and `/ping` answer while no vnode runs; vnodes come up for some ten seconds after a start;
+and a node that has just started has hints of its own to hand off (all recorded on 3.2.1). So a node is back
+only when all of these agree: the node itself, a peer, the ring, and the count of its vnodes. It has recovered
+when two nodes report no transfers. A small restart drains for minutes, mostly without a moving transfer, so
+no stretch of waiting counts as a stall.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from orchestrator.model.riak import RiakView, SignsOfLife
 
 
 def baseline_of(view: ClusterView, boots: dict[NodeName, str]) -> BaselineRecorded:
-    """The members that are up, and their lives. Nothing may be missing at the start: the rules see to it."""
+    """The members that are up, and their lives. None may be missing at the start: predicates check that."""
     lives = {node.name: node.incarnation for node in view.nodes}
     partitions = view.riak.ring_size if view.riak is not None else None
     return BaselineRecorded(missing=(), incarnations=lives, boots=boots, partitions=partitions)
 
 
 def not_back(view: ClusterView, node: NodeName) -> str | None:
-    """What a node that is up lacks to be counted as back; None when it lacks nothing."""
+    """What a node that is up lacks to count as back; None when it lacks nothing."""
     return next(_lacking(view, node), None)
 
 
@@ -43,7 +43,7 @@ def _lacking(view: ClusterView, node: NodeName) -> Iterator[str]:
         yield f"/ping: {signs.ping.reason if isinstance(signs.ping, Unknown) else 'no answer'}"
     yield from _vnodes_run(riak, signs, node)
     yield from _peers_see(riak, view, node)
-    # Only commands tell the rest, and they are asked once the above is good.
+    # Only commands show the rest. They run once the checks above pass.
     yield from _ring_agrees(riak, view)
     if isinstance(signs.service, Unknown):
         yield f"riak_kv, asked of a peer: {signs.service.reason}"
@@ -86,9 +86,9 @@ def _vnodes_run(riak: RiakView, signs: SignsOfLife, node: NodeName) -> Iterator[
 
 
 def unsettled(state: RunState, view: ClusterView) -> str | None:
-    """What is still handed off, or not told, for people; None when two nodes call the transfers clean.
+    """Transfers that still run or are unknown, for people; None when two nodes report no transfers.
 
-    What `/stats` count proves that handoff goes on, and never that it is done.
+    The counters in `/stats` can prove that handoff still runs. They never prove that it is done.
     """
     if view.riak is None:
         return "nothing was read of the transfers"

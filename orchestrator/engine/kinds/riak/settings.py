@@ -1,9 +1,8 @@
-"""The transfer limits of nodes: raised for the run, never lowered, and put back as they were found.
+"""The transfer limits of nodes: raised for the run, never lowered, and restored afterwards.
 
-A limit is how many transfers a node takes part in at a time, 2 unless configured otherwise. It is no setting
-of the cluster but a number in each node's memory: a node forgets it when it stops, and comes up with the one
-in its files. So what a restarted node shows says nothing of what it had, and what it had is put back all the
-same.
+A limit is how many transfers a node takes part in at a time, 2 unless configured otherwise. It is not a
+cluster setting but a number in each node's memory: a stop clears it, and a start reads it from the node's
+files. So a restarted node does not show the limit that it had before. The run still restores that limit.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def _found(state: RunState, key: str, value: str) -> str:
 
 
 def _to_be_forgotten(state: RunState, key: str) -> bool:
-    """Whether its node is still to be restarted, and nobody has written down what it has."""
+    """Whether its node is still to be restarted and its original value is not recorded."""
     node = state.nodes.get(holder(key) or NodeName(""))
     pending = node is not None and node.phase is NodePhase.PENDING
     return pending and (Level.TRANSIENT, key) not in state.unrestored.settings

@@ -1,7 +1,7 @@
-"""How long a restart of a Riak node takes where no run has measured it: Riak's own timers, and little else.
+"""Predicted duration of a Riak restart without past runs: mostly Riak's own timers.
 
 Measured on five nodes of 3.2.1 with a ring of 64 partitions: 200 to 250 s a node. A transfer of a hint took
-0.09 s; what takes the minutes is Riak's waiting (read in the source of riak_core).
+0.09 s; the rest is Riak's waiting (read in the source of riak_core).
 """
 
 from __future__ import annotations
