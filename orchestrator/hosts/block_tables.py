@@ -21,10 +21,10 @@ class Mount:
     """One line of mountinfo, see proc_pid_mountinfo(5).
 
     Attributes:
-            device: `major:minor`; with major number 0, the mount has no block device of its own.
-            where: the mount point.
-            source: the mounted source, as the file system writes it.
-            options: of the file system, as they are written.
+        device: `major:minor`; with major number 0, the mount has no block device of its own.
+        where: the mount point.
+        source: the mounted source, as the file system writes it.
+        options: of the file system, as they are written.
     """
 
     number: int
@@ -116,11 +116,11 @@ def read_tables(
     Args:
         mounts: /proc/self/mountinfo.
         links: `ls -l /sys/dev/block`.
-            markers: `M:m/partition`, `M:m/dm`, `M:m/md` and `M:m/slaves/NAME`, as far as they exist.
-            values: lines of `grep`, path and value: dm/uuid and queue/rotational of everything in /sys/block.
-            btrfs: `UUID/devices/NAME`.
-            sources: lines of a mount source and the path that it leads to.
-            uppers: the writable folders of overlays that are visible.
+        markers: `M:m/partition`, `M:m/dm`, `M:m/md` and `M:m/slaves/NAME`, as far as they exist.
+        values: lines of `grep`, path and value: dm/uuid and queue/rotational of everything in /sys/block.
+        btrfs: `UUID/devices/NAME`.
+        sources: lines of a mount source and the path that it leads to.
+        uppers: the writable folders of overlays that are visible.
     """
     targets = {found[1]: found[2].split("/") for line in links.split("\n") if (found := _LINK.search(line))}
     names = {number: target[-1] for number, target in targets.items()}

@@ -91,11 +91,11 @@ def check_hosts(
     """Check hosts in parallel.
 
     Args:
-            settings: the hosts to check.
-            connections: used and left open.
-            reboot: whether the right to reboot is needed too.
-            redact: removes secrets from the hosts' output.
-            lease_directory: the folder on each host for the record of a run's lease; None if there is none.
+        settings: the hosts to check.
+        connections: used and left open.
+        reboot: whether the right to reboot is needed too.
+        redact: removes secrets from the hosts' output.
+        lease_directory: the folder on each host for the record of a run's lease; None if there is none.
     """
     check = partial(
         check_host, connections=connections, reboot=reboot, redact=redact, lease_directory=lease_directory

@@ -46,7 +46,7 @@ class CommandResult:
 
     Attributes:
         exit: its exit code.
-            truncated: bytes of output that were read and discarded because the limit was reached.
+        truncated: bytes of output that were read and discarded because the limit was reached.
     """
 
     exit: int
@@ -60,7 +60,7 @@ class Unreachable:
     """The command was certainly not sent.
 
     Attributes:
-            reason: the fault, the place and the remedy, for people.
+        reason: the fault, the place and the remedy, for people.
     """
 
     trouble: Trouble
@@ -188,7 +188,7 @@ class Streams:
     """The two output streams of one command.
 
     Args:
-            keep: bytes of standard output to keep; standard error always keeps `KEPT_BYTES`.
+        keep: bytes of standard output to keep; standard error always keeps `KEPT_BYTES`.
     """
 
     def __init__(self, keep: int = KEPT_BYTES) -> None:
