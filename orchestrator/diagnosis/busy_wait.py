@@ -1,4 +1,4 @@
-"""Erlang schedulers that spin while they wait for work, one on every CPU: nothing is left for the rest."""
+"""Erlang schedulers that spin while they wait for work, one on every CPU: no CPU is left for other work."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from orchestrator.model.reading import Reading, Unknown
 
 TUNABLE: Final = "erlang.schedulers"
 HOT: Final = 0.75
-"""Share of one CPU of a scheduler thread: in the incident they stood at 75 to 95 %."""
+"""Share of one CPU of a scheduler thread: 75 to 95 % in the incident."""
 MOST: Final = 0.75
-"""So many of the schedulers must be hot: one that works alone is at work."""
+"""This share of the schedulers must be hot: a single hot scheduler is doing real work."""
 SLEEPS: Final = 80.0
-"""Times a second that a hot scheduler gives up its CPU by itself. One that computes seldom does (18 to 60
-were measured with OTP 25), one that spins before each of its many sleeps more often (100 to 400)."""
+"""How often a second a hot scheduler releases its CPU by itself. A computing scheduler does so seldom (18 to
+60 were measured with OTP 25), one that spins before each of its many sleeps more often (100 to 400)."""
 IN_WAIT: Final = 0.10
-"""Share of a profile in the scheduler's waiting: the incident had 10 to 30 %."""
+"""Share of a profile in the scheduler's waiting: 10 to 30 % in the incident."""
 _WAITING: Final = ("scheduler_wait", "sched_spin", "sched_prep_spin")
 LEAVE_ONE_IN: Final = 6
-"""One scheduler less for every so many CPUs (12 to 10, 24 to 20) gave up to 25 % more throughput."""
+"""One scheduler less for every six CPUs (12 to 10, 24 to 20) increased throughput by up to 25 %."""
 
 
 def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
-    """One finding an Erlang VM."""
+    """One finding per Erlang VM."""
     if isinstance(signs.erlang, Unknown):
         return signs.erlang
     if not signs.erlang:

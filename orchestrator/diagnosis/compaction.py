@@ -1,4 +1,4 @@
-"""Transparent huge pages: page faults stand still while memory is compacted for a block of 2 MB."""
+"""Transparent huge pages: page faults wait while memory is compacted for a block of 2 MB."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from orchestrator.model.reading import NOT_READ, Reading, Unknown
 
 TUNABLE: Final = "transparent_hugepage.enabled"
 STALLS: Final = 10.0
-"""Direct compactions a second. Each stops one thread for about a millisecond or more; a host without huge
-pages has none, one that uses them as asked for (madvise) a few a minute."""
+"""Direct compactions a second. Each stops one thread for about a millisecond or more. A host without huge
+pages has none, a host that uses them on request (madvise) a few a minute."""
 RAISED_SYSTEM: Final = 0.10
 """Share of all CPU time. The incident's hosts had 3 to 7 % with huge pages off."""
 HEAVY_SYSTEM: Final = 0.30
-"""With huge pages on, those hosts had 36 to 98 %: with nothing but this number, be sure of the distance."""
+"""With huge pages on, those hosts had 36 to 98 %: without other evidence, only a clear distance counts."""
 MOST_FAIL: Final = 0.5
-"""Where more than half of the compactions fail, all that work is for nothing."""
+"""If more than half of the compactions fail, all that work is wasted."""
 PROFILE_COMPACTION: Final = 0.01
-"""Share of a profile within compaction's own functions (the record: 2.5 %; they wait for a lock, so that the
-lock has the most)."""
+"""Share of a profile within compaction's own functions (the record: 2.5 %; they wait for a lock, so the lock
+has the largest share)."""
 PROFILE_LOCK: Final = 0.20
 """Share of a profile in spin locks (the record: 95.4 %)."""
 _FUNCTIONS: Final = (
@@ -36,7 +36,7 @@ _OFF: Final = frozenset({"never", ""})
 
 
 def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
-    """One finding a host, from the counters; a record without them has a profile or the system share."""
+    """One finding per host, from the counters; without counters, from a profile or the system share."""
     if not isinstance(signs.huge_pages, Unknown) and signs.huge_pages in _OFF:
         return ()
     profile = () if isinstance(signs.functions, Unknown) else _profile(signs.functions)
@@ -60,7 +60,7 @@ def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
 
 
 def _from_record(signs: Signs, profile: tuple[Number, ...]) -> Reading[tuple[Finding, ...]]:
-    """Without counters: a profile shows compaction itself; system CPU and the setting only fit it."""
+    """Without counters: a profile shows compaction itself; system CPU and the setting only support it."""
     cpu = signs.cpu
     if profile:
         numbers = (*profile, *(() if isinstance(cpu, Unknown) else _system(signs, cpu)))
@@ -114,7 +114,7 @@ def _system(signs: Signs, cpu: CpuUse) -> tuple[Number, ...]:
 
 
 def _profile(functions: Mapping[str, float]) -> tuple[Number, ...]:
-    """The shares of a profile that show compaction; nothing where they do not."""
+    """The shares of a profile that show compaction; empty if they do not."""
     own = sum(share for name, share in functions.items() if name.lstrip("_").startswith(_FUNCTIONS))
     lock = sum(share for name, share in functions.items() if "spin_lock" in name)
     if own < PROFILE_COMPACTION or own + lock < PROFILE_LOCK:

@@ -1,4 +1,4 @@
-"""All syndromes on all hosts: what was found, and what could not be looked for. Pure."""
+"""Looks for all syndromes on all hosts, and reports the findings and the missing data. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def diagnose(hosts: Mapping[NodeName, Reading[Signs]]) -> Diagnosis:
     """Look for every known syndrome on every host.
 
     Args:
-        hosts: what is known of each node's host; one that could not be read is told as such.
+        hosts: the signs of each node's host; a host that could not be read is reported.
     """
     fleet = [signs for signs in hosts.values() if not isinstance(signs, Unknown)]
     findings: list[Finding] = []
@@ -63,7 +63,7 @@ def diagnose(hosts: Mapping[NodeName, Reading[Signs]]) -> Diagnosis:
 
 
 def _together(findings: Sequence[Finding], machines: Mapping[NodeName, str]) -> Sequence[Finding]:
-    """Findings of the same thing on one machine as one, with all the nodes that run there.
+    """Merge findings of the same thing on one machine into one finding, with all nodes on that machine.
 
     The readings of two nodes on a machine are some milliseconds apart: the numbers are those of the first.
     """

@@ -1,4 +1,4 @@
-"""Free memory in crumbs: gigabytes are free, and no block of any size among them."""
+"""Fragmented free memory: gigabytes are free, but only in small blocks."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from orchestrator.model.reading import Reading, Unknown
 
 TUNABLE: Final = "vm.min_free_kbytes"
 LARGE_ORDER: Final = 4
-"""Blocks of 16 pages (64 kB of 4 kB pages) and more: above order 3 the kernel itself calls an allocation
-costly (PAGE_ALLOC_COSTLY_ORDER), and gives up on it early."""
+"""Blocks of 16 pages (64 kB of 4 kB pages) and more. The kernel itself calls an allocation above order 3
+costly (PAGE_ALLOC_COSTLY_ORDER), and stops trying early."""
 LARGE_SHARE: Final = 0.05
-"""Of the free memory of a zone. The record of the incident has 2.0 and 2.1 %, the one after tuning 27 and
-44 %; a machine fresh from its boot more than 90 %."""
+"""Of the free memory of a zone. The record of the incident has 2.0 and 2.1 %, the record after tuning 27 and
+44 %, a freshly booted machine more than 90 %."""
 ENOUGH: Final = 256 * 1024 * 1024
-"""Bytes free in the zone. Below it the kernel works at its watermarks, where crumbs are the usual state; the
+"""Bytes free in the zone. Below it the kernel works at its watermarks, where small blocks are normal. The
 incident's zones had 2.2 and 2.4 GB free."""
 _SMALL_ZONES: Final = frozenset({"DMA", "DMA32"})
-"""The first 16 MB and 4 GB, kept for old devices; they count only where there is no other zone."""
+"""The first 16 MB and 4 GB, kept for old devices; they count only if there is no other zone."""
 _MB: Final = 1_000_000
 
 
 def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
-    """One finding a host, over all its zones."""
+    """One finding per host, over all its zones."""
     if isinstance(signs.zones, Unknown):
         return signs.zones
     crumbled = [

@@ -1,4 +1,4 @@
-"""numad moved the pages of a running store from one NUMA node to another: it stands still meanwhile."""
+"""numad moved the pages of a running store between NUMA nodes: the store pauses during the move."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 
 TUNABLE: Final = "numad"
 SLOW_MOVE: Final[Seconds] = 1.0
-"""A move shorter than that is lost among a JVM's own pauses; those recorded with the incident took 4.8 and
+"""A shorter move is not visible among a JVM's own pauses; the recorded moves of the incident took 4.8 and
 177 s."""
 RECENT: Final[Seconds] = 7 * 86400.0
-"""Older moves explain nothing that hurts today; a process lives longer, but its pages do not go on moving."""
+"""Older moves do not explain a problem today: a process may live longer, but its pages have settled."""
 STORES: Final = frozenset({"java", "beam.smp", "beam"})
-"""What the stores' processes are called; anything else moved is a neighbour's pain first."""
+"""The names of the stores' processes; moves of any other process affect that process first."""
 
 
 def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
-    """One finding a host, with the longest move."""
+    """One finding per host, with the longest move."""
     if isinstance(signs.numad, Unknown):
         return signs.numad
     moves = [move for move in signs.numad.moves if move.seconds >= SLOW_MOVE and _is_recent(move)]

@@ -1,6 +1,6 @@
 """One host far off its peers: a quorum waits for its slowest member, and so does every search.
 
-Robust: the median and the median of the distances from it (MAD) do not move with the host that is ill.
+Robust: a single bad host does not change the median or the median of the distances from it (MAD).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from orchestrator.model.diagnosis import Confidence, Finding, Number, Signs, Syn
 from orchestrator.model.reading import Reading, Unknown
 
 FEWEST: Final = 3
-"""Machines; of two, who is to say which is off?"""
+"""Machines; with only two, there is no majority to compare with."""
 ENOUGH: Final = 5
-"""Machines from which on the median is trusted."""
+"""Machines needed to trust the median."""
 DEVIATIONS: Final = 5.0
 """Standard deviations (by MAD) from the median: among a hundred healthy hosts, none in years."""
 _MAD_TO_SIGMA: Final = 1.4826
 """Of a normal distribution."""
 TIMES: Final = 2.0
-"""And at least so many times the median: what is less does not slow a cluster."""
+"""And at least this many times the median: a smaller difference does not slow a cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """What hosts are compared by.
+    """A value by which hosts are compared.
 
     Attributes:
-        floor: a distance from the median below which nobody would notice.
+        floor: a smaller distance from the median has no visible effect.
     """
 
     name: str
@@ -70,7 +70,7 @@ MEASURES: Final = (
 
 
 def find(fleet: Sequence[Signs]) -> tuple[Finding, ...]:
-    """One finding a machine that is far above the others in something; never one below them.
+    """One finding per machine that is far above the others in a measure; never for one below them.
 
     Args:
         fleet: all hosts that were read; nodes on one machine count once.

@@ -1,7 +1,7 @@
-"""Direct reclaim that finds nothing: processes stand and scan millions of pages to free a handful.
+"""Direct reclaim that finds nothing: processes wait and scan millions of pages to free a few.
 
-With `vm.zone_reclaim_mode` on, the kernel would rather scan the local NUMA node than take free memory of
-another one.
+With `vm.zone_reclaim_mode` on, the kernel scans the local NUMA node before it uses free memory of another
+node.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ with zone reclaim off there were none."""
 LOW_YIELD: Final = 0.30
 """sar(1) on %vmeff: below 30 % the virtual memory is in difficulty. Healthy minutes of the record: 91 %."""
 NO_YIELD: Final = 0.01
-"""The incident's minutes had 0.00 to 0.18 %: pages are looked at, and none is freed."""
+"""The incident's minutes had 0.00 to 0.18 %: pages are scanned, and none is freed."""
 _BACKGROUND: Final = 0.01
-"""Of the direct scans: where kswapd scans less than that, memory as a whole was not short (it would have been
-woken first), so only reclaim of a single zone can be it."""
+"""Of the direct scans. If kswapd scans less than that, memory as a whole was not short (kswapd is woken
+first), so the cause can only be reclaim of a single zone."""
 
 
 def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
-    """One finding a host."""
+    """One finding per host."""
     seen = signs.reclaim
     if isinstance(seen, Unknown):
         return seen
@@ -69,7 +69,7 @@ def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
 
 
 def _remedy(signs: Signs, seen: Reclaim) -> tuple[str, str | None]:
-    """What to do, by what is known of zone reclaim."""
+    """The remedy, depending on the known state of zone reclaim."""
     mode = signs.zone_reclaim_mode
     if not isinstance(mode, Unknown):
         if mode:

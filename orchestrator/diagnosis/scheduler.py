@@ -1,4 +1,4 @@
-"""A scheduler of the block layer that is made for desktops orders the requests of the data disk."""
+"""A block-layer scheduler for desktops orders the requests of the data disk."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from orchestrator.model.reading import Reading, Unknown
 
 TUNABLE: Final = "io_scheduler"
 FAIRNESS: Final = frozenset({"cfq", "bfq", "anticipatory"})
-"""They hold requests back, or idle, for the sake of fairness between processes. A store is one process: with
-noop instead of cfq on SSDs a node's restart took 96 s instead of 150."""
+"""They delay requests, or idle, for fairness between processes. A store is one process: with noop instead of
+cfq on SSDs a node's restart took 96 s instead of 150."""
 LIGHT: Final = ("none", "noop", "mq-deadline", "deadline")
 AT_WORK: Final = 1024.0
-"""KiB a second that make a disk a data disk where the data paths are not known: a disk that only keeps logs
-moves less."""
+"""KiB a second that identify a data disk if the data paths are unknown: a disk with only logs moves less."""
 _VIRTUAL: Final = ("loop", "ram", "zram", "dm-", "md", "sr", "fd")
-"""Where the data paths are not known, these are left out: disks that stand for others, or for none."""
+"""Left out if the data paths are unknown: devices on top of other disks, or without a disk."""
 
 
 def find(signs: Signs) -> Reading[tuple[Finding, ...]]:
-    """One finding a disk."""
+    """One finding per disk."""
     if isinstance(signs.disks, Unknown):
         return signs.disks
     return tuple(

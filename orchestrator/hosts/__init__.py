@@ -1,1 +1,1 @@
-"""How a machine is reached and changed."""
+"""Access to the hosts: connections, readings, services and tuning."""

@@ -1,4 +1,4 @@
-"""Whether the account that a host is reached by is root there: what `sudo: auto` depends on."""
+"""Whether the account used on a host is root there. `sudo: auto` depends on it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _Account: TypeAlias = tuple[Connect, str, int | None, str | None]
 
 
 class Accounts:
-    """The accounts of a run's hosts, each asked once. Thread-safe.
+    """The accounts of a run's hosts. Each host is asked once. Thread-safe.
 
-    A survey brings the answer along; the rest ask for it only where no survey came before.
+    A survey already reads whether the account is root. A host is asked separately only without a survey.
     """
 
     def __init__(self) -> None:
@@ -25,13 +25,13 @@ class Accounts:
         self._root: dict[_Account, bool] = {}
 
     def learn(self, settings: HostSettings, *, root: bool | None) -> None:
-        """Take what the host has said; None = it did not say."""
+        """Record whether the account is root; None = the host did not answer that."""
         if root is not None:
             with self._lock:
                 self._root[_account(settings)] = root
 
     def as_known(self, settings: HostSettings) -> HostSettings:
-        """The settings with `Sudo.AUTO` decided, if it is known by now."""
+        """The settings with `Sudo.AUTO` resolved, if the account is already known."""
         if settings.sudo is not Sudo.AUTO:
             return settings
         if settings.connect is Connect.LOCAL:
@@ -41,7 +41,7 @@ class Accounts:
         return settings if root is None else sudo.settled(settings, root=root)
 
     def settled(self, settings: HostSettings, connection: Connection) -> HostSettings | Unreachable:
-        """The settings with `Sudo.AUTO` decided; the host is asked if it has not said yet."""
+        """The settings with `Sudo.AUTO` resolved; the host is asked if the account is not known yet."""
         known = self.as_known(settings)
         if known.sudo is not Sudo.AUTO:
             return known

@@ -1,10 +1,9 @@
-"""Stops and starts that are under way in the foreground of a host: sysv, docker and command lines.
+"""Stops and starts that run in the foreground of a host: sysv, docker and command lines.
 
-Starts that wait for a hook on the host are among them, whatever the manager. Of all else systemd keeps such a
-record itself. Here it is kept for as long as this process lives: it tells a service
-that is stopping from one that runs, a start that failed from a service that is merely down, and lets a start
-wait behind a stop. What this program began before a crash is read from the node's lock on its host: see
-`exclusion`.
+Starts that wait for a hook on the host are included, under any manager. systemd keeps such a record itself
+for everything else. This record lasts as long as this process. It separates a service that is stopping from
+one that runs, and a failed start from a service that is only down. It also lets a start wait behind a stop.
+Commands begun before a crash of this program are read from the node's lock on its host: see `exclusion`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.observation import HostView, ServiceState
 
 Launch = Callable[[Callable[[], None]], Job | Unreachable]
-"""Starts the job on the host; what it is given is to be called when the job has ended."""
+"""Starts the job on the host and calls its argument when the job has ended."""
 Judge = Callable[[NodeName, Verb, CommandResult], str | None]
-"""How a stop or a start that ran to its end failed, for people; None when it did not."""
+"""How a stop or start that ran to its end failed, for people; None if it did not fail."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,8 +36,8 @@ class AskedJobs:
     """The last verb of each node that works in the foreground. Thread-safe.
 
     Args:
-        ring: called when one has ended, so that whoever watches looks again.
-        judge: reads how one ended.
+        ring: called when a job has ended, so that the watcher reads the node again.
+        judge: reads how a job ended.
     """
 
     def __init__(self, ring: Callable[[], None], judge: Judge) -> None:
@@ -47,9 +46,9 @@ class AskedJobs:
         self._asked: dict[NodeName, _Asked] = {}
 
     def launch(self, node: NodeName, verb: Verb, launch: Launch) -> Job | Unreachable | Verb:
-        """Start a job; for a start, the verb that is under way if it now waits for that one.
+        """Start a job. A start behind a verb under way returns that verb.
 
-        Behind a stop it is sent as soon as that has ended; one start is enough.
+        Behind a stop, the start is sent as soon as the stop has ended. One start is enough.
         """
         with self._lock:
             before = self._asked.get(node)
@@ -69,7 +68,7 @@ class AskedJobs:
         return job
 
     def under_way(self, node: NodeName) -> Verb | None:
-        """The verb that is being worked on; None when nothing is."""
+        """The verb under way; None if there is none."""
         with self._lock:
             asked = self._asked.get(node)
             return asked.verb if asked is not None and _going_on(asked) else None
@@ -81,14 +80,14 @@ class AskedJobs:
             return asked is not None and not _going_on(asked) and not asked.noticed
 
     def observed(self, node: NodeName) -> None:
-        """An observation of this node begins: what has ended by now will be in it."""
+        """An observation of this node begins: it will include every job that has already ended."""
         with self._lock:
             asked = self._asked.get(node)
             if asked is not None and not _going_on(asked):
                 asked.noticed = True
 
     def seen_with(self, node: NodeName, view: HostView, holder: Holder | None) -> HostView:
-        """The reading together with what is known of the last job, and of who holds the node's lock."""
+        """The reading combined with the last job and the holder of the node's lock."""
         if holder is not None:
             view = _seen_with(holder, view)
         with self._lock:
@@ -106,12 +105,12 @@ class AskedJobs:
             return view
         failure = self._judge(node, verb, end) if isinstance(end, CommandResult) else failure_of(end)
         if failure is None or (verb is Verb.START) is not gone:
-            return view  # it did what it was to do, whatever the script says of itself
+            return view  # the job succeeded, even if the script reports another state
         state = ServiceState.FAILED if verb is Verb.START else view.service
         return replace(view, service=state, detail=f"{view.detail}; its {verb.value} {failure}")
 
     def close(self) -> None:
-        """Listen to none of them any more; they go on on their hosts."""
+        """Stop listening to the jobs. They continue on their hosts."""
         with self._lock:
             jobs = [asked.job for asked in self._asked.values() if asked.job is not None]
         for job in jobs:
@@ -127,7 +126,7 @@ class AskedJobs:
 
 
 def _seen_with(holder: Holder, view: HostView) -> HostView:
-    """The reading while a command of this node is at work on its host, whoever began it."""
+    """The reading while a command of this node is running on its host, also a command of another program."""
     gone = view.service in (ServiceState.STOPPED, ServiceState.FAILED)
     state = view.service
     if holder.what == Verb.STOP.value and state is ServiceState.RUNNING:
@@ -138,7 +137,7 @@ def _seen_with(holder: Holder, view: HostView) -> HostView:
 
 
 def failure_of(end: Ended | None) -> str | None:
-    """How a job failed, for people; None when it did not."""
+    """How a job failed, for people; None if it did not fail."""
     if end is None or (isinstance(end, CommandResult) and end.exit == 0):
         return None
     if isinstance(end, CommandResult):
@@ -148,10 +147,10 @@ def failure_of(end: Ended | None) -> str | None:
 
 
 def defect(error: Exception) -> str:
-    """What is said of an exception that nobody foresaw.
+    """The message for an unforeseen exception.
 
-    Only stops are gated: a defect that one host brings to light must not end a run that has stopped nodes,
-    for nobody would start them. It bars the next stop, as everything unknown does, and is told as what it is.
+    A defect that one host exposes must not end a run that has stopped nodes: those nodes would stay down. The
+    state becomes unknown, which holds the next stop, and the message names the defect.
     """
     return f"a defect of this program, please report it: {type(error).__name__}: {error}"
 

@@ -1,11 +1,11 @@
-"""From data paths to the whole disks that carry them, and to no other. Pure.
+"""Maps data paths to exactly the whole disks that carry them. Pure.
 
-The path's mount says `major:minor`; /sys/dev/block has the device; a partition leads to its disk, a stacked
-device (LVM, RAID, multipath) to everything that it stands on; what stands on nothing is a leaf. File systems
-that show no number go by their own words: btrfs by its devices, an overlay by the folder that it writes to. A
-loop device is a leaf: the disk under its file carries other files too, and is not ours to set.
+The path's mount gives `major:minor`, and /sys/dev/block gives the device. A partition leads to its disk. A
+stacked device (LVM, RAID, multipath) leads to every device below it. A device with nothing below it is a
+leaf. File systems without such a number are read by their own rules: btrfs by its devices, an overlay by its
+writable folder. A loop device is a leaf: the disk under its file carries other files too, so it is not tuned.
 
-What cannot be followed to the end is `Unknown`: a wrong disk would be worse than none.
+A path that cannot be followed to its disks is `Unknown`: a wrong disk would be worse than none.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ REMOTE: Final = frozenset(
         *("fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "fuse.ceph-fuse"),
     }
 )
-"""File systems whose disks are another machine's."""
+"""File systems whose disks belong to another machine."""
 _ANONYMOUS: Final = "0"
 _DEPTH: Final = 16
-"""Devices on devices: more than anybody stacks, and an end to any ring."""
+"""Limit of devices on devices: deeper than any real stack, and a way out of a cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ class _Leaf:
 
 
 def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
-    """The mount that a path without symbolic links lies on; None when mountinfo does not show it.
+    """The mount that holds a path without symbolic links; None if mountinfo does not show it.
 
-    It walks as the kernel does, from each mount to the first one made on it along the path: a mount hides
-    those that lay deeper on what it covers, and the later of two on one point hides the earlier.
+    It follows the kernel: from each mount to the first mount made on it along the path. A mount hides the
+    mounts deeper in the tree that it covers. Of two mounts on one point, the later hides the earlier.
     """
     numbers = {mount.number for mount in mounts if mount.number != mount.parent}
     holder: Mount | None = None
@@ -74,7 +74,7 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
 
 
 def _lies_on(mount: Mount, holder: Mount | None, numbers: set[int]) -> bool:
-    if holder is None:  # the first mounts are those on what this process cannot see
+    if holder is None:  # the first mounts are on a parent that this process cannot see
         return mount.parent not in numbers or mount.parent == mount.number
     return mount.parent == holder.number and mount is not holder
 
@@ -84,7 +84,7 @@ def leaf_disks(real: Mapping[str, Reading[str]], tables: BlockTables) -> Reading
 
     Args:
         real: each data path without its symbolic links, as the host resolved it.
-        tables: of the host.
+        tables: the host's mounts and devices.
     """
     found: dict[str, list[tuple[str, _Leaf]]] = {}
     unread: list[str] = []
@@ -156,7 +156,7 @@ def _of_overlay(mount: Mount, tables: BlockTables) -> Reading[tuple[_Leaf, ...]]
     upper = mount.upper
     if upper is None:
         return Unknown(reason=f"{mount.where} is an overlay without a writable folder")
-    # A container is told the path of its writable folder on the host: here it may be another place.
+    # A container sees the host's path of its writable folder. Inside the container that may be another place.
     below = mount_of(upper, tables.mounts) if upper in tables.uppers and upper.startswith("/") else None
     if below is None or below.fs == "overlay":
         return Unknown(
@@ -166,7 +166,7 @@ def _of_overlay(mount: Mount, tables: BlockTables) -> Reading[tuple[_Leaf, ...]]
 
 
 def _leaves(at: _Leaf, tables: BlockTables) -> Reading[tuple[_Leaf, ...]]:
-    """The whole devices under one, itself when it stands on nothing."""
+    """The whole devices under a device; the device itself if there is nothing below it."""
     if at.name not in tables.names.values():
         return Unknown(reason=f"device {at.name} is not in /sys/dev/block")
     if len(at.through) > _DEPTH:

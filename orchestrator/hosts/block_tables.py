@@ -21,9 +21,9 @@ class Mount:
     """One line of mountinfo, see proc_pid_mountinfo(5).
 
     Attributes:
-        device: `major:minor`; the major number 0 says that no block device stands behind it by itself.
+        device: `major:minor`; with major number 0, the mount has no block device of its own.
         where: the mount point.
-        source: what was mounted, in the file system's own words.
+        source: the mounted source, as the file system writes it.
         options: of the file system, as they are written.
     """
 
@@ -37,7 +37,7 @@ class Mount:
 
     @property
     def upper(self) -> str | None:
-        """The writable folder of an overlay; None when it has none."""
+        """The writable folder of an overlay; None if it has none."""
         for option in self.options.split(","):  # a comma in a value is written as an octal number
             name, _, value = option.partition("=")
             if name == "upperdir":
@@ -47,18 +47,18 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockTables:
-    """What the kernel says of its block devices and mounts; devices go by their names in /sys/block.
+    """The kernel's block devices and mounts. Devices are named as in /sys/block.
 
     Attributes:
         names: by `major:minor`.
         disks: the whole device of each partition.
-        slaves: what each stacked device stands on.
-        stacked: those that device-mapper or md made: there is always something below them.
-        multipath: those of device-mapper that are several paths to one disk.
-        rotational: as the kernel says; a device without a request queue is not in it.
+        slaves: the devices below each stacked device.
+        stacked: devices made by device-mapper or md: there is always a device below them.
+        multipath: devices of device-mapper that join several paths to one disk.
+        rotational: the kernel's flag; a device without a request queue is missing here.
         btrfs: the devices of each btrfs file system.
         sources: device names of the mount sources whose mounts show no number.
-        uppers: writable folders of overlays that are to be seen from where the answer came.
+        uppers: writable folders of overlays that are visible where the tables were read.
     """
 
     mounts: tuple[Mount, ...] = ()
@@ -74,7 +74,7 @@ class BlockTables:
 
 
 def read_mounts(text: str) -> tuple[Mount, ...]:
-    """The mounts in the order in which they were made; lines that are not understood are left out."""
+    """The mounts in the order in which they were made; lines that cannot be parsed are left out."""
     return tuple(mount for line in text.split("\n") if (mount := _mount(line)) is not None)
 
 
@@ -97,7 +97,7 @@ def _mount(line: str) -> Mount | None:
 
 
 def _plain(text: str) -> str:
-    """A field with the blanks, line ends and backslashes that the kernel writes as octal numbers."""
+    """A field with the kernel's octal numbers turned into blanks, line ends and backslashes."""
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
 
 
@@ -116,11 +116,11 @@ def read_tables(
     Args:
         mounts: /proc/self/mountinfo.
         links: `ls -l /sys/dev/block`.
-        markers: `M:m/partition`, `M:m/dm`, `M:m/md` and `M:m/slaves/NAME`, of those that exist there.
+        markers: `M:m/partition`, `M:m/dm`, `M:m/md` and `M:m/slaves/NAME`, as far as they exist.
         values: lines of `grep`, path and value: dm/uuid and queue/rotational of everything in /sys/block.
         btrfs: `UUID/devices/NAME`.
-        sources: a mount source and the path that it leads to, a line each.
-        uppers: the writable folders of overlays that can be seen.
+        sources: lines of a mount source and the path that it leads to.
+        uppers: the writable folders of overlays that are visible.
     """
     targets = {found[1]: found[2].split("/") for line in links.split("\n") if (found := _LINK.search(line))}
     names = {number: target[-1] for number, target in targets.items()}

@@ -1,7 +1,7 @@
-"""Our marked lines at the end of a file that others write too. Pure: text in, text out.
+"""Marked lines of this program at the end of a file that other programs and people edit too. Pure.
 
-A block is found by its markers alone, so what stands around it may change, and taking it away gives back
-every other byte. A begin without its end (somebody's edit) is no block of ours: it is left as it stands.
+A block is found by its markers alone, so the text around it may change. Removing the block leaves every other
+byte unchanged. A begin marker without its end (after an edit by hand) is not a block and stays in the file.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ END: Final = "# END orchestrate {name}"
 
 
 def block_in(text: str, name: str) -> str | None:
-    """The lines between our markers, without a line's end after the last; None where there is no block."""
+    """The lines between the markers, without the last line end; None if there is no block."""
     found = _pattern(name).search(text)
     return None if found is None else found["lines"].removesuffix("\n")
 
 
 def has_stray_marks(text: str, name: str) -> bool:
-    """Whether a marker of ours stands in a text without being part of a block: somebody edited our lines."""
+    """Whether the text holds a marker outside a block: the lines were edited by hand."""
     begin, end = BEGIN.format(name=name), END.format(name=name)
     rest = _pattern(name).sub("", text, count=1)
     return any(line.strip() in {begin, end} for line in rest.splitlines())
 
 
 def with_block(text: str, name: str, lines: str | None) -> str:
-    """The text with the block as wanted: put in its old place, appended, or taken away (None)."""
+    """The text with the wanted block: replaced in its place, appended, or removed (None)."""
     block = "" if lines is None else f"{BEGIN.format(name=name)}\n{_ended(lines)}{END.format(name=name)}\n"
     found = _pattern(name).search(text)
     if found is not None:

@@ -1,8 +1,8 @@
-"""The shell functions that make one change on a host and read it back; any POSIX shell runs them.
+"""The shell functions that make one change on a host and read it back. Any POSIX shell runs them.
 
-The same functions go to the host over a connection and into the script that an operator reads and runs: what
-is reviewed is what is done. Found and wanted are arguments; nothing is assumed of a host. Those for files are
-in `file_shell`.
+The same functions are sent to a host and written into the script that an operator reads and runs. So the
+reviewed commands are the commands that run. The found and wanted values are arguments; nothing is assumed
+about a host. The functions for files are in `file_shell`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 from orchestrator.hosts.settings import Sudo
 
 MADE: Final = 0
-"""Made and read back."""
+"""The change was made and read back."""
 NOTHING: Final = 1
-"""Not made, and nothing is other than before."""
+"""The change was not made, and everything is unchanged."""
 HALF: Final = 2
 """Something was altered, but it does not read as wanted."""
 ALREADY: Final = 10
-"""It was as wanted before."""
+"""The value was already as wanted."""
 
 AS_ROOT: Final = {
     Sudo.OFF: r"""
@@ -33,9 +33,9 @@ as_root() {
     said=$(printf %s "$text" 2>/dev/null | sudo -n "$@" 2>&1 >/dev/null 9<&-)
 }
 """,
-    # Where a rule has NOPASSWD, sudo reads no password, and `tee` would write it into the file: so each
-    # command is tried without one first. A wrong password is found out by `-v`, once: each further attempt
-    # could lock the account, and would hand sudo the lines of the file as passwords.
+    # Under a rule with NOPASSWD, sudo reads no password, and `tee` would write the password into the file: so
+    # each command is tried without it first. `-v` finds a wrong password with one attempt. Further attempts
+    # could lock the account, and sudo would read the lines of the file as passwords.
     Sudo.PASSWORD: r"""
 case $(command -v printf) in
     printf) IFS= read -r password; barred= ;;
@@ -61,8 +61,8 @@ as_root() {
 }
 """,
 }
-"""How a command gets its rights. A password comes in on standard input and is never an argument or in the
-environment: `printf` is the shell's own in every shell that is let through."""
+"""How a command becomes root. A password comes on standard input, never as an argument or in the environment:
+every shell accepted here has `printf` built in."""
 
 HEAD: Final = r"""
 set -u
@@ -76,7 +76,7 @@ said='' text='' why='' value=''
 """
 
 TURN_SECONDS: Final = 60
-"""How long another program's changes of one tunable are waited for."""
+"""How long to wait for another program's changes of the same tunable."""
 ALONE: Final = rf"""
 # Of two programs that change one host, one would read files that the other has half written. The lock
 # goes with this process, however that ends, and nothing that is started here is left with it.
@@ -98,7 +98,7 @@ busy() {{
     return {NOTHING}
 }}
 """
-"""A turn of one's own on the host; without `flock` (util-linux and busybox have it) there is no waiting."""
+"""A lock for one change at a time on the host; without `flock` (in util-linux and busybox) nothing waits."""
 
 FUNCTIONS: Final = r"""
 # Each change returns 0: made and read back, 10: was so before, 1: not made and nothing altered,

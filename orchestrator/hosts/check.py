@@ -1,4 +1,4 @@
-"""What can be checked of a host before a run, changing nothing for good: each with what to do about it."""
+"""Checks of a host before a run. They change nothing permanently, and each failure comes with its remedy."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Unknown
 
 CHECK_LIMIT_SECONDS: Final = 120.0
-"""For all hosts together; they are asked in parallel, and a single one has far smaller limits."""
+"""For all hosts together. Hosts are checked in parallel, and one host has far smaller limits."""
 
 
 class Point(Enum):
-    """What is checked, in the order in which one stands on the other."""
+    """What is checked, in order: each point depends on those before it."""
 
     RESOLVE = "resolve"
     CONNECT = "connect"
@@ -38,7 +38,7 @@ class Point(Enum):
 
 
 class Grade(Enum):
-    """How a point came out."""
+    """The result of a point."""
 
     GOOD = "good"
     BAD = "bad"
@@ -50,7 +50,7 @@ class HostCheck:
     """One point of one host.
 
     Attributes:
-        message: what was found; for `Grade.BAD`, also what to do.
+        message: the result; for `Grade.BAD`, also the remedy.
     """
 
     node: NodeName
@@ -94,8 +94,8 @@ def check_hosts(
         settings: the hosts to check.
         connections: used and left open.
         reboot: whether the right to reboot is needed too.
-        redact: takes secrets out of what the hosts say.
-        lease_directory: the folder on each host in which a run leaves the record of its lease; None if none.
+        redact: removes secrets from the hosts' output.
+        lease_directory: the folder on each host for the record of a run's lease; None if there is none.
     """
     check = partial(
         check_host, connections=connections, reboot=reboot, redact=redact, lease_directory=lease_directory
@@ -117,7 +117,7 @@ def check_host(
     redact: Redactor,
     lease_directory: str | None = None,
 ) -> tuple[HostCheck, ...]:
-    """Check one host, point by point; behind the first that fails on the way there, nothing is checked."""
+    """Check one host point by point. The points after the first failure to reach the host are not checked."""
 
     def found(point: Point, message: str, *, good: bool) -> HostCheck:
         grade = Grade.GOOD if good else Grade.BAD
@@ -193,7 +193,7 @@ def _points(settings: HostSettings, *, reboot: bool, lease_directory: str | None
 def _cut_off(
     settings: HostSettings, points: tuple[Point, ...], failed: Point, message: str
 ) -> tuple[HostCheck, ...]:
-    """Good up to the point that failed, not checked behind it."""
+    """The points before the failed one are good; those after it are not checked."""
     place = points.index(failed)
 
     def one(number: int, point: Point) -> HostCheck:
@@ -210,7 +210,7 @@ def _cut_off(
 
 
 def missing_right(settings: HostSettings, right: Right) -> str:
-    """What the account may not do, and what is to be done about it."""
+    """The right that the account lacks, and the remedy."""
     said = f" ({right.said})" if right.said else ""
     if right.what == LOCK:
         return (

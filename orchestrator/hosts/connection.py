@@ -1,10 +1,10 @@
-"""What a connection to a machine is: commands in, bounded results out, faults as data.
+"""A connection to a machine: runs commands, bounds their output, and returns faults as data.
 
-Three endings are kept apart, because what may be done next differs:
+A command has one of three results, because the safe next step differs:
 
-- `CommandResult`: it ran to its end, whatever its exit code.
-- `Unreachable`: it was certainly **not** sent. Trying again is safe.
-- `Lost`: it was sent, and how it ended is not known: the connection went, or a limit ran out.
+- `CommandResult`: the command ran to its end, with any exit code.
+- `Unreachable`: the command was certainly **not** sent. It is safe to try again.
+- `Lost`: the command was sent, and its end is unknown: the connection was lost, or a limit ran out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from orchestrator.model.reading import Seconds
 KEPT_BYTES: Final = 64 * 1024
 """Kept of each output stream: enough for any message, small enough for the journal of a year of runs."""
 LEFT_OUT: Final = re.compile(r"… \d+ bytes left out …")
-"""Stands in an output in the place of what was not kept."""
+"""Marks in an output where bytes were left out."""
 _MARGIN_SECONDS: Final = 5.0
 
 
 class Trouble(Enum):
-    """Why a machine was not reached; each has its own remedy."""
+    """Why a machine was not reached; each reason has its own remedy."""
 
     RESOLVE = "does not resolve"
     REFUSED = "connection refused"
@@ -46,7 +46,7 @@ class CommandResult:
 
     Attributes:
         exit: its exit code.
-        truncated: bytes of output that were read and thrown away because the limit was reached.
+        truncated: bytes of output that were read and discarded because the limit was reached.
     """
 
     exit: int
@@ -60,7 +60,7 @@ class Unreachable:
     """The command was certainly not sent.
 
     Attributes:
-        reason: what, where and what to do, for people.
+        reason: the fault, the place and the remedy, for people.
     """
 
     trouble: Trouble
@@ -68,17 +68,17 @@ class Unreachable:
 
     @property
     def passes(self) -> bool:
-        """Whether it may be reached a little later; keys, accounts and settings someone has to change."""
+        """Whether waiting may help. Keys, accounts and settings need a person to change them."""
         return self.trouble in (Trouble.RESOLVE, Trouble.REFUSED, Trouble.NO_ANSWER, Trouble.CLOSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """The command was sent; whether it was done only a reading of the world tells.
+    """The command was sent; only a new reading shows whether it took effect.
 
     Attributes:
-        timed_out: the limit ran out, rather than the connection going away.
-        output: what had come back by then.
+        timed_out: the limit ran out; otherwise the connection was lost.
+        output: the output received until then.
     """
 
     reason: str
@@ -91,27 +91,27 @@ Outcome: TypeAlias = CommandResult | Unreachable | Lost
 
 
 class Job(Protocol):
-    """A command that goes on while the caller does something else."""
+    """A running command that the caller does not wait for."""
 
     def poll(self) -> Ended | None:
-        """How it ended; None while it goes on."""
+        """How it ended; None while it runs."""
         ...
 
     def wait(self, timeout: Seconds) -> Ended | None:
-        """Wait so long at most; returns at once when it ends."""
+        """Wait until it ends, at most this long."""
         ...
 
     def output(self) -> str:
-        """What it has printed so far, bounded."""
+        """The output so far, bounded."""
         ...
 
     def close(self) -> None:
-        """Listen no more. What was started detached on the machine goes on there."""
+        """Stop listening. A detached command continues on the machine."""
         ...
 
 
 class Connection(Protocol):
-    """A way to run commands on one machine. Thread-safe; kept for a whole run and re-made when it drops."""
+    """Runs commands on one machine. Thread-safe; kept for a whole run and made again when it drops."""
 
     def run(
         self, command: str, *, timeout: Seconds, stdin: str | None = None, keep: int = KEPT_BYTES
@@ -131,9 +131,9 @@ class Connection(Protocol):
         ended: Callable[[], None] | None = None,
         keep: int = KEPT_BYTES,
     ) -> Job | Unreachable:
-        """Start one that goes on; `ended` is called, from another thread, as soon as it has ended.
+        """Start a command that keeps running; `ended` is called from another thread as soon as it has ended.
 
-        After `timeout` seconds it is given up as `Lost`.
+        After `timeout` seconds the result is `Lost`.
         """
         ...
 
@@ -147,10 +147,10 @@ class Connection(Protocol):
 
 
 class Captured:
-    """Output as it comes in: its head and its tail are kept, the middle is counted. Thread-safe.
+    """Output as it arrives: the head and tail are kept, the bytes between are counted. Thread-safe.
 
     Args:
-        keep: bytes that are kept.
+        keep: number of bytes to keep.
     """
 
     def __init__(self, keep: int = KEPT_BYTES) -> None:
@@ -161,7 +161,7 @@ class Captured:
         self._dropped = 0
 
     def add(self, data: bytes) -> None:
-        """Take in what was read."""
+        """Add bytes that were read."""
         with self._lock:
             room = max(0, self._head_bytes - len(self._head))
             self._head += data[:room]
@@ -173,11 +173,11 @@ class Captured:
 
     @property
     def dropped(self) -> int:
-        """Bytes thrown away."""
+        """Bytes that were discarded."""
         return self._dropped
 
     def text(self) -> str:
-        """What was kept, with a line that says how much is missing."""
+        """The kept output, with a line that gives the number of missing bytes."""
         with self._lock:
             head, tail = bytes(self._head), bytes(self._tail)
             gap = f"\n… {self._dropped} bytes left out …\n" if self._dropped else ""
@@ -188,7 +188,7 @@ class Streams:
     """The two output streams of one command.
 
     Args:
-        keep: bytes of standard output that are kept; of the other stream it is always `KEPT_BYTES`.
+        keep: bytes of standard output to keep; standard error always keeps `KEPT_BYTES`.
     """
 
     def __init__(self, keep: int = KEPT_BYTES) -> None:
@@ -196,7 +196,7 @@ class Streams:
         self.stderr = Captured()
 
     def result(self, exit_code: int) -> CommandResult:
-        """The end of a command that ended by itself."""
+        """The result of a command that ended by itself."""
         return CommandResult(
             exit=exit_code,
             stdout=self.stdout.text(),
@@ -205,23 +205,23 @@ class Streams:
         )
 
     def lost(self, reason: str, *, timed_out: bool) -> Lost:
-        """The end of a command of which no more is heard."""
+        """The result of a command whose end is unknown."""
         return Lost(reason=reason, timed_out=timed_out, output=self.text())
 
     def text(self) -> str:
-        """Both streams, one after the other."""
+        """Both streams, standard output first."""
         return "\n".join(part for part in (self.stdout.text().strip(), self.stderr.text().strip()) if part)
 
 
 class ThreadedJob:
-    """A job whose output a thread of its own takes away, so that no full pipe ever stops the command.
+    """A job with its own thread that reads the output, so that a full pipe never blocks the command.
 
     Args:
         name: of the thread.
         work: reads until the command ends or its limit runs out; raises nothing.
         abort: makes `work` end soon.
-        ended: called when it has ended.
-        keep: bytes of standard output that are kept.
+        ended: called when the job has ended.
+        keep: bytes of standard output to keep.
     """
 
     def __init__(
@@ -237,42 +237,42 @@ class ThreadedJob:
         self._over = threading.Event()
         self._end: Ended | None = None
         self._work, self._abort, self._ended = work, abort, ended
-        # A daemon thread: a peer that hangs must never keep the program from leaving.
+        # A daemon thread: a peer that hangs must never keep the program from exiting.
         threading.Thread(target=self._listen, name=name, daemon=True).start()
 
     def _listen(self) -> None:
         try:
             self._end = self._work(self._streams)
         finally:
-            if self._end is None:  # a defect in `work`; whoever waits must still hear of an end
+            if self._end is None:  # a defect in `work`: a waiting caller still needs an end
                 self._end = self._streams.lost("the reading of its output failed", timed_out=False)
             self._over.set()
             if self._ended is not None:
                 self._ended()
 
     def poll(self) -> Ended | None:
-        """How it ended; None while it goes on."""
+        """How it ended; None while it runs."""
         return self._end if self._over.is_set() else None
 
     def wait(self, timeout: Seconds) -> Ended | None:
-        """Wait so long at most; returns at once when it ends."""
+        """Wait until it ends, at most this long."""
         self._over.wait(timeout)
         return self.poll()
 
     def output(self) -> str:
-        """What it has printed so far, bounded."""
+        """The output so far, bounded."""
         return self._streams.text()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if not self._over.is_set():
             self._abort()
 
 
 def end_of(job: Job | Unreachable, timeout: Seconds) -> Outcome:
-    """How a job that was given `timeout` seconds ended.
+    """How a job with a limit of `timeout` seconds ended.
 
-    Its reading ends by itself at that limit; the margin is for a machine too busy to schedule it.
+    The job ends by itself at that limit. The margin is for a machine too busy to schedule it.
     """
     if isinstance(job, Unreachable):
         return job

@@ -1,4 +1,4 @@
-"""The connections of a run: as few a host as it allows, and one a jump host, shared by all behind it."""
+"""The connections of a run: as few per host as it allows, and one shared connection per jump host."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Connections:
             return SshConnection(self._sessions_on(route, settings.limits), clock=self._clock)
 
     def here(self) -> Connection:
-        """This machine."""
+        """The connection to this machine."""
         return LocalConnection(clock=self._clock)
 
     def route(self, settings: HostSettings) -> Route:
-        """The hops to a host, worked out once.
+        """The hops to a host, computed once.
 
         Raises:
             RouteError: the SSH configuration cannot be followed.
@@ -75,7 +75,7 @@ class Connections:
             return self._routes[key]
 
     def close(self) -> None:
-        """Close all of them, the outermost last."""
+        """Close all connections, those behind a jump host first."""
         with self._lock:
             self._closed = True
             routes = sorted(self._links, key=len, reverse=True)

@@ -1,28 +1,28 @@
 """One command at a time for a node on its host.
 
-A hook whose connection was lost, or whose program was killed, may still be at work there, such as an upgrade:
-no manager keeps a start from running beside it. So a hook and a start first take a lock on the host.
+A hook whose connection was lost, or whose program was killed, may still be running there, such as an upgrade:
+no manager prevents a start beside it. So a hook and a start first take a lock on the host.
 
-systemd has a queue for stops and starts, and dockerd refuses what does not fit. Init scripts and command
-lines have neither: a second start, sent after this program was killed, starts a second process while the
-first start is at work. There every stop and reboot takes the lock too.
+systemd has a queue for stops and starts, and dockerd refuses conflicting ones. Init scripts and command
+lines have neither: a second start, sent after this program was killed, starts a second process during the
+first start. There every stop and reboot takes the lock too.
 
 - The lock is a file. The shell that runs the command holds it with `flock`. The kernel releases it when that
   shell ends, also when it is killed.
-- The file names the holder: what it runs, since when, its pid, and the pid of the command. A pid counts only
-  together with the start time of its process. If the shell was killed and its command still runs, the lock
-  counts as held until the command ends.
+- The file names the holder: its command's purpose, since when, its pid, and the pid of the command. A pid
+  counts only together with the start time of its process. If the shell was killed and its command still
+  runs, the lock counts as held until the command ends.
 - Every holder has a limit, and a command that still runs then is ended. Under sudo, only SIGTERM reaches the
-  command: one that ignores it goes on as root, keeps the lock, and is named in messages.
+  command. A command that ignores it continues as root, keeps the lock, and is named in messages.
 - A start and a hook wait for the holder. A stop and a reboot do not, since the reading that allowed them
   would be out of date.
-- Under init scripts and command lines, a start reads the state first, and starts nothing that runs. A start
-  command that goes on although the service runs may be the node itself: it is left alone, and releases the
-  lock.
-- Where no lock can be taken, a start and a hook are done without it.
+- Under init scripts and command lines, a start reads the state first and does nothing if the service runs. A
+  start command that continues after the service runs may be the node itself: it is not ended, and releases
+  the lock.
+- Where no lock can be taken, a start and a hook run without it.
 
-The lock is the account's. It lies in a folder `orchestrate-UID`, mode 0700, in the first of `FOLDERS` where
-the account can make one. Root's is in `/run`; an administrator can provide one there for any other account.
+The lock belongs to the account. It is in a folder `orchestrate-UID`, mode 0700, in the first of `FOLDERS`
+where the account can create one. Root's is in `/run`; an administrator can create one there for any account.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from orchestrator.model.reading import Seconds
 
 FOLDERS: Final = ("/run", "/var/run", "/run/lock", "/var/lock", "/tmp")  # noqa: S108  (a folder of our own, checked)
 VERB_SECONDS: Final = 1800.0
-"""The limit of a stop or a start: longer than any that works, and than the patience of a run."""
+"""The limit of a stop or a start: longer than any that works, and longer than a run waits."""
 REBOOT_SECONDS: Final = 60.0
 """The limit of the command that asks for a reboot."""
 START_PATIENCE_SECONDS: Final = 3600.0
-"""A start waits for a hook that installs something. Every holder has a limit of its own, too."""
+"""How long a start waits for a hook that installs something. Every holder also has a limit of its own."""
 OVERDUE_SECONDS: Final = 30
-"""How long a holder past its limit is still waited for."""
+"""How long to keep waiting for a holder past its limit."""
 NO_RECORD_SECONDS: Final = 60
-"""How long a holder that has not written who it is is waited for."""
+"""How long to wait for a holder that has not written its record."""
 
 _HELD: Final = "not done: the lock of this node on its host is held by"
 _HELD_BY: Final = re.compile(rf"^{_HELD} its (\S+) since (\S+) \(pid (\d+)\)", re.MULTILINE)
@@ -61,7 +61,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.@-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a node's lock.
+    """The holder of a node's lock.
 
     Attributes:
         what: `stop`, `start`, `reboot`, or the moment of a hook.
@@ -79,12 +79,12 @@ class Holder:
 
 
 def is_needed(settings: HostSettings) -> bool:
-    """Whether a stop and a reboot of this node need the lock: its manager does not keep verbs apart."""
+    """Whether a stop and a reboot of this node need the lock: its manager allows two verbs at once."""
     return settings.service.manager in (Manager.SYSV, Manager.COMMAND)
 
 
 def of_verb(settings: HostSettings, verb: Verb, line: str) -> str:
-    """The command line of a stop or a start as it is sent: a start waits for a hook that is at work."""
+    """The command line of a stop or a start as it is sent: a start waits for a running hook."""
     needed = is_needed(settings)
     if verb is Verb.STOP and not needed:
         return line
@@ -109,9 +109,9 @@ def of_reboot(settings: HostSettings, line: str) -> str:
 
 
 def of_hook(settings: HostSettings, moment: Moment, line: str, limit: Seconds) -> tuple[str, Seconds]:
-    """The script of a hook with its limit, and the longest time that it takes with the wait for the lock.
+    """The script of a hook with its limit, and the longest time it takes, with the wait for the lock.
 
-    The same hook, begun before this program was killed, takes no longer than the limit.
+    The same hook, begun before this program was killed, ends within the limit.
     """
     return exclusive(settings, moment.value, line, limit=limit, patience=limit), 2 * limit
 
@@ -133,10 +133,10 @@ def exclusive(
         what: names the holder: `stop`, `start`, `reboot`, or the moment of a hook.
         line: the command line; its standard input is that of the script.
         limit: seconds after which the command is ended.
-        patience: seconds to wait for another holder, who has its own limit too; 0 = a moment only.
-        unless: a shell line; when it succeeds, the command is not needed and not run.
-        needs_lock: whether the command is refused where no lock can be taken at all. A start is not: a node
-            must not stay down because a disk is full.
+        patience: seconds to wait for another holder, which has its own limit too; 0 = a moment only.
+        unless: a shell line; if it succeeds, the command is not needed and not run.
+        needs_lock: whether the command is refused where no lock can be taken at all. A start is not
+            refused: a full disk must not keep a node down.
     """
     skip = f"if {unless}\nthen echo '{_RUNS}'; exit 0; fi\n" if unless else ""
     return "\n".join(
@@ -154,7 +154,7 @@ def exclusive(
 
 
 def holder_script(settings: HostSettings) -> str:
-    """A shell line that prints who holds the node's lock, and nothing when nobody does. It takes no lock."""
+    """A shell line that prints the holder of the node's lock, or nothing if it is free. It takes no lock."""
     return f'({_names(settings)}\n{_FUNCTIONS}\nfind_lock && holder && echo "$held_by $since $pid")'
 
 
@@ -167,7 +167,7 @@ def read_holder(text: str) -> Holder | None:
 
 
 def question() -> str:
-    """A shell line that succeeds where a lock can be taken, and says what is missing elsewhere.
+    """A shell line that succeeds where a lock can be taken, and otherwise prints what is missing.
 
     It changes nothing.
     """
@@ -180,23 +180,23 @@ echo 'no folder for it can be made in {", ".join(FOLDERS)}'; exit 1)"""
 
 
 def held_by(output: str) -> Holder | None:
-    """Who held the lock, if a command was not run because of that; None when it was run."""
+    """The holder of the lock that kept a command from running; None if the command ran."""
     found = _HELD_BY.search(output)
     return found and Holder(what=found[1], since=found[2], pid=int(found[3]))
 
 
 def was_not_run(output: str) -> bool:
-    """Whether the command was certainly not run, for want of the lock."""
+    """Whether the command certainly did not run, because the lock could not be taken."""
     return any(line.startswith((_HELD, _NO_LOCK)) for line in output.splitlines())
 
 
 def needed_nothing(output: str) -> bool:
-    """Whether the service was seen to run: a start was not needed, or its command is left to go on."""
+    """Whether the service already ran: a start was not needed, or its command was allowed to continue."""
     return output.strip().splitlines()[-1:] in ([_RUNS], [_GOES_ON])
 
 
 def _names(settings: HostSettings) -> str:
-    """Two clusters may have nodes of one name on one machine: what is run tells them apart."""
+    """Names of the lock. Two clusters may have equal node names on one machine: the command lines differ."""
     service = settings.service
     mark = "\0".join(
         (settings.node, service.manager.value, service.unit, service.stop or "", service.start or "")
@@ -299,9 +299,9 @@ take() {{
 
 
 def _run(line: str, unless: str | None) -> str:
-    """Run the line with a limit, under the record of who does so.
+    """Run the line with a limit, and with a record of the holder.
 
-    Neither lock nor our own input is left to the command: a node that it starts would hold both for ever.
+    The command inherits neither the lock nor the script's input: a node that it starts would keep both open.
     """
     let_go = (
         f"""

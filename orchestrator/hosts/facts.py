@@ -1,7 +1,7 @@
-"""What a host answered to `facts_script`, as facts. Pure.
+"""Parses the answer to `facts_script` into facts. Pure.
 
-Every part is either what the host said or `Unknown` with a reason; only what the host was seen not to have is
-absent.
+Every part is either the host's answer or `Unknown` with a reason. A thing counts as absent only if the host
+was seen not to have it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from orchestrator.model.reading import Reading, Unknown
 
 _LSB_RUNNING: Final = 0
 _LSB_STOPPED: Final = frozenset({1, 2, 3})
-"""Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions": 1 and 2 left a file behind."""
+"""Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions". With 1 and 2, a file was left."""
 _ALIVE: Final = frozenset({"active", "reloading", "refreshing", "activating", "deactivating"})
 _STARTS: Final = frozenset({"enabled", "alias", "linked"})
 _NATIVE: Final = _STARTS | {
@@ -35,13 +35,13 @@ _NATIVE: Final = _STARTS | {
     "transient",
 }
 _NO_SUCH: Final = 3
-"""What the look at a data path exits with when there is nothing."""
+"""Exit code of the check of a data path that does not exist."""
 _OFF: Final = "off"
 _FIRST_WORDS: Final = 200
 
 
 def read_facts(output: str, settings: HostSettings, reads: Sequence[Reads]) -> Reading[HostFacts]:
-    """The facts of a host; `Unknown` when not even its general facts are told.
+    """The facts of a host; `Unknown` if even its general facts are missing.
 
     Args:
         output: of `facts_script`; all of it, or as much as arrived.
@@ -86,14 +86,14 @@ def _not_executable(answer: Answer) -> Reading[frozenset[str]]:
 
 
 def _files(answer: Answer, patterns: Sequence[str]) -> Mapping[str, FileText]:
-    """What was read, and what the answer ended before: that stands in it by its pattern, as `Unknown`."""
+    """The files that were read. A pattern that the answer did not reach is a key itself, with `Unknown`."""
     unread: dict[str, FileText] = {
         pattern.replace(DEVICE, "*"): Unknown(reason=f"{pattern}: {CUT_OFF}")
         for number, pattern in enumerate(patterns)
         if f"asked {number}" not in answer.titles
     }
     linked: dict[str, FileText] = {}
-    if "merged" in answer.titles:  # what is under both names was read under one
+    if "merged" in answer.titles:  # a file with both names was read under one
         twins = [twin(pattern) for pattern in patterns if twin(pattern) in patterns]
         linked = {
             path.removeprefix("/usr"): text
@@ -127,7 +127,7 @@ def _of_systemd(answer: Answer, name: str, asked: Sequence[str], *, linked: bool
     ]
     unit = f"{name}.service"
     named = [block for block in blocks if unit in (block.get("Id"), *block.get("Names", "").split())]
-    # An alias is shown under the name of what it stands for, at the place at which it was asked.
+    # An alias is shown under the name of its target, in the position of the alias.
     in_order = [blocks[asked.index(name)]] if len(blocks) == len(asked) else []
     found = next(iter(named or in_order), {})
     active, load, state = (found.get(key) for key in ("ActiveState", "LoadState", "UnitFileState"))
@@ -157,7 +157,7 @@ def _of_script(answer: Answer, name: str, *, linked: bool) -> Reading[ServiceFac
 
 
 def _starts(answer: Answer, links: Sequence[str], name: str) -> bool:
-    """Whether a link starts it in the default run level; in any, where inittab does not name that."""
+    """Whether a link starts it in the default run level; in any run level if inittab has no default."""
     table = answer.own.get("/etc/inittab")
     level = (
         re.search(r"^[^#:\s]*:([2-5]):initdefault:", table, re.MULTILINE) if isinstance(table, str) else None
@@ -168,7 +168,7 @@ def _starts(answer: Answer, links: Sequence[str], name: str) -> bool:
 
 
 def _tuned(answer: Answer) -> Reading[str | None]:
-    if "hints" not in answer.titles:  # what comes after it
+    if "hints" not in answer.titles:  # the part after tuned
         return Unknown(reason=f"tuned: {CUT_OFF}")
     said = answer.outputs.get("tuned")
     if said is None:
@@ -180,9 +180,9 @@ def _tuned(answer: Answer) -> Reading[str | None]:
 
 
 def _of_tuned_adm(said: Output) -> Reading[str | None]:
-    """What `tuned-adm active` means.
+    """Parses the output of `tuned-adm active`.
 
-    A daemon that does not run has set nothing; on RHEL 6 there are two, of which ktune sets most.
+    A daemon that does not run has set nothing. RHEL 6 has two daemons; ktune sets most values.
     """
     if said.killed:
         return Unknown(reason=f"tuned-adm active: {said.why}")
@@ -218,7 +218,7 @@ def _tables(answer: Answer) -> Reading[BlockTables]:
     for name, said in outputs.items():
         if isinstance(said, Unknown) or (said.exit != 0 and name != "values"):
             return Unknown(reason=f"block devices: {said.reason if isinstance(said, Unknown) else said.why}")
-        texts[name] = said.text  # `grep` exits with 2 where a kind of device is not there
+        texts[name] = said.text  # `grep` exits with 2 if the host lacks a kind of device
     lines: dict[str, tuple[str, ...]] = {}
     for name, note in notes.items():
         if isinstance(note, Unknown):

@@ -1,7 +1,7 @@
-"""The numbered pieces of an answer to `facts_script`, put together again. Pure.
+"""Puts the numbered pieces of an answer to `facts_script` together again. Pure.
 
-Whatever is missing, in the middle or at the end, a piece counts only when the piece with the next number
-follows it, and nothing was left out of it; so a file cut off is never taken for a short one.
+A piece counts only if the piece with the next number follows it and no bytes were left out of it. So a file
+that was cut off, in the middle or at the end of the answer, is never taken for a short one.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from orchestrator.model.reading import Reading, Unknown
 CUT_OFF: Final = "the host's answer was cut off here"
 _FIRST: Final = re.compile(r"^(@facts-\S+) 1 ", re.MULTILINE)
 _KILLED: Final = frozenset({124, 137})
-"""Exit codes of `timeout`, and of what SIGKILL ended."""
+"""Exit codes of `timeout`, and of a command ended by SIGKILL."""
 _REASON_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What a command printed, both streams."""
+    """The output of a command, both streams."""
 
     exit: int
     text: str
 
     @property
     def killed(self) -> bool:
-        """Whether it did not end by itself."""
+        """Whether it was ended from outside."""
         return self.exit in _KILLED
 
     @property
     def why(self) -> str:
-        """Its last words, for people."""
+        """Its last line of output, for people."""
         if self.killed:
             return "no answer in time"
         words = [line.strip() for line in self.text.splitlines() if line.strip()]
@@ -46,15 +46,15 @@ class Output:
 
 @dataclass(slots=True)
 class Answer:
-    """What arrived, by name.
+    """The parts of an answer that arrived, by name.
 
     Attributes:
-        own: the files that are read of every host.
-        files: those that were asked for.
-        outputs: of commands; one that is not in it was not run, or the answer ended before it.
+        own: the files that are read on every host.
+        files: the requested files.
+        outputs: of commands; a missing one was not run, or the answer ended before it.
         notes: lines of shell builtins.
-        titles: every piece that arrived whole, with everything before it: these alone prove that something
-            is not there.
+        titles: every piece that arrived whole, after everything before it: only these prove that something is
+            absent.
     """
 
     own: dict[str, FileText] = field(default_factory=dict)
@@ -64,11 +64,11 @@ class Answer:
     titles: set[str] = field(default_factory=set)
 
     def output(self, name: str) -> Reading[Output]:
-        """What a command printed; `Unknown` when the answer ended before it."""
+        """The output of a command; `Unknown` if the answer ended before it."""
         return self.outputs.get(name, Unknown(reason=CUT_OFF))
 
     def lines(self, name: str) -> Reading[tuple[str, ...]]:
-        """Lines of a note; `Unknown` when the answer ended before it."""
+        """Lines of a note; `Unknown` if the answer ended before it."""
         return self.notes.get(name, Unknown(reason=CUT_OFF))
 
 
@@ -80,7 +80,7 @@ class _Piece:
 
 
 def read_answer(output: str) -> Answer:
-    """Put an answer together; greetings before it and anything after it are no part of it."""
+    """Put an answer together; greetings before it and any text after it are ignored."""
     pieces = _pieces(output)
     answer = Answer()
     into: dict[str, FileText] = answer.own
@@ -118,7 +118,7 @@ def _pieces(output: str) -> list[_Piece]:
     made = []
     for head, after in zip_longest(heads, heads[1:]):
         body = text[head.end() : after.start() if after else len(text)]
-        # The line's ends on both sides of a hole may be those of a title and of the next head.
+        # The line ends around a hole may belong to a title and to the next head.
         left_out = LEFT_OUT.search(f"\n{body}\n")
         whole = after is not None and _follows(head, after) and not left_out
         made.append(_Piece(title=head[2], body=body, whole=whole))
@@ -129,7 +129,7 @@ def _follows(head: re.Match[str], after: re.Match[str]) -> bool:
     number = int(head[1])
     if head[2] == "stage":
         return int(after[1]) == SECOND_STAGE + 1
-    # An output that is too long takes the piece that tells its end with it, and no more.
+    # An output that is too long also removes the piece that marks its end, and no more.
     too_long = head[2].startswith("out ") and after[2] == "over" and int(after[1]) == number + 2
     return int(after[1]) == number + 1 or too_long
 

@@ -1,11 +1,11 @@
-"""The shell script that reads, in one round trip, everything that tuning has to know of a host. Pure.
+"""The shell script that reads, in one round trip, every fact that tuning needs of a host. Pure.
 
-Its answer is a row of numbered *pieces*, each behind a line that begins with a mark made up on the host for
-this one answer: no file can hold it, and a piece is whole when the next number follows it. `facts_frames`
-puts them together.
+Its answer is a row of numbered *pieces*. Each piece follows a line that begins with a mark made up on the
+host for this one answer, so no file can contain it. A piece is whole if the next number follows it.
+`facts_frames` puts the pieces together.
 
-Order is safety: what costs nothing comes first, and the data paths are touched last, each for a few seconds
-at most, since one on a dead NFS server answers nobody. Reads need no rights and never go through sudo.
+The order keeps the reading safe: cheap parts come first. The data paths come last, each for a few seconds at
+most, since a path on a dead NFS server never answers. Reads need no rights and never go through sudo.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from orchestrator.hosts.settings import HostSettings, Manager
 from orchestrator.hosts.tunables.tunable import Reads
 
 FILE_BYTES: Final = 64 * 1024
-"""Of one file; no value of a kernel and no file of settings is longer."""
+"""Limit of one file; no kernel value and no settings file is longer."""
 TABLE_BYTES: Final = 256 * 1024
-"""Of a table of devices or mounts: a host with hundreds of containers has as many mounts."""
+"""Limit of a table of devices or mounts: a host with hundreds of containers has hundreds of mounts."""
 ANSWER_BYTES: Final = 1024 * 1024
-"""Of the whole answer: what a connection must be told to keep of it."""
+"""Limit of the whole answer: the connection must keep this many bytes."""
 TOOL_SECONDS: Final = 10
 DATA_SECONDS: Final = 5
-"""A data path that does not answer for so long is on a dead disk or server; the next one gets a second."""
+"""A data path without an answer for so long is on a dead disk or server; the next path gets one second."""
 SECOND_STAGE: Final = 500_000
-"""Number of the first piece about data paths: they are printed past the limit of the rest."""
+"""Number of the first piece about data paths: they are printed beyond the limit of the first stage."""
 
 SYSTEM_FILES: Final = (
     *("/etc/os-release", "/usr/lib/os-release", "/etc/redhat-release", "/etc/SuSE-release"),
@@ -37,14 +37,14 @@ SYSTEM_FILES: Final = (
     *("/sys/devices/system/cpu/online", "/sys/devices/system/node/online"),
 )
 BOOT_SCRIPTS: Final = ("/etc/rc.d/rc.local", "/etc/rc.local")
-"""Those that count only while their file may be executed, by anybody."""
+"""Boot scripts that count only while the file is executable."""
 HINTS: Final = ("/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name")
-"""Where `systemd-detect-virt` is not to be had."""
+"""Used where `systemd-detect-virt` is missing."""
 MARKERS: Final = (
     *("/run/systemd/system", "/run/openrc", "/etc/init.d", "/etc/rc.d/init.d", "/sys/devices/system/node"),
     *("/.dockerenv", "/run/.containerenv", "/proc/xen", "/proc/vz"),
 )
-"""Whether they are there says something by itself."""
+"""Paths whose existence is itself a fact."""
 UNIT_PROPERTIES: Final = ("Id", "Names", "LoadState", "ActiveState", "UnitFileState")
 
 _WILD: Final = re.compile(r"(\{device\}|\[[\w!^.-]+\]|[*?])")
@@ -131,14 +131,14 @@ def unit_of(settings: HostSettings) -> str:
 
 
 def asked_files(settings: HostSettings, reads: Sequence[Reads]) -> tuple[str, ...]:
-    """Every path and glob once, in order; `{device}` still stands in them."""
+    """Every path and glob once, in order; `{device}` is not replaced yet."""
     unit = unit_of(settings)
     paths = (path for read in reads for path in read.files if unit or _UNIT not in path)
     return tuple(dict.fromkeys(path.replace(_UNIT, unit) for path in paths))
 
 
 def twin(path: str) -> str:
-    """Where a path under /lib is too, on hosts where /lib is a link to /usr/lib."""
+    """The second name of a path under /lib, on hosts where /lib is a link to /usr/lib."""
     return f"/usr{path}" if path.startswith("/lib/") else ""
 
 
@@ -152,7 +152,7 @@ def asked_services(settings: HostSettings, reads: Sequence[Reads]) -> tuple[str,
 def facts_script(settings: HostSettings, reads: Sequence[Reads]) -> str:
     """The command line that reads a host: at most `ANSWER_BYTES` of standard output, read by `read_facts`.
 
-    Where it is cut off, by its own limits or with the connection, what did arrive can still be read.
+    If the answer is cut off, by its limits or with the connection, the part that arrived can still be read.
     """
     cheap = "\n".join(
         (
@@ -168,11 +168,11 @@ def facts_script(settings: HostSettings, reads: Sequence[Reads]) -> str:
             "h stage",
         )
     )
-    # Where a folder stands for the host, programs of the real machine must not answer for it.
+    # Where a folder replaces the host's `/`, programs of the real machine must not answer for it.
     path = "" if settings.root else "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
     return script.shell(
         f"{path}R={shlex.quote(settings.root.rstrip('/'))}\n{_FUNCTIONS}\nexec </dev/null\n"
-        # `head` prints in blocks: past it, nothing of the first stage waits for the data paths.
+        # The data paths are read after `head`: it prints in blocks and would hold back the first stage.
         f"{{\n{cheap}\n}} | head -c {ANSWER_BYTES - FILE_BYTES}\n"
         f"n={SECOND_STAGE}\n{_UPPERS}\n{_data_paths(settings.data_paths)}\nh end\necho"
     )
@@ -200,7 +200,7 @@ def _system() -> str:
 
 
 def _files(patterns: Sequence[str]) -> str:
-    """Lines that print every file that a pattern matches, and a piece for each pattern that is done."""
+    """Lines that print every file that a pattern matches, and a piece for each finished pattern."""
     lines = []
     each_device = []
     for number, pattern in enumerate(patterns):
@@ -212,8 +212,8 @@ def _files(patterns: Sequence[str]) -> str:
         else:
             lines.append(f"{line}; h 'asked {number}'")
     if each_device:
-        # What can hold no data costs no look: memory and drives, and loop devices without a file. Kernels
-        # before 2.6.37 have no `loop` folder to tell these by.
+        # Devices that can hold no data are skipped: memory, drives, and loop devices without a file. Kernels
+        # before 2.6.37 have no `loop` folder to recognise the latter.
         lines += [
             "case $k in 2.*) old=1 ;; *) old= ;; esac",
             'for d in "$R"/sys/block/*; do d=${d##*/}',
@@ -228,7 +228,7 @@ def _files(patterns: Sequence[str]) -> str:
 
 
 def _word(pattern: str) -> str:
-    """A pattern as one word of the shell, in which nothing is special but its wild cards."""
+    """A pattern as one word of the shell, in which only its wild cards are special."""
     parts = _WILD.split(pattern)
     written = (
         '"$d"' if part == DEVICE else part if number % 2 else shlex.quote(part)

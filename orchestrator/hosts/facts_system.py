@@ -13,21 +13,21 @@ from orchestrator.model.reading import Reading, Unknown
 
 _RELEASE: Final = re.compile(r"(?:release|VERSION *=) *(\d[\d.]*)")
 _RELEASE_FILES: Final = {"/etc/redhat-release": "rhel", "/etc/SuSE-release": "sles"}
-"""Of the time before os-release, and the ID that it has since then."""
+"""Release files older than os-release, and the ID that os-release uses since."""
 _REDHAT_KIN: Final = {"centos": "centos", "oracle": "ol", "scientific": "scientific", "fedora": "fedora"}
 _MAKERS: Final = (
     *(("virtualbox", "oracle"), ("innotek", "oracle"), ("vmware", "vmware"), ("qemu", "kvm"), ("kvm", "kvm")),
     *(("xen", "xen"), ("microsoft corporation virtual", "microsoft"), ("amazon ec2", "amazon")),
     ("google", "google"),
 )
-"""Words of a machine's maker, and what systemd-detect-virt calls it."""
+"""Names of a machine's maker, and the matching name in systemd-detect-virt."""
 _CONTAINERS: Final = {"/.dockerenv": "docker", "/run/.containerenv": "podman", "/proc/vz": "openvz"}
 _CPU_LIST: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """What holds for the whole host, as `HostFacts` has it."""
+    """Facts of the whole host, as in `HostFacts`."""
 
     kernel: str
     distribution: str
@@ -41,8 +41,8 @@ class System:
 
 
 def read_system(answer: Answer) -> Reading[System]:
-    """The general facts; `Unknown` with the first one that every host has and this one did not tell."""
-    if "files" not in answer.titles:  # what comes after all this
+    """The general facts; `Unknown` with the first missing fact, if a host lacks one that every host has."""
+    if "files" not in answer.titles:  # the part after the general facts
         return Unknown(reason=f"general facts: {CUT_OFF}")
     kernel = answer.output("kernel")
     if isinstance(kernel, Unknown) or kernel.exit != 0:
@@ -106,13 +106,13 @@ def _cpus(answer: Answer) -> Reading[int]:
     if isinstance(counted, Unknown):
         return Unknown(reason=f"CPUs: {counted.reason}")
     number = counted.text.strip()
-    # Some architectures have no such lines: none is no answer.
+    # Some architectures have no such lines: zero means that the count is unknown.
     count = int(number) if re.fullmatch("[0-9]{1,6}", number) else 0
     return count or Unknown(reason=f"CPUs: {counted.why}")
 
 
 def _count(answer: Answer, path: str) -> Reading[int]:
-    """How many a list such as `0-3,8` names."""
+    """How many numbers a list such as `0-3,8` contains."""
     text = _own(answer, path)
     if isinstance(text, Unknown):
         return text
@@ -131,7 +131,7 @@ def _memory(answer: Answer) -> Reading[int]:
 
 
 def _distribution(answer: Answer) -> tuple[str, str]:
-    """ID and version of os-release, or what older files say in its words; empty where none says anything."""
+    """ID and version as in os-release, also where only older files give them; empty if no file does."""
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         text = answer.own.get(path)
         if isinstance(text, str):
@@ -155,7 +155,7 @@ def _unquoted(value: str) -> str:
 
 
 def _virtualisation(answer: Answer) -> str:
-    """In the words of systemd-detect-virt; empty where it cannot be told."""
+    """The name that systemd-detect-virt uses; empty if it is unknown."""
     said = answer.outputs.get("virtual")
     if said is not None:
         known = (

@@ -1,8 +1,8 @@
-"""The shell functions that write files of ours, and our lines in files of others, and read them back.
+"""The shell functions that write files of this program and its lines in other files, and read them back.
 
-A file is written in place by `tee`, so that it keeps its owner and mode, and so that one word-for-word line
-of a sudoers file allows it. Before anything is written the file has to be what was found, byte for byte; when
-a write goes wrong half-way (a full disk), the text before is restored.
+`tee` writes a file in place, so that the file keeps its owner and mode, and so that one word-for-word line of
+a sudoers file allows it. Before a write, the file must equal the found text byte for byte. If a write fails
+half-way (a full disk), the text before is restored.
 """
 
 from __future__ import annotations
@@ -203,4 +203,4 @@ put_block() {
 FILE_FUNCTIONS: Final = _FUNCTIONS.replace("@BEGIN@", blocks.BEGIN.format(name="$2")).replace(
     "@END@", blocks.END.format(name="$2")
 )
-"""They use those of `change_shell`."""
+"""These functions use those of `change_shell`."""

@@ -1,8 +1,8 @@
 """Known host keys, as `ssh` reads them: names, patterns, hashed names, `[host]:port`, `@revoked`.
 
-paramiko's own reader keeps one key a type and skips markers and patterns, so a revoked key would pass for
-an unknown one. Lines for certificate authorities (`@cert-authority`) are not used: paramiko cannot check
-host certificates, and what cannot be checked is not trusted.
+paramiko's own reader keeps one key for each type and skips markers and patterns, so a revoked key would pass
+for an unknown one. Lines for certificate authorities (`@cert-authority`) are not used: paramiko cannot check
+host certificates, and an unchecked certificate is not trusted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAIN_FIELDS = 3
 
 
 class Verdict(Enum):
-    """What the files say of a key that a host has shown."""
+    """The verdict of the files on a key that a host has shown."""
 
     TRUSTED = "trusted"
     UNKNOWN = "unknown"
@@ -51,7 +51,7 @@ class KnownKey:
     """One line of a file.
 
     Attributes:
-        key: None when it is not in base 64; `ssh` passes over such a line too.
+        key: None if it is not in base 64; `ssh` skips such a line too.
         where: `file:line`, for messages.
     """
 
@@ -62,12 +62,12 @@ class KnownKey:
 
 
 def host_name(host: str, port: int) -> str:
-    """The name under which a host stands in the files: `[host]:port` unless the port is 22."""
+    """The name of a host in the files: `[host]:port` unless the port is 22."""
     return host if port == DEFAULT_PORT else f"[{host}]:{port}"
 
 
 def parse(text: str, file: str) -> tuple[KnownKey, ...]:
-    """Read a known hosts file; lines that make no sense stop nobody, as with `ssh`."""
+    """Read a known hosts file; lines that cannot be parsed are skipped, as with `ssh`."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
@@ -94,7 +94,7 @@ def load(files: Iterable[str]) -> tuple[KnownKey, ...]:
 
     Raises:
         OSError: a file is there but cannot be read.
-        RuntimeError: the home of a `~user` in its path is not known.
+        RuntimeError: the home of a `~user` in its path is unknown.
     """
     found: list[KnownKey] = []
     for file in files:
@@ -105,12 +105,12 @@ def load(files: Iterable[str]) -> tuple[KnownKey, ...]:
 
 
 def for_host(keys: Iterable[KnownKey], name: str) -> tuple[KnownKey, ...]:
-    """The lines that speak of this host."""
+    """The lines that name this host."""
     return tuple(known for known in keys if _speaks_of(known.names, name.lower()))
 
 
 def judge(keys: Iterable[KnownKey], shown: HostKey) -> Verdict:
-    """What the lines of one host say of the key it has shown; a revocation beats everything."""
+    """The verdict of one host's lines on the key it has shown; a revocation takes precedence."""
     lines = tuple(keys)
     if any(line.revoked and line.key == shown for line in lines):
         return Verdict.REVOKED
@@ -135,7 +135,7 @@ def _speaks_of(names: Iterable[str], name: str) -> bool:
 def _matches(pattern: str, name: str) -> bool:
     if pattern.startswith(_HASHED):
         return _hash_matches(pattern, name)
-    # fnmatch reads [..] as a set of characters, known hosts files as the brackets of [host]:port.
+    # fnmatch reads [..] as a set of characters; in known hosts files these are the brackets of [host]:port.
     return fnmatchcase(name, pattern.lower().replace("[", "[[]"))
 
 

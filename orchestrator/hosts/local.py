@@ -1,4 +1,4 @@
-"""Commands on this machine: the protocol as over SSH, a process group of their own, few variables."""
+"""Commands on this machine: same protocol as over SSH, their own process group, few variables."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from orchestrator.hosts.connection import (
 from orchestrator.model.reading import Seconds
 
 KEPT_VARIABLES: Final = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_RUNTIME_DIR", "DOCKER_HOST")
-"""All that a command gets of our own environment: secrets in variables stay with this program."""
+"""The variables of this program that a command gets: secrets in other variables are not passed on."""
 _READ_BYTES: Final = 64 * 1024
 _DRAIN_SECONDS: Final = 0.2
-"""After the command itself has ended: a daemon it left behind may hold its output open for ever."""
+"""Time to read output after the command has ended: a daemon that it started may keep the output open."""
 
 
 class LocalConnection:
@@ -61,7 +61,7 @@ class LocalConnection:
         ended: Callable[[], None] | None = None,
         keep: int = KEPT_BYTES,
     ) -> Job | Unreachable:
-        """Start a command line under `/bin/sh`, in a session of its own: our signals are not its."""
+        """Start a command line under `/bin/sh` in its own session: our signals do not reach it."""
         try:
             process = subprocess.Popen(  # noqa: S603  (the command is the operator's own, from the cluster file)
                 ["/bin/sh", "-c", command],
@@ -82,10 +82,10 @@ class LocalConnection:
         return ThreadedJob(f"local-{process.pid}", work, lambda: _kill_group(process), ended, keep=keep)
 
     def drop(self) -> None:
-        """Nothing is kept that could be dropped."""
+        """Do nothing: there is no connection to drop."""
 
     def close(self) -> None:
-        """Nothing is kept that could be closed."""
+        """Do nothing: there is no connection to close."""
 
     def _attend(
         self,
@@ -97,7 +97,7 @@ class LocalConnection:
     ) -> Ended:
         """Feed and read one process until it has ended or its limit has run out."""
         if process.stdin is not None:
-            # A command that does not read what it is given closes the pipe: its exit code says the rest.
+            # A command that does not read its input closes the pipe: its exit code is the result.
             with contextlib.suppress(BrokenPipeError), process.stdin as feed:
                 feed.write((stdin or "").encode())
         pidfd = os.pidfd_open(process.pid)
@@ -138,15 +138,15 @@ class LocalConnection:
 
 
 def _take(key: selectors.SelectorKey) -> bool:
-    """Read what is there; False at the end of the stream."""
+    """Read the available bytes; False at the end of the stream."""
     data = os.read(key.fd, _READ_BYTES)
     key.data.add(data)
     return bool(data)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what the command started, unless it left the group on purpose (a detached stop or start does)."""
+    """Kill what the command started; a process that left the group on purpose (detached verbs) survives."""
     if process.returncode is None:
-        # Gone between the look and the signal: what was wanted.
+        # The process may have ended in the meantime: that is the goal.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What came of a stop, a start or a reboot that ran to its end: by its text and its exit code. Pure."""
+"""The result of a stop, start or reboot that ran to its end, from its text and exit code. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from orchestrator.model.action import ActionResult, Done, InDoubt, Refused
 _IN_DOUBT: Final = re.compile(
     r"timed out|connection reset|did not receive a reply|transport endpoint|no reply", re.IGNORECASE
 )
-"""The call to systemd itself failed half-way: whether the job was taken is not known."""
+"""The call to systemd itself failed half-way: it is unknown whether systemd accepted the job."""
 
 
 def came_of(
     settings: HostSettings, verb: Verb | None, line: str, exit_code: int, output: str
 ) -> ActionResult:
-    """What came of a command that was sent under the node's lock; see `result_of` for the arguments."""
+    """The result of a command that was sent under the node's lock; see `result_of` for the arguments."""
     holder = exclusion.held_by(output) if exit_code != 0 else None
     if holder is not None and holder.what == Verb.STOP.value:
-        # The node is going down all the same: `Refused` would say that it stays up.
+        # The node is going down anyway: `Refused` would mean that it stays up.
         return InDoubt(reason=f"at work on it already: {holder}")
     if exit_code != 0 and exclusion.was_not_run(output):
         return Refused(reason=output)
@@ -34,14 +34,14 @@ def came_of(
 def result_of(
     settings: HostSettings, verb: Verb | None, line: str, exit_code: int, output: str
 ) -> ActionResult:
-    """What came of a command that ran to its end; the text goes before the exit code where it tells.
+    """The result of a command that ran to its end. A clear text takes precedence over the exit code.
 
     Args:
         settings: of the node.
-        verb: what was asked; None for a reboot.
-        line: its command line, as it was sent.
+        verb: the requested verb; None for a reboot.
+        line: its command line, as sent.
         exit_code: its exit code.
-        output: what it printed.
+        output: its output.
     """
     refusal = services.refused_by_sudo(line, output) if exit_code != 0 else None
     if refusal is not None:
@@ -68,12 +68,12 @@ def _by_text(settings: HostSettings, verb: Verb, exit_code: int, output: str) ->
 
 
 def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
-    """Whether a verb that failed certainly did nothing, so that it counts as refused.
+    """Whether a failed verb certainly did nothing, so that it counts as refused.
 
     Args:
         settings: of the node.
-        line: the command line of the verb, as it was sent.
-        output: what it printed.
+        line: the command line of the verb, as sent.
+        output: its output.
     """
     if services.refused_by_sudo(line, output) is not None or services.never_ran(line, output):
         return True
@@ -81,5 +81,5 @@ def did_nothing(settings: HostSettings, line: str, output: str) -> bool:
         case Manager.SYSTEMD:
             return not _IN_DOUBT.search(output)
         case Manager.SYSV | Manager.DOCKER | Manager.COMMAND:
-            # Of a line of several commands, one may say so after another has done its part.
+            # In a line of several commands, a later one may print this after an earlier one took effect.
             return bool(services.SIMPLE_COMMAND.match(line) and services.NOT_DONE.search(output))

@@ -1,18 +1,18 @@
-"""The host port over real machines: SSH or this one, any service manager.
+"""The host port over real machines: over SSH or on this machine, with any service manager.
 
-What its answers mean, for whoever implements the same port:
+The contract for every implementation of this port:
 
-- `observe` returns a reading for every node it was asked for. A host out of reach, on its way through a
-  reboot, or with a service that is not understood is `Unknown` with the reason; nothing is raised.
+- `observe` returns a reading for every requested node. A host that is out of reach, that is rebooting, or
+  whose service state is not understood is `Unknown` with the reason; nothing is raised.
 - `perform` of a stop or a start returns within about two seconds with
-  `Done`: it was taken and goes on, also without us; `observe` tells how it goes;
-  `Refused`: nothing was done: out of reach, sudo or the manager said no; or a start ended with an error;
-  `InDoubt`: it was sent and its end is not known, or a script failed half-way: only a reading tells.
-- A start sent while a stop is under way waits behind it; one sent while a start is under way is that start.
+  `Done`: it was accepted and continues, also without this program; `observe` shows its progress;
+  `Refused`: nothing was done: out of reach, sudo or the manager refused; or a start ended with an error;
+  `InDoubt`: it was sent and its end is unknown, or a script failed half-way: only a reading shows which.
+- A start sent during a stop waits behind it; a start sent during a start joins that start.
 - Starts and hooks of a node exclude each other on its host, also those whose connection was lost or whose
   program was killed: see `exclusion`. They wait for the holder of the lock. Under init scripts and command
-  lines a stop and a reboot are `Refused` with the holder's name, or `InDoubt` where the holder is a stop.
-- A reboot ends the connection; until the host is back its readings are `Unknown`.
+  lines a stop and a reboot are `Refused` with the holder's name, or `InDoubt` if the holder is a stop.
+- A reboot ends the connection; until the host is ready its readings are `Unknown`.
 - A `TuneHost` is made and read back before `perform` returns; see `hosts/tuner.py`.
 - A hook runs to its end or its limit. `Refused`: it did not run at all. `InDoubt`: it failed or overran, and
   may have done a part. Otherwise `Done` with its output.
@@ -60,21 +60,21 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TuningProfile
 
 QUICK_SECONDS: Final = 1.5
-"""How long a stop or start in the foreground is listened to before `perform` returns: refusals and wrong
-command lines show within it, and no caller waits longer."""
+"""How long `perform` listens to a stop or start in the foreground before it returns. Refusals and wrong
+command lines appear within it, and no caller waits longer."""
 JOB_LIMIT_SECONDS: Final = 6 * 3600.0
-"""After which a foreground job is listened to no more: longer than any deadline of a stop or a start."""
+"""When listening to a foreground job ends: later than any deadline of a stop or a start."""
 _HOOK_MARGIN_SECONDS: Final = 10.0
-"""The host itself ends an overrunning hook first, so that nothing of it is left behind there."""
+"""The host itself ends an overrunning hook first, so that no process of it is left there."""
 
 
 class Hosts:
     """`HostPort` over the machines of a cluster's nodes.
 
     Args:
-        settings: by node name, looked up at every use: the composer may fill in addresses as it learns them.
-        redact: takes secrets out of everything that commands print.
-        connections: made here when None.
+        settings: by node name, looked up at every use: addresses may be filled in while the program runs.
+        redact: removes secrets from all command output.
+        connections: made here if None.
     """
 
     def __init__(
@@ -110,20 +110,20 @@ class Hosts:
     def tuning(
         self, nodes: Collection[NodeName], profile: TuningProfile
     ) -> Mapping[NodeName, Reading[HostTuning]]:
-        """Read how each node's host stands to a profile, in parallel, one round trip a host; without sudo."""
+        """Read each node's host against a profile, in parallel, one round trip a host; without sudo."""
         return self._tuner.read(nodes, profile, self._bound(nodes))
 
     def facts(self, reads: Mapping[NodeName, Reads]) -> Mapping[NodeName, Reading[HostFacts]]:
-        """Read of each node's host what is asked of it, in parallel, one round trip a host; without sudo."""
+        """Read the requested facts of each node's host, in parallel, one round trip a host; without sudo."""
         return self._tuner.facts(reads, self._bound(reads))
 
     def run(self, node: NodeName, line: str, *, as_root: bool, timeout: Seconds, keep: int) -> Outcome:
-        """Run a command that reads, to its end or its limit, which the host itself sees to as well.
+        """Run a read-only command to its end or its limit. The host also enforces the limit.
 
         Args:
-            node: whose machine it runs on.
+            node: the node on whose machine it runs.
             line: the command line, a single command.
-            as_root: whether through sudo, where the settings say so.
+            as_root: whether through sudo, if the settings use it.
             timeout: its limit, in seconds.
             keep: bytes of its output.
         """
@@ -132,12 +132,12 @@ class Hosts:
             return found
         settings, connection = found
         password, behind = (sudo.stdin(settings), sudo.prefix(settings.sudo)) if as_root else (None, "")
-        # Ended on its host too: a command that nobody listens to any more would go on there for ever.
+        # Also ended on its host: after a lost connection the command would otherwise run there forever.
         bounded = script.shell(script.limited(f"exec {behind}{line}", timeout))
         return connection.run(bounded, timeout=timeout + _HOOK_MARGIN_SECONDS, stdin=password, keep=keep)
 
     def perform(self, action: HostAction) -> ActionResult:
-        """Do it; see the module's text for what the results mean."""
+        """Perform an action; see the module's docstring for the results."""
         try:
             return self._perform(action)
         except ConfigError as error:  # of a secret, which is fetched before anything is sent
@@ -164,7 +164,7 @@ class Hosts:
                 assert_never(action)
 
     def describe(self, action: HostAction) -> str:
-        """The exact command line; free of secrets. A hook of this machine says so in a comment."""
+        """The exact command line; free of secrets. A hook on this machine is marked by a comment."""
         if isinstance(action, RunHook):
             line = services.for_node(action.hook.run, action.node)
             return self._redact(f"{line}  # on this machine" if action.hook.local else line)
@@ -185,9 +185,9 @@ class Hosts:
                 assert_never(action)
 
     def watch(self, nodes: Collection[NodeName], timeout: Seconds) -> bool:
-        """Return True as soon as a service is not what `observe` last saw of it, False at the time-out.
+        """Return True as soon as a service differs from the last `observe`, False at the time-out.
 
-        A job of ours that ended, a lost connection and a host that is in reach again count too.
+        A job of this program that ended, a lost connection and a host that is reachable again count too.
         """
         with self._lock:
             known = {node: self._marks.get(node) for node in nodes if node in self._settings}
@@ -197,12 +197,12 @@ class Hosts:
         )
 
     def close(self) -> None:
-        """Close every connection. Stops and starts that are under way go on on their hosts."""
+        """Close every connection. Stops and starts under way continue on their hosts."""
         self._asked.close()
         self._connections.close()
 
     def _bound(self, nodes: Collection[NodeName]) -> Seconds:
-        """Two attempts of a reading, each with its connection made anew at the worst."""
+        """Limit of two attempts of a reading; each may have to make its connection again."""
         known = [self._settings[node].limits for node in nodes if node in self._settings]
         return max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in known), default=0.0)
 
@@ -216,7 +216,7 @@ class Hosts:
         return self._accounts.as_known(settings), connection
 
     def _as_root(self, node: NodeName) -> tuple[HostSettings, Connection] | Unreachable:
-        """The connection for what root has to do, with the way to root decided."""
+        """The connection for work as root, with `sudo: auto` resolved."""
         found = self._connection(node)
         if isinstance(found, Unreachable):
             return found
@@ -231,7 +231,7 @@ class Hosts:
         except Exception as error:  # noqa: BLE001  (see `defect`)
             with self._lock:
                 self._marks.pop(node, None)
-                # Perhaps it is in reach: whoever awaited its return would look again at once, for ever.
+                # The host may be reachable: a wait for its return would end at once, again and again.
                 self._away.discard(node)
             reason = str(error) if isinstance(error, ConfigError) else defect(error)
             return Unknown(reason=self._redact(f"host of {node}: {reason}"))
@@ -246,7 +246,7 @@ class Hosts:
         stdin = survey_stdin(settings, rights=rights)
         outcome = connection.run(line, timeout=settings.limits.command, stdin=stdin)
         if isinstance(outcome, Lost) and not outcome.timed_out:
-            # Reading twice harms nobody: a connection that went under a reading is made again at once.
+            # Reading twice is harmless: a connection lost during a reading is made again at once.
             outcome = connection.run(line, timeout=settings.limits.command, stdin=stdin)
         if not isinstance(outcome, CommandResult):
             return self._unread(node, outcome)
@@ -311,7 +311,7 @@ class Hosts:
         return self._result(settings, verb, line, end)
 
     def _failure(self, node: NodeName, verb: Verb, ended: CommandResult) -> str | None:
-        """How a stop or a start that ended failed; None when it did not, or is not known to have failed."""
+        """How a stop or start that ended failed; None if it did not fail, or if that is unknown."""
         settings = self._accounts.as_known(self._settings[node])
         result = outcomes.came_of(settings, verb, services.command(settings, verb), ended.exit, _said(ended))
         if isinstance(result, Done):
@@ -319,10 +319,10 @@ class Hosts:
         return failure_of(ended) or f"says: {result.reason}"
 
     def _without_needless_password(self, settings: HostSettings, verb: Verb) -> HostSettings:
-        """Keep the password back where sudo would not read it: the command itself would find it on its input.
+        """Omit the password if sudo would not read it: the command itself would find it on its input.
 
-        What the last look at the rights told counts for one attempt: if sudo asks after all and that one is
-        refused, the next has the password.
+        The last reading of the rights counts for one attempt. If sudo asks after all and refuses that
+        attempt, the next one has the password.
         """
         with self._lock:
             known = (settings.node, verb.value) in self._asks_nothing
@@ -341,7 +341,7 @@ class Hosts:
         outcome = connection.run(sent, timeout=settings.limits.command, stdin=sudo.stdin(settings))
         result = self._result(settings, None, line, outcome)
         if not isinstance(result, Refused):
-            # It stands for a host that is going away: the next reading makes a new one, or tells it cannot.
+            # The host goes away: the next reading makes a new connection, or reports that it cannot.
             connection.drop()
             with self._lock:
                 self._marks.pop(node, None)
@@ -374,7 +374,7 @@ class Hosts:
         return InDoubt(reason=self._redact(failure or ""))
 
     def _result(self, settings: HostSettings, verb: Verb | None, line: str, outcome: Outcome) -> ActionResult:
-        """What came of a stop or a start, or of a reboot, which is no verb."""
+        """The result of a stop or a start, or of a reboot, which is no verb."""
         match outcome:
             case Unreachable(reason=reason, passes=passes):
                 return Refused(reason=self._redact(reason), passes=passes)
@@ -394,5 +394,5 @@ class Hosts:
 
 
 def _said(result: CommandResult) -> str:
-    """What a command printed, bounded by what was kept of it."""
+    """The output of a command, bounded by the bytes that were kept."""
     return "\n".join(part for part in (result.stdout.strip(), result.stderr.strip()) if part)

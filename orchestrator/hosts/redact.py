@@ -1,4 +1,4 @@
-"""Secrets out of what commands print: before anything is shown, logged or journalled."""
+"""Removes secrets from command output before it is shown, logged or journalled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 REDACTED: Final = "[redacted]"
 SHORTEST_SECRET: Final = 4
-"""Shorter values stand in ordinary words: taking them out would garble the text and guard nothing."""
+"""Shorter values occur in ordinary words: removing them would garble the text and protect nothing."""
 
 _PATTERNS: Final = (
     # Authorization: Basic dXNlcjpwYXNz  |  authorization=ApiKey …  |  "Authorization": "Bearer …"
@@ -39,10 +39,10 @@ _PATTERNS: Final = (
 
 
 class Redactor:
-    """Takes known secrets, and what looks like one, out of text.
+    """Removes known secrets, and text that looks like a secret.
 
     Args:
-        secrets: the values this run knows; the longest go first, so that none leaves a piece of another.
+        secrets: the known values of this run; the longest is removed first, so that no piece of it remains.
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
@@ -52,7 +52,7 @@ class Redactor:
             self.learn(secret)
 
     def learn(self, secret: str) -> None:
-        """Take this one out too from now on. Thread-safe."""
+        """Remove this secret too from now on. Thread-safe."""
         with self._lock:
             if len(secret) >= SHORTEST_SECRET and secret not in self._secrets:
                 self._secrets = tuple(sorted((*self._secrets, secret), key=len, reverse=True))

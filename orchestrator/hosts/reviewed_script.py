@@ -1,7 +1,7 @@
-"""What would be changed on each host, as one shell script that a person reads and runs as root. Pure.
+"""All tuning changes of each host as one shell script that a person reads and runs as root. Pure.
 
-It uses the same shell functions as the program itself: found values are compared, each change is read back,
-and what is as wanted already is left, so that it can be run twice.
+It uses the same shell functions as the program itself: found values are compared, and each change is read
+back. Values that are already as wanted are skipped, so the script can be run twice.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def script_of(states: Mapping[NodeName, HostTuning], *, root: str = "") -> str:
     """The script for these hosts.
 
     Args:
-        states: by node, as read; hosts that could not be read are none of the script's.
-        root: a folder that stands for `/`.
+        states: by node, as read; hosts that could not be read are left out.
+        root: a folder used in place of `/`.
     """
     lines = [
         f"{_TITLE}{change_shell.HEAD}root={shlex.quote(root)}",
@@ -69,7 +69,7 @@ def script_of(states: Mapping[NodeName, HostTuning], *, root: str = "") -> str:
         "node=${1:-$(uname -n)}",
         "case $node in",
     ]
-    # The longest name first: `es1` stands for es1.example.com too, but never for a node of that name.
+    # The longest name first: `es1` also matches es1.example.com, but not if a node has that name.
     for node in sorted(states, key=lambda name: (-len(name), name)):
         lines += [f"    {shlex.quote(node)}|{shlex.quote(node)}.*)", *_part(states[node]), "        ;;"]
     return "\n".join(lines) + "\n" + _NOBODY.format(known=shlex.quote(" ".join(sorted(states))))
@@ -88,7 +88,7 @@ def _part(tuning: HostTuning) -> Iterator[str]:
 
 
 def _comment(state: TunableState) -> str:
-    """One line, whatever the host said."""
+    """The host's text on one line, as a comment."""
     match state.verdict:
         case Verdict.OK:
             text = f"as wanted: {state.running}"

@@ -1,6 +1,6 @@
-"""Shell scripts that are sent to a host; nothing is installed there, and any POSIX shell will do.
+"""Shell scripts that are sent to a host. Nothing is installed there, and any POSIX shell runs them.
 
-Several readings in one round trip, a job that outlives its connection, and a loop that tells of a change.
+Several readings in one round trip, a job that outlives its connection, and a loop that reports a change.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 from orchestrator.model.reading import Seconds
 
 ENVIRONMENT: Final = "LC_ALL=C; export LC_ALL"
-"""The words of the tools are read by programs here: always the untranslated ones."""
+"""This program parses the output of the tools, so it must always be untranslated."""
 FAST_LOOKS: Final = 50
 FAST_SECONDS: Final = 0.1
-"""A service stops or starts within seconds as a rule, and every tenth of a second of a restart counts."""
+"""A service usually stops or starts within seconds, and every tenth of a second of a restart counts."""
 SLOW_SECONDS: Final = 0.5
-"""For those that take longer, so that looking costs a busy host little."""
+"""For slower services, so that the polling costs a busy host little."""
 TIMEOUT_EXIT: Final = 124
-"""The exit code of a line that was ended at its limit, as `timeout` has it."""
+"""The exit code of a line that was ended at its limit, the same as `timeout` uses."""
 KILL_SECONDS: Final = 5
 """Between SIGTERM and SIGKILL at the limit."""
 LOOK_SECONDS: Final = 30
-"""Between two looks of the watchdog at what it bounds."""
+"""Between two checks of the watchdog."""
 CHANGED: Final = "changed"
 SIGN_OF_LIFE: Final = "."
 
@@ -40,7 +40,7 @@ look_at_process() {
     begun=${20}
 }
 """
-"""A pid alone names no process: pids are used again."""
+"""A pid alone does not identify a process: pids are used again."""
 
 BEGIN = "@@orchestrate-begin"
 END = "@@orchestrate-end"
@@ -49,14 +49,14 @@ _SECTION = re.compile(rf"^{BEGIN} (\S+)\n(.*?)\n?^{END} \1 (\d{{1,10}})$", re.MU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What one part of a script answered."""
+    """The answer of one part of a script."""
 
     exit: int
     text: str
 
 
 def shell(script: str) -> str:
-    """A command line that runs a script under `/bin/sh`, whatever the account's login shell is."""
+    """A command line that runs a script under `/bin/sh`, independent of the account's login shell."""
     return f"/bin/sh -c {shlex.quote(f'{ENVIRONMENT}; {script}')}"
 
 
@@ -70,7 +70,7 @@ def sections(parts: Sequence[tuple[str, str]]) -> str:
 
 
 def read_sections(output: str) -> Mapping[str, Section]:
-    """The answers by name. Banners and greetings of the host are no part of any; a part cut off is absent."""
+    """The answers by name. Banners and greetings of the host belong to no part; a part cut off is absent."""
     return {
         found[1]: Section(exit=int(found[3]), text=found[2].strip("\n"))
         for found in _SECTION.finditer(output)
@@ -78,11 +78,11 @@ def read_sections(output: str) -> Mapping[str, Section]:
 
 
 def detached(line: str) -> str:
-    """A script that runs a line in a session of its own, tells how it ended, and whose end nothing stops.
+    """A script that runs a line in its own session and reports how it ended; nothing interrupts the line.
 
-    Where there is no service manager to hand the work to, the script that stops a node must not die in the
-    middle because our connection did: it has no terminal, no pipe to us that could break, and its output goes
-    to a file that is unlinked at once. Its standard input stays ours: sudo reads the password there.
+    Without a service manager to take the job, the script that stops a node must not die half-way when the
+    connection is lost. So it has no terminal, no pipe to this program that could break, and its output goes
+    to a file that is unlinked at once. It keeps its standard input: sudo reads the password there.
     """
     return "\n".join(
         (
@@ -108,7 +108,7 @@ def bounded(line: str, *, closing: str = "", each_look: str = "", started: str =
 
     The shell itself keeps the limit: `timeout` is not everywhere, older ones have no `-k`, and those of older
     BusyBoxes take other arguments. The line runs in a session of its own, `$work`, so that all of its
-    processes are ended. If a trap interrupts the wait, the line goes on.
+    processes are ended. If a trap interrupts the wait, the line continues.
 
     Args:
         line: it gets the standard input of the script.
@@ -123,7 +123,7 @@ def bounded(line: str, *, closing: str = "", each_look: str = "", started: str =
             "left=$1 work=$2 script=$3",
             'look_at_process "$script"; script_began=$begun',
             'look_at_process "$work"; work_began=$begun',
-            # If the script was killed, nobody ends this watchdog: it ends with the line.
+            # If the script was killed, no process ends this watchdog: it ends with the line.
             'is_at_work() { look_at_process "$work"; [ -n "$begun" ] && [ "$begun" = "$work_began" ]; }',
             'end() { is_at_work || exit 0; kill "$1" "-$work" || kill "$1" "$work"; }',
             'while [ "$left" -gt 0 ]; do',
@@ -160,12 +160,12 @@ def bounded(line: str, *, closing: str = "", each_look: str = "", started: str =
 def watch(mark: str, known: str | None, limit: Seconds) -> str:
     """A script that prints `changed` as soon as a mark is no longer the known one, and ends.
 
-    Service managers tell of changes only to privileged listeners, so this polls, on the host itself: no
-    round trip stands between two looks. Each look writes a sign of life; when nobody reads it any more, the
-    write ends the script.
+    Service managers report changes only to privileged listeners, so this polls, on the host itself: no round
+    trip is needed between two checks. Each check writes a sign of life. If the reader is gone, the write
+    fails and ends the script.
 
     Args:
-        mark: shell line that prints what is compared.
+        mark: shell line that prints the mark.
         known: the mark of the last reading; None = the first one seen here.
         limit: after which the script ends by itself.
     """

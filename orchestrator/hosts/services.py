@@ -1,13 +1,13 @@
-"""Service managers: the command lines that each takes, and what its answers mean. Pure.
+"""Service managers: the command lines that each takes, and how its answers are read. Pure.
 
-Stops and starts are asked for in one of two ways:
+Stops and starts are requested in one of two ways:
 
-- **systemd** takes a job and answers at once (`--no-block`): a refusal is known when the call returns, the
-  work goes on without us, and a start sent during a stop waits behind it in systemd's own queue.
+- **systemd** accepts a job and answers at once (`--no-block`): a refusal is known when the call returns, the
+  job continues without this program, and a start sent during a stop waits behind it in systemd's own queue.
 - **sysv, docker and command lines** work in the foreground: they run detached, see `script.detached`. So does
-  a start that waits for a hook on its host, whatever the manager.
+  a start that waits for a hook on its host, under any manager.
 
-Reads need no rights and do not go through sudo, but for Riak's own (`status_as_root`).
+Reads need no rights and do not go through sudo, except for Riak's own (`status_as_root`).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _PROPERTIES: Final = (
 )
 _INSPECT: Final = "{{.State.Status}}|{{.State.ExitCode}}|{{.State.StartedAt}}|{{.State.Error}}"
 SIMPLE_COMMAND: Final = re.compile(r"^[\w@%+:,./' =-]+$")
-"""A line that sudo can take as it is; one with operators of the shell needs a shell behind sudo."""
+"""A line that sudo runs directly; a line with operators of the shell needs a shell behind sudo."""
 _LSB_RUNNING, _LSB_DEAD_PID, _LSB_DEAD_LOCK, _LSB_STOPPED = 0, 1, 2, 3
 """Exit codes of `status`, Linux Standard Base 5.0, "Init Script Actions"."""
 _QUOTES: Final = re.compile(r"""['"\\`$#<\n]""")
-"""What makes it possible that a placeholder does not stand bare in a command line."""
+"""Characters that may put a placeholder into quotes, an escape or a comment of a command line."""
 _NODE: Final = re.compile(r"(?<!\$)\{node\}")  # not `${node}`, a variable of the shell
 _PIECES: Final = re.compile(rf"{_NODE.pattern}|\\[^{{]|.", re.DOTALL)
 _VARIABLE: Final = "orchestrate_node"
@@ -61,7 +61,7 @@ _REFERENCES: Final = {
 }
 """By the quotes around the placeholder."""
 _ENDED_WELL: Final = frozenset({0, 130, 143})
-"""A container ended by SIGINT or SIGTERM was asked to: the JVM exits with 128 and the signal's number."""
+"""SIGINT and SIGTERM are requests to end: the JVM then exits with 128 and the signal's number."""
 _DETAIL_CHARACTERS: Final = 300
 NOT_DONE: Final = re.compile(
     r"no such container|permission denied.*docker|cannot connect to the docker daemon|unrecognized service",
@@ -70,7 +70,7 @@ NOT_DONE: Final = re.compile(
 
 
 class Verb(Enum):
-    """What is asked of a service manager."""
+    """A request to a service manager."""
 
     STOP = "stop"
     START = "start"
@@ -78,7 +78,7 @@ class Verb(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReading:
-    """The state of a service, and the manager's own words for it."""
+    """The state of a service, and the manager's text for it."""
 
     state: ServiceState
     detail: str
@@ -87,8 +87,8 @@ class ServiceReading:
 def for_node(text: str, node: str) -> str:
     """A command line with `{node}` replaced by the node's name, so that the shell never executes the name.
 
-    Where the placeholder stands in quotes, quotes of our own would end those. There the name becomes the
-    value of a variable, for what a variable holds is never read as a command, wherever it is expanded.
+    Inside quotes, further quotes around the name would end them. There the name becomes the value of a
+    variable: the shell never reads a variable's value as a command.
     """
     quoted = shlex.quote(node)
     if quoted != node and _NODE.search(text) and _QUOTES.search(text):
@@ -99,8 +99,8 @@ def for_node(text: str, node: str) -> str:
 def _by_reference(text: str) -> str:
     """The text with a reference to the variable in place of `{node}`, as each kind of quotes needs it.
 
-    Where this reads the quotes otherwise than the shell (in a comment, a here-document or a substitution
-    within quotes) the name may fall apart into words, but still is not executed.
+    Where the shell reads the quotes differently (in a comment, a here-document or a substitution within
+    quotes) the name may be split into words, but still is not executed.
     """
     written, quote = [], ""
     for piece in _PIECES.findall(text):
@@ -108,7 +108,7 @@ def _by_reference(text: str) -> str:
             written.append(_REFERENCES[quote])
             continue
         if quote == "'":
-            quote = "" if piece.endswith("'") else quote  # a backslash before it means nothing here
+            quote = "" if piece.endswith("'") else quote  # a backslash before it has no effect here
         elif piece in ("'", '"') and quote in ("", piece):
             quote = "" if quote else piece
         written.append(piece)
@@ -121,12 +121,12 @@ def unit(settings: HostSettings) -> str:
 
 
 def is_queued(settings: HostSettings) -> bool:
-    """Whether the manager takes a job and answers at once; the others work in the foreground."""
+    """Whether the manager accepts a job and answers at once; the others work in the foreground."""
     return settings.service.manager is Manager.SYSTEMD
 
 
 def plain_command(settings: HostSettings, verb: Verb) -> str:
-    """The command line of a verb without sudo, word for word as a sudoers file must have it."""
+    """The command line of a verb without sudo, word for word as a sudoers file must contain it."""
     service, name = settings.service, unit(settings)
     program = _program(service)
     match service.manager:
@@ -165,7 +165,7 @@ def reboot_command(settings: HostSettings) -> str:
 
 
 def status_command(settings: HostSettings) -> str:
-    """A shell line whose output and exit code say the state; read by `read_state`."""
+    """A shell line whose output and exit code give the state; read by `read_state`."""
     service, name = settings.service, unit(settings)
     match service.manager:
         case Manager.SYSTEMD:
@@ -197,7 +197,7 @@ def _status_line(settings: HostSettings) -> str:
 
 
 def running_command(settings: HostSettings) -> str:
-    """A shell line that succeeds when the service runs, and prints nothing; for init scripts and commands."""
+    """A shell line that succeeds if the service runs, and prints nothing; for init scripts and commands."""
     line, wording = status_command(settings), settings.service.wording
     if wording is None:
         return f"{{ {line}; }} >/dev/null 2>&1"
@@ -218,9 +218,9 @@ def mark_command(settings: HostSettings) -> str:
 
 
 def mark(settings: HostSettings, answer: Section) -> str:
-    """What changes when the state does.
+    """A text that changes with the state.
 
-    The text where that is exact; else the exit code, and the line that says that the service runs.
+    The whole answer if it is exact; otherwise the exit code, and the line that shows that the service runs.
     """
     if _says_by_text(settings):
         return answer.text
@@ -238,7 +238,7 @@ def _plain_status(settings: HostSettings) -> str:
 
 
 def _decides(settings: HostSettings) -> bool:
-    """Whether the text of the status command says it all, whatever its exit code is."""
+    """Whether the text of the status command is enough, with any exit code."""
     service = settings.service
     if service.wording is None or service.manager is not Manager.COMMAND:
         return False
@@ -246,7 +246,7 @@ def _decides(settings: HostSettings) -> bool:
 
 
 def read_state(settings: HostSettings, answer: Section) -> ServiceReading | Unknown:
-    """What the answer to `status_command` means; what is not understood is `Unknown`."""
+    """Parses the answer to `status_command`; an answer that is not understood is `Unknown`."""
     match settings.service.manager:
         case Manager.SYSTEMD:
             return _read_systemd(settings, answer)
@@ -259,15 +259,15 @@ def read_state(settings: HostSettings, answer: Section) -> ServiceReading | Unkn
 
 
 def refused_by_sudo(line: str, output: str) -> str | None:
-    """In what words sudo did not let a line begin; None when they are of a sudo in the middle of it."""
+    """The refusal of sudo to start a line; None for the refusal of a sudo in the middle of the line."""
     return sudo.refusal(output) if line.startswith("sudo ") else None
 
 
 def never_ran(line: str, output: str) -> bool:
-    """Whether the shell says of the program of a line that it cannot be run.
+    """Whether the shell reports that the program of a line cannot be run.
 
-    The exit codes 126 and 127 alone prove nothing: a line of several commands, and a script, end with them
-    too when it is the last one that is not there.
+    The exit codes 126 and 127 alone prove nothing: a line of several commands, and a script, also end with
+    them if their last program is missing.
     """
     if not SIMPLE_COMMAND.match(line) or not line.strip():
         return False
@@ -325,7 +325,7 @@ def _read_systemd(settings: HostSettings, answer: Section) -> ServiceReading | U
 
 
 def _read_text(settings: HostSettings, line: str, answer: Section) -> ServiceReading | Unknown | None:
-    """What the text says of the state; None where the exit code decides."""
+    """The state according to the text; None if the exit code decides."""
     wording = settings.service.wording
     state = None if wording is None else wording.state(line, answer.exit, answer.text)
     if state is None or isinstance(state, Unknown):
@@ -342,7 +342,7 @@ def _read_lsb(settings: HostSettings, answer: Section) -> ServiceReading | Unkno
         case code if code == _LSB_RUNNING:
             return ServiceReading(state=ServiceState.RUNNING, detail=words or "running")
         case code if code in (_LSB_DEAD_PID, _LSB_DEAD_LOCK) and not NOT_DONE.search(answer.text):
-            # Not running, and it did not say good-bye: its pid file or lock file is left.
+            # Not running, and not ended cleanly: its pid file or lock file is left.
             return ServiceReading(state=ServiceState.FAILED, detail=words or f"dead (status exits {code})")
         case code if code == _LSB_STOPPED:
             return ServiceReading(state=ServiceState.STOPPED, detail=words or "stopped")
@@ -378,7 +378,7 @@ def _read_command(settings: HostSettings, answer: Section) -> ServiceReading | U
     words = _short(answer.text)
     refusal = refused_by_sudo(_status_line(settings), answer.text)
     if refusal is not None:
-        # It exits 1 then, as a status command does of what is not running.
+        # It exits 1 then, like a status command for a service that is down.
         return Unknown(reason=f"the status command is refused by sudo: {refusal}; {sudo.advice(refusal)}")
     if answer.exit in (126, 127):
         return Unknown(reason=f"the status command cannot be run: {words or f'exit {answer.exit}'}")
@@ -393,6 +393,6 @@ def _read_command(settings: HostSettings, answer: Section) -> ServiceReading | U
 
 
 def _short(text: str) -> str:
-    """The first line that says something, bounded."""
+    """The first line with text, bounded."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= _DETAIL_CHARACTERS else f"{line[:_DETAIL_CHARACTERS]}…"

@@ -1,7 +1,7 @@
-"""How one node's machine is reached, and how its service is stopped and started there.
+"""How to reach one node's machine, and how to stop and start its service there.
 
-Plain values without a source: whoever composes the program builds them from the cluster file. Nothing here
-is read from disk or from the environment.
+Plain values without a source: the caller builds them from the cluster file. Nothing here is read from disk or
+from the environment.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from orchestrator.model.reading import Reading, Seconds
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 Secret = Callable[[], str]
-"""Gives a secret when it is needed, so that no settings object holds or prints it."""
+"""Returns a secret when it is needed, so that no settings object holds or prints it."""
 
 
 class Connect(Enum):
-    """How commands get to the machine."""
+    """How commands reach the machine."""
 
     SSH = "ssh"
     LOCAL = "local"
 
 
 class Manager(Enum):
-    """Who stops and starts the service."""
+    """The program that stops and starts the service."""
 
     SYSTEMD = "systemd"
     SYSV = "sysv"
@@ -40,7 +40,7 @@ class Manager(Enum):
 
 
 class Sudo(Enum):
-    """Whether root's work goes through sudo; `AUTO`: unless the account on the host is root."""
+    """Whether root's work goes through sudo; `AUTO`: yes, unless the account on the host is root."""
 
     AUTO = "auto"
     OFF = "off"
@@ -49,36 +49,36 @@ class Sudo(Enum):
 
 
 class Wording(Protocol):
-    """How to read what a node's own program prints, where its exit codes prove nothing.
+    """How to read the output of a node's own program, if its exit codes prove nothing.
 
     Every method gets a command line with `{node}` filled in and without sudo, its exit code, and its output.
-    None: the text says nothing, and the exit code decides.
+    None: the text is not conclusive, and the exit code decides.
     """
 
     @property
     def running(self) -> str:
-        """The whole line that a status command prints of a service that runs; plain for `grep -x -F`."""
+        """The whole line that a status command prints for a running service; plain for `grep -x -F`."""
         ...
 
     @property
     def stopped(self) -> str:
-        """What a status command prints of a service that does not run, for `grep -E`."""
+        """The text that a status command prints for a service that is down, for `grep -E`."""
         ...
 
     def decides(self, line: str) -> bool:
-        """Whether the text of this line always says how it ended, so that the exit code is not enough."""
+        """Whether the text of this line always shows how it ended, so that the exit code is not enough."""
         ...
 
     def state(self, line: str, exit_code: int, text: str) -> Reading[ServiceState] | None:
-        """What a status command says; only RUNNING and STOPPED."""
+        """The state according to a status command; only RUNNING and STOPPED."""
         ...
 
     def stop(self, line: str, exit_code: int, text: str) -> ActionResult | None:
-        """What came of a stop that ended."""
+        """The result of a stop that ended."""
         ...
 
     def start(self, line: str, exit_code: int, text: str) -> ActionResult | None:
-        """What came of a start that ended."""
+        """The result of a start that ended."""
         ...
 
 
@@ -88,10 +88,10 @@ class Limits:
 
     Attributes:
         connect: the TCP connection, and the key exchange after it.
-        banner: the peer's first line; a host that swaps to death accepts connections and says nothing.
+        banner: the peer's first line; a host that swaps heavily accepts connections and sends nothing.
         auth: one way of authentication.
         command: one reading, or asking for a stop or a start.
-        keepalive: between two signs of life on a connection at rest.
+        keepalive: between two signs of life on an idle connection.
     """
 
     connect: Seconds = 10.0
@@ -103,17 +103,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """The node's service. `{node}` stands for the node's name in every text.
+    """The node's service. `{node}` is replaced by the node's name in every text.
 
     Attributes:
         unit: systemd unit, init script or container.
-        stop: command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 when it runs.
-        wording: how the texts of commands and init scripts are read; None where the exit code says it all.
+        stop: command line (`Manager.COMMAND` only), as are `start` and `status`, which exits 0 if it runs.
+        wording: how the texts of commands and init scripts are read; None if the exit code is enough.
         status_as_root: whether `status` needs root's rights, so goes through sudo unless the account is root.
-        program: path of `systemctl`, `service` or `docker`, word for word as the sudoers file has it; the
-            manager's usual one when None.
-        reboot: command line of a reboot, word for word as the sudoers file has it; the manager's usual one
-            when None.
+        program: path of `systemctl`, `service` or `docker`, word for word as in the sudoers file; None = the
+            manager's usual one.
+        reboot: command line of a reboot, word for word as in the sudoers file; None = the manager's usual
+            one.
         grace: seconds that a container gets to end before Docker kills it (Docker's own default of 10
             kills an Elasticsearch that is still closing its shards).
     """
@@ -147,15 +147,15 @@ class HostSettings:
         address: host name, alias in the SSH configuration, or IP address.
         port: None = as the SSH configuration says, else 22. `user` and `identities` likewise.
         identities: private key files; they come before those of the SSH configuration.
-        known_hosts: files of host keys; empty = those that `ssh` would read, the user's and the system's.
+        known_hosts: files of host keys; empty = the user's and the system's, the same as `ssh` reads.
         use_agent: whether the keys of a running agent are tried too.
         ssh_config: the SSH client configuration; None = read none.
         sudo_password: gives the password when `sudo` is `Sudo.PASSWORD`.
         environment: variables added to the few that a command on this machine gets (`Connect.LOCAL` only).
-        data: absolute data paths of the node, in which `{node}` stands for the node's name: the disks behind
-            them are tuned, and no other.
-        root: a folder that stands for `/` on that machine; a prefix of every path that tuning reads or
-            writes. Empty everywhere but on file trees.
+        data: absolute data paths of the node; `{node}` is replaced by the node's name. Only the disks behind
+            them are tuned.
+        root: a folder used in place of `/` on that machine; a prefix of every path that tuning reads or
+            writes. Empty everywhere except on file trees.
     """
 
     node: NodeName
@@ -176,7 +176,7 @@ class HostSettings:
     root: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a password mode without a password, and data paths that mean nothing on a host."""
+        """Refuse a password mode without a password, and data paths that are invalid on a host."""
         if self.sudo is Sudo.PASSWORD and self.sudo_password is None:
             raise ConfigError("sudo with a password needs a reference to the password", key="hosts.sudo")
         for path in self.data:

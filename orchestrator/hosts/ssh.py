@@ -29,17 +29,17 @@ from orchestrator.model.reading import Seconds
 _READ_BYTES: Final = 64 * 1024
 _READS_A_TURN: Final = 64
 _LOOK_SECONDS: Final = 1.0
-"""The longest sleep in `poll`; output, the end and a lost connection all wake it before."""
+"""The longest sleep in `poll`; output, the end of the command or a lost connection wakes it earlier."""
 _DRAIN_SECONDS: Final = 0.5
-"""After the exit code: what is still on the way comes within it, and a daemon that keeps the output open
-costs no more than this."""
+"""Time to read after the exit code: output in transit arrives within it, and a daemon that keeps the output
+open costs no more than this."""
 _NO_EXIT_CODE: Final = -1
 """paramiko's value for "the channel closed without one"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Order:
-    """One command to be run; its standard input may hold a secret and is shown nowhere."""
+    """One command to run; its standard input may hold a secret and is never shown."""
 
     command: str
     stdin: str | None = field(repr=False)
@@ -51,7 +51,7 @@ class SshConnection:
     """Runs commands on one host.
 
     Args:
-        sessions: on it, over connections that other nodes of the host may use as well.
+        sessions: sessions on the host; other nodes of the host may use their connections too.
         clock: monotonic seconds.
     """
 
@@ -73,7 +73,7 @@ class SshConnection:
         ended: Callable[[], None] | None = None,
         keep: int = KEPT_BYTES,
     ) -> Job | Unreachable:
-        """Start a command line and read it from a thread of its own."""
+        """Start a command line and read its output in a thread."""
         try:
             session = self._sessions.open()
         except LinkError as error:
@@ -109,7 +109,7 @@ class SshConnection:
         channel, link = session.channel, session.link
         timeout, deadline = order.timeout, order.deadline
         late = streams.lost(f"{link.hop} gave no answer within {timeout:g} s", timed_out=True)
-        # exec_command waits for the server's word without any limit of its own: closing the link ends that.
+        # exec_command waits for the server's answer without a limit: closing the link ends that wait.
         watchdog = threading.Timer(max(0.0, deadline - self._clock()), link.drop)
         watchdog.daemon = True
         watchdog.start()
@@ -117,7 +117,7 @@ class SshConnection:
             channel.exec_command(order.command)
             channel.settimeout(timeout)
             if order.stdin is not None:
-                # A command that does not read what it is given ends before: its exit code says the rest.
+                # A command that does not read its input ends before: its exit code is the result.
                 with contextlib.suppress(OSError):
                     channel.sendall(order.stdin.encode())
             channel.shutdown_write()
@@ -141,13 +141,13 @@ class SshConnection:
         poller.register(channel.fileno(), select.POLLIN)
         quiet_until: Seconds | None = None
         while True:
-            # In this order: what comes between the flag and the reading is then taken in by the next turn.
+            # In this order: output between the flag and the reading is then read in the next turn.
             over = channel.eof_received or channel.closed
             if _drain(channel, streams):
                 quiet_until = None
             if over:
                 while _drain(channel, streams):
-                    quiet_until = None  # nothing can come any more: this ends with what was buffered
+                    quiet_until = None  # no more output can arrive: the buffered output was the last
                 break
             now = self._clock()
             if channel.exit_status_ready():
@@ -163,7 +163,7 @@ class SshConnection:
 
 
 def _drain(channel: paramiko.Channel, streams: Streams) -> bool:
-    """Take in some of what is there, so that a flood cannot keep the limit from being looked at."""
+    """Read some of the available output, so that a flood cannot keep the limit from being checked."""
     found = False
     for _ in range(_READS_A_TURN):
         if channel.recv_ready():

@@ -1,4 +1,4 @@
-"""Who we are to an SSH server: key files and the agent's keys, in the order in which `ssh` tries them."""
+"""The keys offered to an SSH server: key files and the agent's keys, in the same order as `ssh`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from orchestrator.hosts.ssh_route import Hop
 
 
 class KeyStrategy(AuthStrategy):
-    """Public keys only: agent keys that are named by a key file first, then the files, then other agent keys.
+    """Public keys only: agent keys that a key file names first, then the files, then other agent keys.
 
-    Servers cut off after a few tries (`MaxAuthTries`, 6), so an agent full of keys must not go first.
+    Servers close the connection after a few tries (`MaxAuthTries`, 6), so an agent full of keys must not go
+    first.
 
     Attributes:
-        notes: what stood in the way of a key that was not even offered, for the message.
+        notes: why a key was not offered at all, for the message.
     """
 
     def __init__(self, hop: Hop) -> None:
@@ -28,7 +29,7 @@ class KeyStrategy(AuthStrategy):
         self.notes: list[str] = []
 
     def get_sources(self) -> Iterator[AuthSource]:
-        """Yield the keys in the order they are offered."""
+        """Yield the keys in the order in which they are offered."""
         user = self._hop.user
         agent_keys = self._agent_keys()
         named = {blob for path in self._hop.identities if (blob := _public_part(path)) is not None}
@@ -38,7 +39,7 @@ class KeyStrategy(AuthStrategy):
         held = {key.asbytes() for key in agent_keys}
         for path in self._hop.identities:
             if _public_part(path) in held:
-                continue  # the agent has offered it
+                continue  # the agent has already offered it
             loaded = self._load(path)
             if loaded is not None:
                 yield OnDiskPrivateKey(user, "ssh-config", Path(path).expanduser(), loaded)
@@ -48,7 +49,7 @@ class KeyStrategy(AuthStrategy):
                     yield InMemoryPrivateKey(user, key)
 
     def close(self) -> None:
-        """Give the connection to the agent back."""
+        """Close the connection to the agent."""
         if self._agent is not None:
             self._agent.close()
 
@@ -70,7 +71,7 @@ class KeyStrategy(AuthStrategy):
         try:
             return paramiko.PKey.from_path(file)
         except (paramiko.PasswordRequiredException, TypeError):
-            # cryptography says TypeError of a PEM key that needs a passphrase.
+            # cryptography raises TypeError for a PEM key that needs a passphrase.
             self.notes.append(f"{path}: has a passphrase; add it to an agent (ssh-add)")
         except (paramiko.SSHException, UnknownKeyType, OSError, ValueError) as error:
             self.notes.append(f"{path}: {error}")
@@ -78,7 +79,7 @@ class KeyStrategy(AuthStrategy):
 
 
 def _public_part(path: str) -> bytes | None:
-    """The public key that stands beside a private one; None where there is none that can be read."""
+    """The public key beside a private key file; None if there is no readable one."""
     file = Path(f"{path}.pub").expanduser()
     try:
         fields = file.read_text(encoding="utf-8").split()

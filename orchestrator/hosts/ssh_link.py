@@ -1,6 +1,6 @@
-"""One SSH connection, kept for a whole run and re-made when it drops, alone or through a jump host.
+"""One SSH connection, kept for a whole run and made again when it drops, directly or through a jump host.
 
-A `Link` belongs to one server on the way; the target's link stands on its jump host's, and thirty targets
+A `Link` belongs to one server on the way. The target's link uses the link of its jump host, so thirty targets
 behind one bastion share one connection to it. Host keys are checked before anything is sent: an unknown, a
 changed or a revoked key ends the attempt, and no option of this program accepts one.
 """
@@ -28,13 +28,13 @@ from orchestrator.hosts.ssh_route import Hop
 from orchestrator.model.reading import Seconds
 
 CONNECT_ATTEMPTS: Final = 3
-"""A server just coming up refuses for a moment, and one with many log-ins drops some (MaxStartups)."""
+"""A server that just starts refuses for a moment, and one with many log-ins drops some (MaxStartups)."""
 _TRANSIENT: Final = frozenset({Trouble.REFUSED, Trouble.CLOSED})
-"""Worth another attempt at once. A silent host has used up its limit, and keys do not change."""
+"""Worth another attempt at once. An unresponsive host has used up its limit, and keys do not change."""
 _USER_TIMEOUT_MS: Final = 30_000
 """Sent data that the peer's kernel does not acknowledge for so long ends the connection."""
 
-# What goes wrong is returned as data with its remedy; paramiko would log a traceback of it beside that.
+# Faults are returned as data with their remedy; paramiko would log a traceback as well.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
@@ -42,7 +42,7 @@ class LinkError(Exception):
     """A connection could not be made; nothing was sent over it.
 
     Attributes:
-        unreachable: the same as data.
+        unreachable: the same error as data.
     """
 
     def __init__(self, trouble: Trouble, reason: str) -> None:
@@ -57,7 +57,7 @@ class Link:
         hop: the server.
         parent: the link to the jump host before it; None when it is reached directly.
         limits: of everything that waits.
-        wait: waits so many seconds between attempts; None = an interruptible wait of its own.
+        wait: waits this many seconds between attempts; None = an interruptible wait.
     """
 
     def __init__(
@@ -108,20 +108,20 @@ class Link:
         self.drop()
 
     def alive(self) -> bool:
-        """Whether a connection stands, as far as can be told without sending anything."""
+        """Whether the connection is open, as far as this is known without sending anything."""
         transport = self._transport
         return transport is not None and transport.is_active()
 
     def _open(self, open_channel: Callable[[paramiko.Transport], paramiko.Channel]) -> paramiko.Channel:
-        """Open a channel; a connection that proves dead is re-made once, since nothing was sent over it."""
+        """Open a channel; a dead connection is made again once, since nothing was sent over it."""
         kept = self.alive()
         transport = self._ensure()
         try:
             return open_channel(transport)
         except paramiko.ChannelException as error:
-            # The server is well and says no: too many sessions, or it may not forward there.
+            # The server works and refuses: too many sessions, or no permission to forward.
             raise LinkError(Trouble.PROTOCOL, f"{self.hop} refused a channel: {error.text}") from error
-        except Exception as error:  # whatever made paramiko's reader of this connection fail comes up here
+        except Exception as error:  # any error of paramiko's reader of this connection is raised here
             self._forget(transport)
             if not kept:
                 raise self._no_channel(error) from error
@@ -136,7 +136,7 @@ class Link:
         return LinkError(Trouble.NO_ANSWER, f"{self.hop} opened no channel: {_named(error)}")
 
     def _forget(self, transport: paramiko.Transport) -> None:
-        """Drop this connection unless another thread has replaced it by now."""
+        """Drop this connection unless another thread has replaced it."""
         with self._lock:
             if self._transport is transport:
                 self._drop()
@@ -144,12 +144,12 @@ class Link:
     def _drop(self) -> None:
         gone, self._transport = self._transport, None
         if gone is not None:
-            # One that runs through another, dead by now, says so even when it is closed: it is closed then.
+            # A connection through another, dead one raises when it is closed: it is closed then.
             with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
                 gone.close()
 
     def _ensure(self) -> paramiko.Transport:
-        """The connection, made if need be; bounded attempts where another one can help."""
+        """The connection, made if needed; a limited number of attempts where another attempt can help."""
         with self._lock:
             if self._transport is not None and self._transport.is_active():
                 return self._transport
@@ -187,7 +187,7 @@ class Link:
             raise
 
     def _carrier(self) -> socket.socket | paramiko.Channel | paramiko.ProxyCommand:
-        """What the SSH connection runs over: a socket, a channel of the jump host, or a proxy command."""
+        """The transport of the SSH connection: a socket, a channel of the jump host, or a proxy command."""
         host, port = self.hop.host, self.hop.port
         if self._parent is not None:
             try:
@@ -202,7 +202,7 @@ class Link:
         try:
             connected = socket.create_connection((host, port), timeout=self._limits.connect)
         except (socket.gaierror, ValueError) as error:
-            # ValueError: `a..b`, or a label of more than 63 letters, is no name that could be asked for.
+            # ValueError: `a..b`, or a label of more than 63 letters, is no valid host name.
             why = error.strerror if isinstance(error, socket.gaierror) else error
             raise LinkError(
                 Trouble.RESOLVE,
@@ -237,7 +237,7 @@ class Link:
     def _log_in(
         self, carrier: socket.socket | paramiko.Channel | paramiko.ProxyCommand
     ) -> paramiko.Transport:
-        """Key exchange, host key, our key: in this order, each within its limit."""
+        """Key exchange, host key, log-in: in this order, each within its limit."""
         try:
             lines = known_hosts.load(self.hop.known_hosts)
         except (OSError, RuntimeError) as error:
@@ -257,13 +257,13 @@ class Link:
             transport.close()
             raise
         except Exception as error:
-            # paramiko hands on whatever its reader failed with, and bytes that make no sense can be anything.
+            # paramiko raises any error of its reader, and invalid bytes can cause an error of any type.
             transport.close()
             raise self._diagnosed(error) from error
         return transport
 
     def _diagnosed(self, error: Exception) -> LinkError:
-        """Tell a server that drops us from one that says nothing and from one we cannot talk with."""
+        """Separate a server that closes the connection from an unresponsive and from an incompatible one."""
         text = str(error) or type(error).__name__
         if isinstance(error, IncompatiblePeer):
             return LinkError(Trouble.PROTOCOL, f"{self.hop} and this program share no algorithm: {text}")
@@ -329,7 +329,7 @@ class Link:
                 f" into an agent, or put the public key into ~{self.hop.user}/.ssh/authorized_keys there",
             ) from error
         finally:
-            with contextlib.suppress(OSError):  # an agent that has gone by now needs no good-bye
+            with contextlib.suppress(OSError):  # an agent that is gone needs no closing
                 strategy.close()
         further = [method for source in result if isinstance(source.result, list) for method in source.result]
         if further:
@@ -341,12 +341,12 @@ class Link:
 
 
 def _named(error: Exception) -> str:
-    """An error with its type, since the text of many says nothing without it."""
+    """An error with its type, since the text of many errors is not enough."""
     return f"{type(error).__name__}: {error}"
 
 
 def _timed_out(error: BaseException | None) -> bool:
-    """Whether a time-out stands behind an error: paramiko says of each kind of silence something else."""
+    """Whether a time-out caused an error: paramiko reports each kind of time-out differently."""
     while error is not None:
         if isinstance(error, TimeoutError) or "timeout" in str(error).lower():
             return True
@@ -355,7 +355,7 @@ def _timed_out(error: BaseException | None) -> bool:
 
 
 def _prefer(transport: paramiko.Transport, known: tuple[KnownKey, ...]) -> None:
-    """Ask for a key of a type that we know: else a host with several keys shows one that is unknown here."""
+    """Ask for a key of a known type: else a host with several keys may show one that is unknown here."""
     kinds = {line.key.kind for line in known if line.key is not None and not line.revoked}
     if "ssh-rsa" in kinds:
         kinds |= {"rsa-sha2-512", "rsa-sha2-256"}

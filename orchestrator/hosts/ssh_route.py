@@ -1,6 +1,6 @@
-"""The way to a host: settings over the SSH client configuration over its defaults, jump hosts first.
+"""The way to a host: settings, then the SSH client configuration, then its defaults; jump hosts first.
 
-Pure but for reading the configuration file: what would be connected to can be shown without connecting.
+Pure except for reading the configuration file: the route can be shown without connecting.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SYSTEM_KNOWN_HOSTS: Final = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2
 _BLOCK: Final = re.compile(r"\s*(?:host|match)\b", re.IGNORECASE)
 _INCLUDE: Final = re.compile(r"\s*include(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
 MAX_INCLUDES: Final = 16
-"""As deep as `ssh` goes."""
+"""The same depth as in `ssh`."""
 MAX_PORT: Final = 65535
 MAX_JUMPS: Final = 8
-"""More is a configuration that goes in circles."""
+"""More jumps than this are a cycle in the configuration."""
 
 
 class RouteError(Exception):
-    """The SSH configuration cannot be followed; the message says what in it."""
+    """The SSH configuration cannot be followed; the message names the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ class Hop:
 
     Attributes:
         alias: as the cluster file or the ProxyJump line calls it.
-        host: what is connected to, from where the hop before stands.
-        key_name: the name under which its key is known (HostKeyAlias, else `host`).
+        host: the address to connect to, as seen from the hop before.
+        key_name: the name of the host in known hosts files (HostKeyAlias, else `host`).
         identities: key files to try.
-        identities_only: of an agent's keys, try only those that stand in `identities`.
+        identities_only: of an agent's keys, try only those in `identities`.
         proxy_command: a ProxyCommand that carries the connection; None = a plain one.
     """
 
@@ -68,7 +68,7 @@ Route = tuple[Hop, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
-    """What is said outside the SSH configuration of one hop, and beats it."""
+    """Values of one hop from outside the SSH configuration; they take precedence over it."""
 
     alias: str
     port: int | None = None
@@ -94,15 +94,15 @@ def read_config(path: str | None) -> paramiko.SSHConfig:
 
 
 def _text(file: Path, block: str, *, depth: int) -> str:
-    """A configuration file with what it includes in place: paramiko passes over `Include`.
+    """A configuration file with its included files in place: paramiko skips `Include`.
 
     Args:
         file: the file.
-        block: the `Host` or `Match` line under which it is included.
+        block: the `Host` or `Match` line above the `Include`.
         depth: of the inclusion.
 
     Raises:
-        RouteError: what is included cannot be put in place.
+        RouteError: an included file cannot be put in place.
     """
     if depth > MAX_INCLUDES:
         raise RouteError(f"{file}: included {MAX_INCLUDES} deep; does an Include go in circles?")
@@ -111,7 +111,7 @@ def _text(file: Path, block: str, *, depth: int) -> str:
     for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         if _BLOCK.match(line):
             if depth and conditional:
-                # Both lines would have to match, which one text cannot say.
+                # Both lines would have to match, which one text cannot express.
                 raise RouteError(
                     f"{file}:{number}: `{line.strip()}` in a file that is included under `{block}`:"
                     " move that Include to the top of its file"
@@ -129,10 +129,10 @@ def _text(file: Path, block: str, *, depth: int) -> str:
 
 
 def find_route(settings: HostSettings, config: paramiko.SSHConfig) -> Route:
-    """All hops to a host, in the order they are connected.
+    """All hops to a host, in the order in which they are connected.
 
     Raises:
-        RouteError: a ProxyJump cannot be parsed, or they go in circles.
+        RouteError: a ProxyJump cannot be parsed, or the hops form a cycle.
     """
     given = _Given(
         alias=settings.address,
@@ -158,7 +158,8 @@ def _route(given: _Given, config: paramiko.SSHConfig, *, depth: int) -> Route:
     before: Route = ()
     for spec in jumps.split(","):
         jump = _jump(spec.strip(), given)
-        # As in ssh: the first of a chain is reached by its own configuration, the others from the one before.
+        # As in ssh: the first of a chain is reached by its own configuration, each other one from its
+        # predecessor.
         before = (
             (*before, _hop(jump, _lookup(jump.alias, config)))
             if before
@@ -214,7 +215,7 @@ def _own_name() -> str:
 
 
 def _jump(spec: str, target: _Given) -> _Given:
-    """Read `[user@]host[:port]`; key files and known hosts of the cluster file serve the jump host too."""
+    """Read `[user@]host[:port]`; the cluster file's key files and known hosts apply to the jump host too."""
     uri = spec.removeprefix("ssh://")
     user, _, rest = uri.rpartition("@")
     host, port = rest, ""

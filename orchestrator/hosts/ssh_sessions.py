@@ -1,7 +1,7 @@
-"""The sessions on one SSH server: several over one connection, and a further connection where one is full.
+"""The sessions on one SSH server: several over one connection, and further connections when it is full.
 
-Nodes may share a host, and each has commands, a watch and a stop or start at work at the same time. sshd
-refuses what is too much for one connection, and a refused reading would hold the run.
+Nodes may share a host, and each has commands, a watch and a stop or start running at the same time. sshd
+refuses too many sessions on one connection, and a refused reading would hold the run.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from orchestrator.hosts.connection import Trouble
 from orchestrator.hosts.ssh_link import Link, LinkError
 
 SESSIONS_PER_CONNECTION: Final = 8
-"""sshd allows 10 (`MaxSessions`). It still counts one that was closed here until its command has ended."""
+"""sshd allows 10 (`MaxSessions`). It still counts a session closed here until its command has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A channel for one command, and the connection that it goes over."""
+    """A channel for one command, and its connection."""
 
     channel: paramiko.Channel
     link: Link
@@ -32,8 +32,8 @@ class Sessions:
     """The sessions on one server. Thread-safe.
 
     Args:
-        first: the connection that is used as long as it has room.
-        further: makes another one to the same server.
+        first: the connection used while it has room.
+        further: makes another connection to the same server.
     """
 
     def __init__(self, first: Link, further: Callable[[], Link]) -> None:
@@ -44,7 +44,7 @@ class Sessions:
         self.hop = first.hop
 
     def open(self) -> Session:
-        """Open a session; give it back with `end`.
+        """Open a session; release it with `end`.
 
         Raises:
             LinkError: not possible; nothing was sent.

@@ -1,7 +1,7 @@
-"""sudo: how a command is put behind it, what it says when it refuses, and what it allows without doing it.
+"""sudo: how a command is put behind it, how it refuses, and how to test what it allows without running it.
 
-Only stop, start, reboot, tuning and what Riak answers to root alone go through sudo, word for word as the
-sudoers file has them.
+Only stop, start, reboot, tuning and the Riak commands for root go through sudo, word for word as in the
+sudoers file.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ _REFUSALS: Final = re.compile(
     r"|no new privileges|effective uid is not 0|must be owned by uid 0|sudo: \S+: command not found"
     r"|sudo: unknown user|sudo: not found|sudo: command not found|account validation failure|Sorry, try again"
 )
-"""Wordings of sudo 1.7 to 1.9 under LC_ALL=C. `sudo: unable to resolve host` is a mere warning: not here."""
+"""Wordings of sudo 1.7 to 1.9 under LC_ALL=C. `sudo: unable to resolve host` is only a warning: not here."""
 
 
 _MISSING: Final = re.compile(r"sudo: (?:command )?not found")
-"""What a shell says of it."""
+"""A shell's message if sudo is missing."""
 IS_ROOT: Final = '[ "$(id -u)" = 0 ]'
 """A shell line that succeeds where the account is root."""
 
 
 def settled(settings: HostSettings, *, root: bool) -> HostSettings:
-    """The settings with `Sudo.AUTO` decided: root needs no sudo, and a host without sudo has none to ask."""
+    """The settings with `Sudo.AUTO` resolved: root needs no sudo, and a host without sudo cannot be asked."""
     if settings.sudo is not Sudo.AUTO:
         return settings
     return replace(settings, sudo=Sudo.OFF if root else Sudo.PASSWORDLESS)
 
 
 def is_missing(refusal: str) -> bool:
-    """Whether there is no sudo on the host, by what its shell said."""
+    """Whether the host has no sudo, according to its shell."""
     return _MISSING.search(refusal) is not None
 
 
 def advice(refusal: str) -> str:
-    """What to do about a refusal of sudo's."""
+    """The remedy for a refusal by sudo."""
     if is_missing(refusal):
         return (
             "there is no sudo on the host: install it, or log in as root (`hosts.user: root`) with"
@@ -50,9 +50,9 @@ def advice(refusal: str) -> str:
 
 
 def prefix(sudo: Sudo) -> str:
-    """What stands before a command; empty without sudo.
+    """The words before a command; empty without sudo.
 
-    While it is not known whether the account is root, the line is shown as an ordinary account needs it.
+    While it is unknown whether the account is root, the line is shown as an ordinary account needs it.
 
     With a password, `-k` makes sudo read it even if it remembers an earlier one: otherwise the password
     would be left on the standard input of the command itself.
@@ -67,7 +67,7 @@ def prefix(sudo: Sudo) -> str:
 
 
 def stdin(settings: HostSettings, times: int = 1) -> str | None:
-    """The password for so many calls of sudo, one a line; None when none is needed.
+    """The password, once for each of these calls of sudo, one a line; None if none is needed.
 
     It goes to standard input alone: never into a command line, which every user of the host can read.
     """
@@ -77,7 +77,7 @@ def stdin(settings: HostSettings, times: int = 1) -> str | None:
 
 
 def refusal(output: str) -> str | None:
-    """The line in which sudo says no; None when it did not."""
+    """The line in which sudo refuses; None if it did not refuse."""
     for line in output.splitlines():
         if _REFUSALS.search(line):
             return line.strip()

@@ -21,7 +21,7 @@ _RIGHT: Final = {Verb.STOP: "may-stop", Verb.START: "may-start"}
 _REBOOT, _LOCK = "may-reboot", "may-lock"
 _FOLDER: Final = "folder"
 LOCK: Final = "lock"
-"""The right that is no command: whether commands of the node can exclude each other on its host."""
+"""The right without a command: whether commands of the node can exclude each other on its host."""
 _NEEDED: Final = frozenset((*(verb.value for verb in Verb), LOCK))
 _ROOT_OR_POLKIT: Final = (
     f"{sudo.IS_ROOT} || pkcheck --action-id org.freedesktop.systemd1.manage-units --process $$"
@@ -30,13 +30,13 @@ _ROOT_OR_POLKIT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """Whether one command may be given on a host.
+    """Whether one command is allowed on a host.
 
     Attributes:
         what: `stop`, `start`, `reboot` or `lock`.
-        command: the line that would be run, without sudo.
-        said: what the host answered; empty when it allowed it without a word.
-        asks_nothing: sudo has told that the rule has NOPASSWD, and so reads no password.
+        command: the command line, without sudo.
+        said: the host's answer; empty if it allowed the command without a message.
+        asks_nothing: sudo has shown that the rule has NOPASSWD, and so reads no password.
     """
 
     what: str
@@ -48,16 +48,16 @@ class Right:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What one round trip told.
+    """The answers of one round trip.
 
     Attributes:
-        view: `Unknown` when the state of the service is not understood.
-        mark: the exact state, to notice a change by; None when the answer was cut off before it.
-        rights: empty when they were not asked for.
+        view: `Unknown` if the state of the service is not understood.
+        mark: the exact state, to notice a change; None if the answer was cut off before it.
+        rights: empty if they were not requested.
         uptime: seconds since the boot, as the host counts them.
-        root: whether the account is root there; None when the host did not say.
-        holder: who holds the node's lock, where there is one.
-        folder_fault: why the account can create no file in the folder in question; empty when it can.
+        root: whether the account is root there; None if the host did not answer that.
+        holder: the holder of the node's lock, if there is one.
+        folder_fault: why the account cannot create a file in `folder`; empty if it can.
     """
 
     view: Reading[HostView]
@@ -88,13 +88,13 @@ def survey_script(
     if folder is not None:
         parts.append((_FOLDER, _create_and_remove(folder)))
     parts.append((_HOLDER, exclusion.holder_script(settings)))
-    # Last, so that a status command with much to say costs none of the other answers.
+    # Last, so that a status command with a long output costs none of the other answers.
     parts.append((_SERVICE, services.status_command(settings)))
     return script.shell(script.sections(parts))
 
 
 def survey_stdin(settings: HostSettings, *, rights: bool, reboot: bool = False) -> str | None:
-    """The password, once for each question put to sudo."""
+    """The password, once for each request to sudo."""
     if not rights:
         return None
     return sudo.stdin(settings, times=len(_commands(settings, reboot=reboot)))
@@ -140,9 +140,9 @@ def _view(
 
 
 def _right_parts(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str, str], ...]:
-    """Name of the part, command in question, shell line that asks."""
+    """Name of the part, the command, and the shell line that tests it."""
     if settings.sudo is Sudo.AUTO:
-        # The host itself knows which of the two it is, so that the answer is no round trip of its own.
+        # The host itself decides between root and another account, which saves a round trip.
         root, other = (
             _right_parts(sudo.settled(settings, root=root), reboot=reboot) for root in (True, False)
         )
@@ -159,7 +159,7 @@ def _right_parts(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, st
 
 
 def _commands(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str], ...]:
-    """Name of the part, and command, of everything that sudo may be asked for."""
+    """Name of the part, and command, of everything that may need sudo."""
     commands = [(_RIGHT[verb], services.plain_command(settings, verb)) for verb in Verb]
     if reboot:
         commands.append((_REBOOT, services.plain_reboot(settings)))
@@ -167,10 +167,10 @@ def _commands(settings: HostSettings, *, reboot: bool) -> tuple[tuple[str, str],
 
 
 def _question(settings: HostSettings, command: str) -> str:
-    """How to ask whether a command is allowed without giving it.
+    """A shell line that tests whether a command is allowed without running it.
 
-    Without sudo there is nobody to ask: root may, polkit may say so, whoever may read a container may stop
-    it, and a command line counts when its program is there.
+    Without sudo there is no such test: root is allowed, polkit may allow it, an account that may read a
+    container may stop it, and a command line counts as allowed if its program exists.
     """
     if settings.sudo is not Sudo.OFF:
         return sudo.probe(settings.sudo, command)
@@ -186,7 +186,7 @@ def _question(settings: HostSettings, command: str) -> str:
 
 
 def _program(line: str) -> str:
-    """The first word of a command line; `sh` for one that begins with something only a shell understands."""
+    """The first word of a command line; `sh` if the line begins with shell syntax."""
     try:
         words = shlex.split(line)
     except ValueError:
@@ -196,9 +196,9 @@ def _program(line: str) -> str:
 
 
 def _create_and_remove(folder: str) -> str:
-    """A shell line that succeeds where files can be created, filled and linked, and leaves none behind.
+    """A shell line that succeeds if files can be created, filled and linked, and leaves none behind.
 
-    It does so, since a question is no proof: a folder that may be written may be full, or know no links.
+    It really creates a file: a folder with write permission may still be full, or not support links.
     """
     return f"""(cd {shlex.quote(folder)} || exit 1
 made=''

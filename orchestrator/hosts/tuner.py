@@ -1,7 +1,7 @@
-"""Reads how hosts stand to a tuning profile, and makes the changes of one tunable on one host.
+"""Reads hosts against a tuning profile, and makes the changes of one tunable on one host.
 
-What `perform` answers: `Done`: every change is made and read back. `Refused`: certainly nothing was altered.
-`InDoubt`: a part was made, or it does not read as written, or its end is not known; only a new reading tells.
+Results of `perform`: `Done`: every change is made and read back. `Refused`: certainly nothing was altered.
+`InDoubt`: a part was made, or it does not read as written, or its end is unknown; a new reading is needed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 from orchestrator.model.tuning import HostTuning, TunableState, TuningProfile, TuningSetting, Verdict
 
 TUNE_SECONDS: Final = 180.0
-"""For the changes of one tunable: systemd gives a service 90 s to stop; tuned takes some for a profile."""
+"""For the changes of one tunable: systemd gives a service 90 s to stop; tuned needs some for a profile."""
 
 T = TypeVar("T")
 Way: TypeAlias = Callable[[NodeName], tuple[HostSettings, Connection] | Unreachable]
-"""How a node's machine is reached."""
+"""Finds a node's settings and connection."""
 
 
 class Tuner:
     """Tuning over the connections of a host port. Thread-safe.
 
     Args:
-        way: gives settings and connection of a node.
-        redact: takes secrets out of everything that the hosts say.
+        way: finds settings and connection of a node.
+        redact: removes secrets from the hosts' output.
         tunables: by name.
-        as_root: like `way`, with `sudo: auto` decided; None = `way` itself.
+        as_root: like `way`, with `sudo: auto` resolved; None = `way` itself.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Tuner:
     def read(
         self, nodes: Collection[NodeName], profile: TuningProfile, bound: Seconds
     ) -> Mapping[NodeName, Reading[HostTuning]]:
-        """Read every node's host, in parallel, one round trip each; what is late after `bound` is unknown."""
+        """Read every node's host, in parallel, one round trip each; a host later than `bound` is unknown."""
         return self._all({node: partial(self._read, node, profile) for node in nodes}, bound)
 
     def facts(self, reads: Mapping[NodeName, Reads], bound: Seconds) -> Mapping[NodeName, Reading[HostFacts]]:
-        """Read of every node's host what is asked of it, beside its general facts; late as in `read`."""
+        """Read the requested facts and the general facts of every node's host; the limit is as in `read`."""
         return self._all({node: partial(self._facts, node, (asked,)) for node, asked in reads.items()}, bound)
 
     def _all(
@@ -82,7 +82,7 @@ class Tuner:
         return {node: found.get(node, late) for node in work}
 
     def perform(self, action: TuneHost) -> ActionResult:
-        """Make the changes of one tunable; on one machine, those of one action after those of another."""
+        """Make the changes of one tunable. On one machine, one action runs after another."""
         found = self._as_root(action.node)
         if isinstance(found, Unreachable):
             return Refused(reason=self._redact(f"{action.tunable}: {found.reason}"))
@@ -102,11 +102,11 @@ class Tuner:
                 assert_never(outcome)
 
     def describe(self, settings: HostSettings, action: TuneHost) -> str:
-        """The commands, one a change; free of secrets."""
+        """The commands, one per change; free of secrets."""
         return self._redact(describe_changes(settings, action.changes))
 
     def _turn(self, settings: HostSettings) -> threading.Lock:
-        """Whose turn it is on a machine: two nodes there have the same kernel and the same files."""
+        """The lock of a machine: two nodes there share the kernel and the files."""
         machine = (settings.connect, settings.address, settings.port, settings.root)
         with self._lock:
             return self._turns.setdefault(machine, threading.Lock())
@@ -136,7 +136,7 @@ class Tuner:
         line = facts_script(settings, reads)
         outcome = connection.run(line, timeout=settings.limits.command, keep=ANSWER_BYTES)
         if isinstance(outcome, Lost) and not outcome.timed_out:
-            # Reading twice harms nobody: a connection that went under a reading is made again at once.
+            # Reading twice is harmless: a connection lost during a reading is made again at once.
             outcome = connection.run(line, timeout=settings.limits.command, keep=ANSWER_BYTES)
         if not isinstance(outcome, CommandResult):
             return Unknown(reason=self._redact(f"host of {node}: {outcome.reason}"))
@@ -147,7 +147,7 @@ class Tuner:
         return facts
 
     def _in_order(self, profile: TuningProfile) -> list[tuple[Tunable | None, TuningSetting]]:
-        """The settings with their tunables in the order in which they are made; last, what has none."""
+        """The settings with their tunables in the order of the changes; settings without one come last."""
         places = {name: place for place, name in enumerate(self._tunables)}
         settings = sorted(profile.settings, key=lambda one: places.get(one.tunable, len(places)))
         return [(self._tunables.get(setting.tunable), setting) for setting in settings]
@@ -155,7 +155,7 @@ class Tuner:
     def _state(
         self, tunable: Tunable | None, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
     ) -> TunableState:
-        """How one tunable stands; a defect in it is told as its own, and the others still count."""
+        """The state of one tunable; a defect in one tunable does not affect the others."""
         if tunable is None:
             return unread(setting, f"there is no tunable named {setting.tunable}")
         try:
@@ -178,14 +178,14 @@ def redacted(result: ActionResult, redact: Redactor) -> ActionResult:
 
 
 def redacted_state(state: TunableState, redact: Redactor) -> TunableState:
-    """The same state without secrets in what people read; its changes stay exact, for they are sent."""
+    """The same state without secrets in the texts for people; its changes stay exact, as they are sent."""
     return replace(
         state, running=redact(state.running), at_boot=redact(state.at_boot), detail=redact(state.detail)
     )
 
 
 def unread(setting: TuningSetting, why: str) -> TunableState:
-    """A tunable of which nothing is known."""
+    """The state of a tunable that could not be read."""
     wanted = (
         setting.wanted
         if isinstance(setting.wanted, str)

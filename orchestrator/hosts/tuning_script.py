@@ -1,7 +1,7 @@
-"""The script that makes the changes of one tunable on a host, in order, and what its answers mean. Pure.
+"""The script that makes the changes of one tunable on a host, in order, and how its answers are read. Pure.
 
-Each change is read back before the next begins; the first that fails ends the script. A change that is there
-already counts as made, so that the same script may be sent again after a crash.
+Each change is read back before the next begins; the first failure ends the script. A change that is already
+there counts as made, so the same script may be sent again after a crash.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ printf '\n%s {_STARTED}\n\n%s {_STARTED} 0\n' '{script.BEGIN}' '{script.END}'
 
 
 def tuning_script(settings: HostSettings, changes: Sequence[Change]) -> str:
-    """The command line that makes these changes; a password is read from its standard input."""
+    """The command line that makes these changes; it reads a password from its standard input."""
     return script.shell(
         "\n".join(
             (
@@ -91,7 +91,7 @@ def call(change: Change) -> str:
 
 
 def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
-    """What a change or its inverse may do as root, without sudo: what a sudoers file has to allow."""
+    """The commands of a change and its inverse as root, without sudo: a sudoers file has to allow them."""
     match change:
         case ValueChange(path=path) | BlockChange(path=path):
             return (f"tee {shlex.quote(path)}",)
@@ -119,13 +119,13 @@ def plain_commands(change: Change, *, systemd: bool = True) -> tuple[str, ...]:
 
 
 def is_own_folder(folder: str) -> bool:
-    """Whether only we fill a folder: it is made when missing and removed when empty, as the script does."""
+    """Whether only this program fills a folder: the script makes it if missing and removes it if empty."""
     unit = folder.startswith("/etc/systemd/system/") and folder.endswith(".d")
     return unit or folder.startswith(("/etc/tuned/", "/etc/tune-profiles/"))
 
 
 def describe_changes(settings: HostSettings, changes: Sequence[Change]) -> str:
-    """What is done, a command a change, as an operator would type it."""
+    """The commands, one per change, as an operator would type them."""
     return "; ".join(_typed(settings, change) for change in changes) or "(nothing to change)"
 
 
@@ -154,7 +154,7 @@ def _typed(settings: HostSettings, change: Change) -> str:
 
 
 def read_outcome(settings: HostSettings, action: TuneHost, result: CommandResult) -> ActionResult:
-    """What came of a script that ran to its end.
+    """The result of a script that ran to its end.
 
     Returns:
         `Done`: every change is made and read back. `Refused`: certainly nothing was altered, now or before.
@@ -207,5 +207,5 @@ def _spec(text: str | None) -> str:
 
 
 def _lines(text: str | None) -> str | None:
-    """The lines of a block, each with its newline, as they stand between the marks."""
+    """The lines of a block between its markers, each with its newline."""
     return text if text is None or not text or text.endswith("\n") else f"{text}\n"

@@ -1,6 +1,6 @@
-"""Whether a host still shows what we wrote, so that it may be undone; anything else there is somebody else's.
+"""Whether a host still shows a value of this program, so that it may be undone. Other values are not touched.
 
-Pure: facts in, the one change to be made out.
+Pure: facts in, the one change to make out.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from orchestrator.model.tuning import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """The host has no such thing any more: a disk that was taken out, a service that was uninstalled."""
+    """The host no longer has the subject: a disk was removed, a service was uninstalled."""
 
 
 Shown: TypeAlias = str | ServiceMode | Gone | None
-"""What a host shows of a change's subject, in the form of the change's own `found` and `wanted`."""
+"""The host's present value of a change's subject, in the form of the change's own `found` and `wanted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """It shows a value of ours: this change brings back what was found."""
+    """The host shows a value of this program: this change restores the original value."""
 
     change: Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Back:
-    """There is nothing to do, with the reason: it is as it was found, or is there no more."""
+    """There is nothing to do, with the reason: the original value is there, or the subject is gone."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """It shows what neither we wrote nor found: somebody else's, and left alone."""
+    """The host shows neither a value of this program nor the original one: another change, which stays."""
 
     shows: str
 
@@ -62,10 +62,10 @@ _SCHEDULER: Final = "/queue/scheduler"
 
 
 def rank(change: Change) -> int:
-    """When something is undone, the lowest first: what sets other values goes before them.
+    """The order of undoing, lowest first: changes that reset other values go before those values.
 
-    A switch of tuned's profile writes that profile's values, and a new scheduler begins with a queue of its
-    own depth: values that had been put back before would be lost to either.
+    A switch of tuned's profile writes that profile's values, and a new scheduler begins with its own queue
+    depth: either would overwrite values that were restored before.
     """
     match change:
         case TunedChange():
@@ -77,11 +77,11 @@ def rank(change: Change) -> int:
 
 
 def again(change: Change, standing: Standing) -> Change | None:
-    """What holds a value as it was found once something that sets it anew was undone; None where nothing can.
+    """The change that keeps an original value after another undo has reset it; None if there is none.
 
     Args:
-        change: the first of ours, which knows what was found.
-        standing: how the host stood to it before.
+        change: the first change of this program, with the original value.
+        standing: the host's state before.
     """
     if not isinstance(change, ValueChange) or not isinstance(standing, Back) or standing.why == NO_MORE:
         return None
@@ -89,19 +89,19 @@ def again(change: Change, standing: Standing) -> Change | None:
 
 
 def reads_for(changes: Sequence[Change]) -> Reads:
-    """What has to be read of a host to see how it stands to these changes."""
+    """The facts to read from a host to compare it with these changes."""
     files = [one.path for one in changes if isinstance(one, ValueChange | FileChange | BlockChange)]
     services = [one.service for one in changes if isinstance(one, ServiceChange)]
     return Reads(files=tuple(dict.fromkeys(files)), services=tuple(dict.fromkeys(services)))
 
 
 def standing(facts: HostFacts, undoing: Sequence[Change]) -> Reading[Standing]:
-    """How the host stands to one subject that is owed.
+    """The host's state for one subject with unrestored changes.
 
     Args:
-        facts: of the host, with what `reads_for` names.
-        undoing: the inverses of our changes of the subject; all of them end at what was found at first. Empty
-            when every value of ours was that one.
+        facts: of the host, with the parts that `reads_for` names.
+        undoing: the inverses of this program's changes of the subject; all end at the original value. Empty
+            if every value of this program equals the original one.
     """
     if not undoing:
         return Back(why="it has its original value")
@@ -119,7 +119,7 @@ def standing(facts: HostFacts, undoing: Sequence[Change]) -> Reading[Standing]:
 
 
 def shown(facts: HostFacts, change: Change) -> Reading[Shown]:
-    """What the host shows of a change's subject now."""
+    """The host's present value of a change's subject."""
     match change:
         case ValueChange(path=path):
             text = facts.text(path)
@@ -141,7 +141,7 @@ def shown(facts: HostFacts, change: Change) -> Reading[Shown]:
 
 
 def _block(path: str, text: str, name: str) -> Reading[str | None]:
-    """Our lines. The bytes around them may be of any kind: they are never sent, and stay as they are."""
+    """The lines of this program. The bytes around them may be invalid text: they are never sent."""
     if has_stray_marks(text, name):
         return Unknown(
             reason=f"{path}: somebody edited the marks of orchestrate {name}: take its lines away by hand"
@@ -153,7 +153,7 @@ def _block(path: str, text: str, name: str) -> Reading[str | None]:
 
 
 def _value(text: str) -> str:
-    """The current one of several words in brackets, else the whole value with single blanks."""
+    """The word in brackets, if there are several words; otherwise the whole value with single blanks."""
     choices = parse(text)
     return choices.current if choices.bracketed and choices.current is not None else " ".join(text.split())
 
@@ -165,7 +165,7 @@ def _mode(facts: ServiceFacts) -> ServiceMode | Gone:
 
 
 def _plain(change: Change, value: str | ServiceMode | None) -> Shown:
-    """A value as `shown` gives it: blanks mean nothing in one of the kernel's, and count in a file."""
+    """A value as `shown` returns it: blanks do not count in a kernel value, and count in a file."""
     return " ".join(value.split()) if isinstance(change, ValueChange) and isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a service to change: a loop on each host, and one bell for all of them."""
+"""Waits for a service to change: a loop on each host, and one event for all of them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from orchestrator.model.cluster import NodeName
 from orchestrator.model.reading import Seconds
 
 RETRY_SECONDS: Final = 0.5
-"""Between two attempts to reach a host that is away: its sshd tells nobody that it is back."""
+"""Between two attempts to reach a host that is away: its sshd does not announce its return."""
 _MARGIN_SECONDS: Final = 30.0
 _AT_THE_END_SECONDS: Final = 0.2
-"""A loop that ends so close to the time-out has ended because of it."""
+"""A loop that ends this close to the time-out has ended because of it."""
 
 FindConnection = Callable[[NodeName], tuple[HostSettings, Connection] | Unreachable]
 
 
 class Round:
-    """One watch that goes on: its bell, and the loops on the hosts to be ended with it. Thread-safe."""
+    """One watch: its event, and the loops on the hosts that end with it. Thread-safe."""
 
     def __init__(self, deadline: Seconds, clock: Callable[[], Seconds]) -> None:
         self.bell, self.over = threading.Event(), threading.Event()
@@ -37,12 +37,12 @@ class Round:
         return 0.0 if self.over.is_set() else max(0.0, self._deadline - self._clock())
 
     def loop_ended(self) -> None:
-        """A loop has seen a change, or its connection is gone: both are reasons to look again."""
+        """A loop has seen a change, or its connection is lost: both are reasons to look again."""
         if self.left > _AT_THE_END_SECONDS:
             self.bell.set()
 
     def keep(self, job: Job) -> None:
-        """End this loop with the watch; at once if that is over."""
+        """End this loop with the watch; at once if the watch is over."""
         with self._lock:
             self._jobs.append(job)
             over = self.over.is_set()
@@ -72,7 +72,7 @@ class Watcher:
         self._lock = threading.Lock()
 
     def ring(self) -> None:
-        """Something has changed that this process knows of: end every watch that goes on."""
+        """A change in this process: end every watch under way."""
         with self._lock:
             for going_on in self._rounds:
                 going_on.bell.set()
@@ -88,10 +88,10 @@ class Watcher:
         """Return True at the first change, False at the time-out.
 
         Args:
-            known: the nodes to watch, each with the mark of its last reading; None = whatever is seen first.
-            away: those whose host was out of reach: being back is the change.
-            timeout: at most so long, in seconds.
-            already: whether something has changed by now; asked when `ring` is listened to already.
+            known: the nodes to watch, each with the mark of its last reading; None = the first mark seen.
+            away: nodes whose host was out of reach: for them, being reachable again is the change.
+            timeout: at most this long, in seconds.
+            already: whether something has already changed; called after `ring` can end the watch.
         """
         this = Round(self._clock() + timeout, self._clock)
         with self._lock:
@@ -113,12 +113,12 @@ class Watcher:
             this.end()
 
     def _follow(self, this: Round, node: NodeName, mark: str | None) -> None:
-        """Have the host itself say when the state changes."""
+        """Let the host itself report when the state changes."""
         if isinstance(self._start(this, node, mark), Unreachable):
-            this.bell.set()  # it was in reach when it was last read
+            this.bell.set()  # it was reachable at its last reading
 
     def _await_return(self, this: Round, node: NodeName, mark: str | None) -> None:
-        """Try a host that is away until it is back."""
+        """Try a host that is away until it is reachable again."""
         while this.left:
             if not isinstance(self._start(this, node, mark), Unreachable):
                 this.bell.set()

@@ -1,8 +1,8 @@
-"""A bulk load as pipelines do it, which leaves every copy of every shard in many small segments.
+"""A bulk load like a pipeline's, which leaves every copy of every shard in many small segments.
 
-Each bulk request ends in a refresh, so that each copy gets a segment of its own, and a merge policy that is
-content with a hundred segments a tier keeps them. At the end the policy is put back, the indices are flushed,
-and the copies are green.
+Each bulk request ends in a refresh, so each copy gets a new segment. A merge policy that allows a hundred
+segments a tier keeps them. At the end the merge policy is restored, the indices are flushed, and the copies
+are green.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from orchestrator.lab.errors import LabError
 GREEN_SECONDS: Final = 180
 BULK_SECONDS: Final = 120.0
 AT_ONCE: Final = 3
-"""Indices that are loaded at a time: two cores have no more to give."""
+"""Indices that are loaded at a time: two cores are then busy."""
 
 KEEP_SEGMENTS: Final[Mapping[str, str]] = {
     "index.merge.policy.segments_per_tier": "100",
     "index.merge.policy.floor_segment": "1kb",
 }
-"""With these a copy of fewer than a hundred segments is left alone. The floor is below the segments' own
-size: to the policy, all that are smaller are of the floor's size."""
+"""With these settings a copy of fewer than a hundred segments is not merged. The floor is below the segments'
+own size: the policy treats all smaller segments as being of the floor's size."""
 _AS_LOADERS_DO: Final = {"index.refresh_interval": "-1", "index.translog.durability": "async"}
 _AS_FOUND: Final = {"index.refresh_interval": "1s", "index.translog.durability": "request"}
-"""The servers' own defaults, written out: 2.4 knows no other way back."""
+"""The servers' own defaults, written out: 2.4 has no other way to restore them."""
 
 
 def _falling(count: int) -> list[float]:
@@ -49,16 +49,16 @@ _COMMON_TOPICS: Final = _falling(len(_TOPICS))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkLoad:
-    """What is loaded.
+    """The indices and documents to load.
 
     Attributes:
         indices: their names.
-        documents: how many in all, shared out evenly.
+        documents: how many in all, divided evenly.
         shards: primary shards of each.
         replicas: copies of each beside the primary.
         documents_per_request: of a bulk request; each leaves one segment in each copy.
-        document_words: how long each document's text is.
-        settings: further index settings by their dotted names, from the beginning on.
+        document_words: length of each document's text.
+        settings: further index settings by their dotted names, in force from the start.
     """
 
     indices: tuple[str, ...]
@@ -86,12 +86,12 @@ POSTS: Final = BulkLoad(indices=numbered("posts", 12), documents=300_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a server is told about documents.
+    """How documents are sent to a server.
 
     Attributes:
         mapping: the body's `mappings`.
         bulk: path of the bulk request below the index.
-        unset: what a setting of `KEEP_SEGMENTS` is put back to; None takes it away.
+        unset: the value that restores a setting of `KEEP_SEGMENTS`; None removes it.
     """
 
     mapping: Mapping[str, Any]
@@ -115,13 +115,13 @@ TODAY: Final = Dialect(
 
 
 def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODAY, number: int = 1) -> None:
-    """Make the indices, load them, put the merge policy back, flush, and wait until every copy is started.
+    """Make the indices, load them, restore the merge policy, flush, and wait until every copy is started.
 
     Args:
         client: of the cluster.
-        wanted: what is loaded.
+        wanted: the indices and documents to load.
         dialect: of the server.
-        number: seed of the documents, so that two loads have the same.
+        number: seed of the documents, so that two loads are equal.
 
     Raises:
         LabError: the cluster refused something, or does not become green.
@@ -136,16 +136,16 @@ def load(client: LabClient, wanted: BulkLoad = POSTS, *, dialect: Dialect = TODA
             **(wanted.settings or {}),
         }
         client.ask("PUT", f"/{name}", {"settings": settings, "mappings": dialect.mapping})
-    wait_green(client, wanted.indices)  # a replica that is made later would get the primary's files
+    wait_green(client, wanted.indices)  # a replica made later would get the primary's files
 
     def fill(name: str) -> None:
         write(client, name, range(each), wanted, dialect=dialect, number=number)
 
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        list(pool.map(fill, wanted.indices))  # raises what a thread raised
+        list(pool.map(fill, wanted.indices))  # raises a thread's exception
     names = ",".join(wanted.indices)
     kept = {key: value for key, value in dialect.unset.items() if key not in (wanted.settings or {})}
-    # First the flush: OpenSearch merges in a flush, by the policy that holds then.
+    # The flush comes first: OpenSearch merges in a flush, by the policy in force.
     client.ask("POST", f"/{names}/_flush", seconds=BULK_SECONDS)
     client.ask("PUT", f"/{names}/_settings", {**kept, **_AS_FOUND})
     wait_green(client, wanted.indices)
@@ -169,7 +169,7 @@ def write(
 
 
 def _lines(index: str, numbers: range, words: int, number: int) -> Iterator[str]:
-    """The lines of a bulk request. They depend on the index's number, the documents' and the seed alone."""
+    """The lines of a bulk request. They depend only on the index's number, the documents' and the seed."""
     place = index.rpartition("-")[2]  # `posts-03` and `twin-03` hold the same
     dice = random.Random(f"{number}/{place}/{numbers.start}")  # noqa: S311  (test data, the same each time)
     text, topics = _running_text(number), _topics(number)
@@ -184,7 +184,7 @@ def _lines(index: str, numbers: range, words: int, number: int) -> Iterator[str]
 
 @functools.cache
 def _running_text(number: int) -> tuple[str, ...]:
-    """What documents are cut from: to draw each one's words would cost more than to send them."""
+    """The text from which documents are cut: drawing the words of each would cost more than sending them."""
     dice = random.Random(number)  # noqa: S311  (test data, the same each time)
     return tuple(dice.choices(_WORDS, cum_weights=_COMMON_WORDS, k=_TEXT_WORDS))
 
@@ -199,7 +199,7 @@ def wait_green(client: LabClient, indices: Sequence[str], seconds: int = GREEN_S
     """Wait until every copy of the indices is started.
 
     Raises:
-        LabError: it did not come about.
+        LabError: it did not happen in time.
     """
     path = (
         f"/_cluster/health/{','.join(indices)}?wait_for_status=green&wait_for_events=languid"

@@ -1,4 +1,4 @@
-"""The lab's own HTTP client: small, without retries, and blind to what the program under test uses."""
+"""The lab's own HTTP client: small, without retries, and independent of the tested program's client."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ REQUEST_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How a lab cluster is talked to.
+    """How to connect to a lab cluster.
 
     Attributes:
         endpoints: URLs of its nodes.
         user: for basic authentication, or None without security.
         password: of that user.
-        ca: path of the certificate that the nodes' certificates are signed with, or None without TLS.
+        ca: path of the certificate that signs the nodes' certificates, or None without TLS.
     """
 
     endpoints: tuple[str, ...]
@@ -34,14 +34,14 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back: the status and the body, parsed if it is JSON."""
+    """The answer: the status and the body, parsed if it is JSON."""
 
     status: int
     body: Any
 
     @property
     def ok(self) -> bool:
-        """Whether the status is one of success."""
+        """Whether the status is a success."""
         return 200 <= self.status < 300  # noqa: PLR2004  (HTTP's own bounds)
 
 
@@ -75,7 +75,7 @@ class LabClient:
             endpoint: one of the access's endpoints.
             method: the HTTP method.
             path: with its query.
-            body: a JSON value; text is sent as it stands (bulk bodies).
+            body: a JSON value; text is sent unchanged (bulk bodies).
             seconds: limit on connecting and on each read.
 
         Raises:
@@ -99,7 +99,7 @@ class LabClient:
         accept: Sequence[int] = (),
         seconds: float = REQUEST_SECONDS,
     ) -> Any:
-        """Send a request to the first endpoint that answers; the body of a success.
+        """Send a request to the first endpoint that answers; returns the body of a success.
 
         Args:
             method: the HTTP method.

@@ -1,10 +1,10 @@
-"""The server archives of the lab: which there are, what Java they need, and how they get onto this machine.
+"""The server archives of the lab: their versions, the Java that they need, and their download.
 
 The archives come from Maven Central, where every machine that builds Java software can fetch them. They are
 the real servers with few modules. One archive is fetched once into a cache outside the repository
-(`~/.cache/orchestrator-lab`, or `ORCHESTRATE_LAB_CACHE`) and unpacked once; a lock keeps two processes that
-ask for the same version at once from writing over each other, and an unpacked folder appears under its final
-name only when it is whole.
+(`~/.cache/orchestrator-lab`, or `ORCHESTRATE_LAB_CACHE`) and unpacked once. A lock keeps two processes that
+install the same version from writing over each other. An unpacked folder gets its final name only when it is
+complete.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DOWNLOAD_LIMIT_SECONDS = 900.0
 """A hundred megabytes over a slow line, and Maven's own plugins the first time."""
 
 Progress = Callable[[str], None]
-"""Takes one line about what the lab is doing."""
+"""Takes one line about the lab's progress."""
 
 
 class Product(Enum):
-    """Whose server it is: it names the archive, the main class and the configuration file."""
+    """The server's product: it decides the archive, the main class and the configuration file."""
 
     ELASTICSEARCH = "elasticsearch"
     OPENSEARCH = "opensearch"
@@ -43,10 +43,10 @@ class Distribution:
     """One server archive.
 
     Attributes:
-        product: whose server it is.
+        product: the server's product.
         version: as the server states it, such as `9.1.0`.
         java_minimum: the oldest Java feature release that it starts on.
-        java_maximum: the newest one, or None when none is known to be too new. Servers that install a
+        java_maximum: the newest one, or None if no release is known to be too new. Servers that install a
             security manager end at 23: Java 24 removed it (JEP 486).
     """
 
@@ -57,7 +57,7 @@ class Distribution:
 
     @property
     def name(self) -> str:
-        """The archive's name without its suffix, and the folder it unpacks into."""
+        """The archive's name without its suffix, and the name of its unpacked folder."""
         return f"{self.product.value}-{self.version}"
 
     @property
@@ -81,14 +81,14 @@ DISTRIBUTIONS: tuple[Distribution, ...] = (
     Distribution(product=Product.ELASTICSEARCH, version="7.17.28", java_minimum=17, java_maximum=23),
     Distribution(product=Product.OPENSEARCH, version="2.19.0", java_minimum=17, java_maximum=23),
 )
-"""What the lab can run, the newest first; the first is the demo's."""
+"""All servers of the lab, the newest first; the first is the demo's."""
 
 
 def find_distribution(version: str) -> Distribution:
     """The distribution of a version (`9.1.0`) or of a full name (`opensearch-2.19.0`).
 
     Raises:
-        LabError: the lab does not have it; the message lists those that it has.
+        LabError: the lab does not have it; the message lists the available ones.
     """
     for distribution in DISTRIBUTIONS:
         if version in (distribution.version, distribution.name):
@@ -98,7 +98,7 @@ def find_distribution(version: str) -> Distribution:
 
 
 def cache_folder() -> Path:
-    """Where archives are kept: `ORCHESTRATE_LAB_CACHE`, else `~/.cache/orchestrator-lab` (XDG)."""
+    """The folder of the archives: `ORCHESTRATE_LAB_CACHE`, else `~/.cache/orchestrator-lab` (XDG)."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -106,13 +106,13 @@ def cache_folder() -> Path:
 
 
 def install(distribution: Distribution, *, cache: Path, progress: Progress) -> Path:
-    """Have the distribution unpacked in the cache, fetching it if need be.
+    """Unpack the distribution into the cache, fetching it if needed.
 
     Returns:
-        The server's home folder. It is shared by all labs: nothing may be written into it.
+        The server's home folder. All labs share it: nothing may be written into it.
 
     Raises:
-        LabError: Maven is missing, the download failed, or the archive is not what it should be.
+        LabError: Maven is missing, the download failed, or the archive is not valid.
     """
     home = cache / "unpacked" / distribution.name
     if home.is_dir():
@@ -126,7 +126,7 @@ def install(distribution: Distribution, *, cache: Path, progress: Progress) -> P
 
 
 def fetch(distribution: Distribution, *, cache: Path, progress: Progress) -> Path:
-    """Have the distribution's archive in the cache, downloading it if need be.
+    """Download the distribution's archive into the cache if it is missing.
 
     Raises:
         LabError: Maven is missing or the download failed.
@@ -141,7 +141,7 @@ def fetch(distribution: Distribution, *, cache: Path, progress: Progress) -> Pat
 
 @contextmanager
 def _exclusive(path: Path) -> Iterator[None]:
-    """Hold an advisory lock; the kernel drops it with the process, so a crash leaves none behind."""
+    """Hold an advisory lock; the kernel releases it with the process, so a crash leaves none behind."""
     with path.open("w", encoding="utf-8") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -183,7 +183,7 @@ def _download(distribution: Distribution, archive: Path, progress: Progress) -> 
 
 
 def _unpack(archive: Path, home: Path) -> None:
-    """Unpack beside the final place and rename: a folder of that name is always whole."""
+    """Unpack beside the final place and rename: a folder of that name is always complete."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
         try:

@@ -1,4 +1,4 @@
-"""What can go wrong in the lab, as one family.
+"""The errors of the lab, as one family.
 
 ::
 
@@ -12,7 +12,7 @@ from orchestrator.errors import ExitCode, OrchestratorError
 
 
 class LabError(OrchestratorError):
-    """The machine lacks what the lab needs; the message says what to install or to change."""
+    """The machine lacks something that the lab needs; the message says what to install or to change."""
 
     exit_code = ExitCode.USAGE
 

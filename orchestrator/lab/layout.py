@@ -1,4 +1,4 @@
-"""A lab's folders, ports and node settings: everything about a lab cluster that is not a process."""
+"""A lab's folders, ports and node settings: every part of a lab cluster except its processes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from orchestrator.lab.distributions import Distribution, Product
 from orchestrator.lab.errors import LabError
 
 PORTS = range(20000, 30000)
-"""Below the range that Linux hands to outgoing connections (32768 on): a port of a node that is down must not
-be taken by somebody's outgoing connection before the node is started again."""
+"""Below Linux's range for outgoing connections (32768 on): no outgoing connection may take the port of a node
+that is down before the node is started again."""
 LOOPBACK = "127.0.0.1"
 UNPRIVILEGED_USER = "nobody"
 REPOSITORY = "snapshots"
-"""The folder for snapshot repositories (type `fs`), beside those of the nodes: each of them writes to it."""
+"""The folder for snapshot repositories (type `fs`), beside those of the nodes: all nodes write to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabNode:
-    """A node that is wanted.
+    """A node of a planned lab.
 
     Attributes:
         name: its name, and its folder's.
@@ -64,10 +64,10 @@ class Ports:
 
 
 def account() -> Account:
-    """Who nodes run as: ourselves, or `nobody` when we are root (the servers refuse root).
+    """The user that nodes run as: the present user, or `nobody` for root (the servers refuse root).
 
     Raises:
-        LabError: we are root and there is no user `nobody`.
+        LabError: the present user is root and there is no user `nobody`.
     """
     if os.geteuid() != 0:
         return Account(uid=os.geteuid(), gid=os.getegid())
@@ -85,7 +85,7 @@ def require_reachable(folder: Path, who: Account) -> None:
     """Check that another user can enter a folder.
 
     Raises:
-        LabError: a folder on the way is closed to it; the message names it.
+        LabError: a folder on the path is closed to that user; the message names the folder.
     """
     if os.geteuid() != 0 or who.uid == 0:
         return
@@ -100,8 +100,8 @@ def require_reachable(folder: Path, who: Account) -> None:
 def share_home(home: Path, target: Path, who: Account) -> Path:
     """Make an unpacked server readable for the nodes' user.
 
-    The cache lies in a home folder, and root's is closed to others. Hard links cost milliseconds and no
-    space, and their files still belong to root; on another file system the files are copied instead.
+    The cache is in a home folder, and root's is closed to others. Hard links cost milliseconds and no space,
+    and their files still belong to root; on another file system the files are copied instead.
     """
     if os.geteuid() != 0 or who.uid == 0:
         return home
@@ -114,13 +114,13 @@ def share_home(home: Path, target: Path, who: Account) -> Path:
 
 
 def free_ports(count: int) -> tuple[Ports, ...]:
-    """Ports on the loopback address that nobody listens on.
+    """Ports on the loopback address without a listener.
 
     Raises:
         LabError: there are not enough.
     """
     picked: list[int] = []
-    start = random.SystemRandom().randrange(len(PORTS))  # two labs at once should not pick the same
+    start = random.SystemRandom().randrange(len(PORTS))  # two simultaneous labs should not pick the same
     for offset in range(len(PORTS)):
         port = PORTS[(start + offset) % len(PORTS)]
         with socket.socket() as probe:
@@ -162,7 +162,7 @@ def node_settings(
         "node.name": node.name,
         "node.attr.zone": node.zone,
         "cluster.routing.allocation.awareness.attributes": "zone",
-        # A laptop's disk is often fuller than a server's may be; nothing here needs the room.
+        # A laptop's disk is often fuller than a server's may be; the lab needs little space.
         "cluster.routing.allocation.disk.threshold_enabled": "false",
         "path.data": str(folder / "data"),
         "path.logs": str(folder / "logs"),
@@ -200,7 +200,7 @@ def settings_text(settings: Mapping[str, str]) -> str:
 
 
 def give_away(folder: Path, who: Account) -> None:
-    """Make a node's user the owner of its folder, if it is another user than we are."""
+    """Make a node's user the owner of its folder, if it is another user."""
     if os.geteuid() != 0 or who.uid == 0:
         return
     for step, _, files in os.walk(folder):

@@ -1,9 +1,9 @@
-"""Sweeping away what a crashed lab left: its nodes outlive their owner on purpose, but not for ever.
+"""Cleans up after a crashed lab: its nodes outlive their owner on purpose, but not forever.
 
-Every lab registers itself in the cache before it starts its first process. The next lab to start looks
-through the register: where the owning process is provably gone (process id and start time, in this boot or
-an earlier one), its nodes are ended and its folder is removed. A process is only signalled if its node's pid
-file, its start time and the lab's folder in its command line agree.
+Every lab registers itself in the cache before it starts its first process. The next lab to start reads the
+register. If a lab's owning process is provably gone (process id and start time, in this boot or an earlier
+one), its nodes are ended and its folder is removed. A process is only signalled if its node's pid file, its
+start time and the lab's folder in its command line agree.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from orchestrator.lab import nodectl
 from orchestrator.lab.errors import LabNodeError
 
 STOP_SECONDS = 30.0
-"""A lab node's data is thrown away, so one that does not end by SIGTERM in this time is killed."""
+"""A lab node's data is discarded, so a node that ignores SIGTERM for this long is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The process that a lab belongs to."""
+    """The process that owns a lab."""
 
     pid: int
     start_time: int
@@ -38,7 +38,7 @@ class Owner:
 
 
 def register(cache: Path, directory: Path) -> None:
-    """Write down that this process owns the lab in a folder."""
+    """Record that this process owns the lab in a folder."""
     entry = _entry(cache, directory)
     entry.parent.mkdir(parents=True, exist_ok=True)
     me = os.getpid()
@@ -55,7 +55,7 @@ def register(cache: Path, directory: Path) -> None:
 
 
 def unregister(cache: Path, directory: Path) -> None:
-    """Take a lab off the register."""
+    """Remove a lab from the register."""
     _entry(cache, directory).unlink(missing_ok=True)
 
 
@@ -63,7 +63,7 @@ def sweep(cache: Path) -> tuple[Path, ...]:
     """End the nodes of labs whose owner is gone, and remove their folders.
 
     Returns:
-        The folders that were swept away.
+        The removed folders.
     """
     swept = []
     for entry in sorted((cache / "labs").glob("*.json")):
@@ -71,7 +71,7 @@ def sweep(cache: Path) -> tuple[Path, ...]:
             record = json.loads(entry.read_text(encoding="utf-8"))
             owner, directory = Owner(**record["owner"]), Path(record["directory"])
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # being written or removed by its owner at this moment; the next sweep sees it
+            continue  # the owner is writing or removing it now; the next sweep sees it
         if not owner.alive:
             remove(directory)
             entry.unlink(missing_ok=True)
@@ -83,10 +83,10 @@ def remove(directory: Path) -> None:
     """End every node of a lab and remove its folder.
 
     Raises:
-        LabNodeError: a node runs on even after SIGKILL; its folder is left.
+        LabNodeError: a node still runs after SIGKILL; its folder is left.
     """
     nodes = [path.parent for path in directory.glob("*/launch.json")]
-    for node in nodes:  # all are told before the first is waited for
+    for node in nodes:  # all get the signal before the first wait
         nodectl.send_and_wait(node, signal.SIGTERM, 0.0)
     for node in nodes:
         down = nodectl.send_and_wait(node, signal.SIGTERM, STOP_SECONDS)

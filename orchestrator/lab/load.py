@@ -1,9 +1,9 @@
-"""A load to restart under: one client that indexes and one that searches, and the proof afterwards.
+"""A load during a restart: one client that indexes, one that searches, and a check afterwards.
 
-Both behave as a real client does: they go round the endpoints, leave out for a moment one that did not
-answer, and try again elsewhere. A document counts as acknowledged when the cluster has said so, and is
-written down at that moment; an answer that was lost is asked for again under the same id, and `create` makes
-the cluster say that it has the document already. So after a run every acknowledged id must be there, once.
+Both behave like a real client: they rotate over the endpoints, skip an unresponsive one for a moment, and try
+again elsewhere. A document counts as acknowledged when the cluster has confirmed it, and is recorded at that
+moment. After a lost answer, the request is sent again with the same id, and `create` makes the cluster report
+a document that it already has. So after a run every acknowledged id must be there, once.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _CREATED, _ALREADY_THERE = 201, 409
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProfile:
-    """How hard, and on what.
+    """The rate of the load, and its target.
 
     Attributes:
-        index: the index it writes to; made by the load.
+        index: the index it writes to; the load creates it.
         shards: its primary shards.
         replicas: copies of each beside the primary.
         documents_per_second: the bound on the indexing client.
         documents_per_request: size of a bulk request.
         searches_per_second: the bound on the searching client.
         request_seconds: limit on one request.
-        shun_seconds: for how long an endpoint that did not answer is left out.
-        search_attempts: endpoints that a search is tried on, for a whole answer, before it is given up.
+        shun_seconds: how long an endpoint that did not answer is left out.
+        search_attempts: endpoints tried for a complete answer to a search, before the search is abandoned.
     """
 
     index: str = "load"
@@ -59,13 +59,13 @@ class LoadProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What became of the acknowledged documents.
+    """The result of the check of acknowledged documents.
 
     Attributes:
         acknowledged: how many there were.
         missing: ids that were acknowledged and are not there.
         duplicated: ids that are there more than once.
-        unacknowledged: documents that are there though no answer said so; allowed.
+        unacknowledged: documents that are there without an acknowledgement; allowed.
     """
 
     acknowledged: int
@@ -80,7 +80,7 @@ class Verification:
 
 
 class Rotation:
-    """Whose turn it is: round the endpoints, leaving out those that failed a moment ago. One thread's own."""
+    """Rotates over the endpoints without those that failed a moment ago. For one thread."""
 
     def __init__(self, endpoints: Sequence[str], shun_seconds: float) -> None:
         self._turn = itertools.cycle(endpoints)
@@ -88,7 +88,7 @@ class Rotation:
         self._shunned_until = dict.fromkeys(endpoints, 0.0)
 
     def choose(self, now: float) -> str:
-        """The next endpoint that is not shunned; if all are, the one whose time is up first."""
+        """The next endpoint that is not shunned; if all are, the endpoint whose time is up first."""
         for _ in self._shunned_until:
             endpoint = next(self._turn)
             if self._shunned_until[endpoint] <= now:
@@ -130,7 +130,7 @@ class Load:
     def start(self) -> None:
         """Make the index, wait until it has all its copies, and begin.
 
-        A node that is stopped before the replicas are there would take the only copies with it.
+        A node that stops before the replicas exist would take the only copies with it.
 
         Raises:
             LabError: the index could not be made, or does not become green.
@@ -144,10 +144,10 @@ class Load:
             thread.start()
 
     def stop(self) -> LoadResult:
-        """End both clients and wait for them; the final counts.
+        """End both clients and wait for them; returns the final counts.
 
         Raises:
-            LabError: a client broke down by a defect of its own, so that the counts prove nothing.
+            LabError: a client failed by a defect of its own, so the counts prove nothing.
         """
         self._over.set()
         for thread in self._threads:
@@ -159,11 +159,11 @@ class Load:
         return self._tally.result()
 
     def result(self) -> LoadResult:
-        """The counts as they stand."""
+        """The current counts."""
         return self._tally.result()
 
     def wait_acknowledged(self, count: int, seconds: float = 60.0) -> None:
-        """Wait until so many documents are acknowledged in all: until the load truly flows.
+        """Wait until this many documents are acknowledged in all, so that the load is really running.
 
         Raises:
             LabError: they were not in time; the reasons of failed requests are in the message.
@@ -175,7 +175,7 @@ class Load:
         """Look for every acknowledged document, after `stop`.
 
         Raises:
-            LabError: the index cannot be read as a whole at this moment.
+            LabError: the index cannot be read completely at this moment.
         """
         acknowledged = self._tally.acknowledged()
         there = count_documents(self._client, self.profile.index)
@@ -205,7 +205,7 @@ class Load:
                 return
 
     def _bulk(self, rotation: Rotation, ids: list[str]) -> list[str]:
-        """Send one bulk request; the ids that are not acknowledged by it."""
+        """Send one bulk request; returns the ids that it did not acknowledge."""
         lines = itertools.chain.from_iterable(
             (
                 json.dumps({"create": {"_id": each}}),
@@ -223,7 +223,7 @@ class Load:
         if left:
             refused = next(outcome for outcome in outcomes if outcome["_id"] not in done)
             self._tally.refused("indexing", f"document refused: {refused['error']['type']}")
-            self._over.wait(0.1)  # the cluster said no: there is no event that tells when it says yes
+            self._over.wait(0.1)  # the cluster refused: no event announces that it accepts again
         return left
 
     def _search(self) -> None:
@@ -238,12 +238,12 @@ class Load:
             self._over.wait(max(0.0, began + 1.0 / self.profile.searches_per_second - time.monotonic()))
 
     def _searched(self, rotation: Rotation, path: str, query: Any) -> bool:
-        """Whether an endpoint gave a whole answer; one without some shard is counted, and asked for again."""
+        """Whether an endpoint gave a complete answer; an answer without some shard is counted and retried."""
         answer = self._attempt("searching", rotation, path, query)
         return answer is not None and not answer.body["_shards"]["failed"]
 
     def _attempt(self, kind: str, rotation: Rotation, path: str, body: Any) -> Answer | None:
-        """Send one request to the endpoint whose turn it is; None if that failed, which is counted."""
+        """Send one request to the next endpoint; None if that failed, which is counted."""
         began = time.monotonic()
         endpoint = rotation.choose(began)
         try:

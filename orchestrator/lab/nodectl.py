@@ -1,13 +1,12 @@
 """`nodectl start|stop|status NODE`: the service manager of a lab, for `manager: command`.
 
 The lab copies this file into its own folder, so it uses the standard library alone and imports nothing of
-this package. A node is a folder beside it with a `launch.json`; what the node needs to start is all in there.
+this package. A node is a folder beside it with a `launch.json`, which holds all that the node needs to start.
 
-A started node is a child of nobody: it has its own session, and it outlives whoever asked for it, however
-they die. It is known by three things together: the process id and start time written into `node.pid` by the
-process itself *before* it becomes the server (so that there is no moment in which a server runs that no file
-tells of), and the lab's folder in its command line. A process that does not match all three is never
-signalled.
+A started node has no parent in the lab: it has its own session, and outlives the process that started it. It
+is identified by three things together: the process id and start time written into `node.pid` by the process
+itself *before* it becomes the server (so a server never runs without a file that names it), and the lab's
+folder in its command line. A process that does not match all three is never signalled.
 
 Exit codes: 0 done, or running; 3 not running (`status`); 1 it did not work, with the reason; 2 usage.
 """
@@ -30,9 +29,9 @@ from typing import Any
 START_LIMIT_SECONDS = 180.0
 STOP_LIMIT_SECONDS = 120.0
 READY_CHECK_SECONDS = 0.05
-"""How often the HTTP port is tried while a node boots; the node's death is noticed at once."""
+"""How often the HTTP port is tried while a node boots; the end of the process is noticed at once."""
 NOT_RUNNING = 3
-"""What `status` exits with, as LSB init scripts do."""
+"""Exit code of `status`, the same as in LSB init scripts."""
 LOG_TAIL_BYTES = 3000
 _STAT_STATE, _STAT_START_TIME = 0, 19
 """Places in /proc/PID/stat counted after the command's closing bracket (proc(5): fields 3 and 22)."""
@@ -49,12 +48,12 @@ def start_time(pid: int) -> int | None:
 
 
 def boot_id() -> str:
-    """The id of the machine's boot: start times are only comparable within one."""
+    """The id of the machine's boot: start times are only comparable within one boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
 
 
 def mentions(pid: int, folder: Path) -> bool:
-    """Whether a process's command line speaks of something under a folder."""
+    """Whether a process's command line names a path under a folder."""
     try:
         return os.fsencode(f"{folder}{os.sep}") in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -62,7 +61,7 @@ def mentions(pid: int, folder: Path) -> bool:
 
 
 def running_pid(node: Path) -> int | None:
-    """The process id of a node, if the process that its `node.pid` tells of is there and is this lab's."""
+    """The process id of a node, if the process in its `node.pid` exists and belongs to this lab."""
     try:
         written = json.loads((node / "node.pid").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -76,8 +75,8 @@ def running_pid(node: Path) -> int | None:
 def send_and_wait(node: Path, number: signal.Signals, limit_seconds: float) -> bool:
     """Signal a node's process and wait for its exit.
 
-    A pidfd is opened first and the identity checked after, so that a process id that was used again in
-    between cannot be hit.
+    A pidfd is opened before the identity is checked, so a process id that was used again in between cannot be
+    signalled.
 
     Returns:
         Whether the node is down.
@@ -121,7 +120,7 @@ def start(node: Path, limit_seconds: float) -> int:
 
 
 def _spawn(node: Path, launch: dict[str, Any]) -> str:
-    """Fork twice, so that the server is nobody's child; an empty answer means that it was executed."""
+    """Fork twice, so that the server has no parent here; an empty answer means that it was executed."""
     reading, writing = os.pipe()  # closed by the exec: end of file means that it worked
     first = os.fork()
     if first == 0:
@@ -137,7 +136,7 @@ def _spawn(node: Path, launch: dict[str, Any]) -> str:
 
 
 def _become_server(node: Path, launch: dict[str, Any], complaints: int) -> None:
-    """In the child: write who we are, drop rights, become the server. Never returns."""
+    """In the child: write the pid file, drop rights, become the server. Never returns."""
     try:
         _redirect(node, base64.b64decode(launch["stdin"]))
         me = {"pid": os.getpid(), "start_time": start_time(os.getpid()), "boot_id": boot_id()}
@@ -208,7 +207,7 @@ def stop(node: Path, limit_seconds: float) -> int:
 
 
 def status(node: Path) -> int:
-    """Say whether a node runs."""
+    """Print whether a node runs."""
     pid = running_pid(node)
     return (
         _say(f"{node.name} is not running", NOT_RUNNING)
@@ -225,7 +224,7 @@ def _say(line: str, code: int) -> int:
 
 
 def main(arguments: list[str], lab: Path) -> int:
-    """Run one command on one node of the lab in `lab`; the exit code."""
+    """Run one command on one node of the lab in `lab`; returns the exit code."""
     match arguments:
         case ["start" | "stop" | "status" as verb, name] if (lab / name / "launch.json").is_file():
             node = lab / name

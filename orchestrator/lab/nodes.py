@@ -1,8 +1,8 @@
 """A lab cluster: real server processes on the loopback address, without containers.
 
-Its nodes do not depend on the process that started them. They are started and stopped by the `nodectl` that
-the lab writes into its folder, which is what a cluster file for them names (`manager: command`), so that the
-program under test handles them like any other service.
+Its nodes do not depend on the process that started them. The lab writes a `nodectl` into its folder that
+starts and stops them. The cluster file for them names it (`manager: command`), so the tested program handles
+them like any other service.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ READY_SECONDS = 180.0
 
 
 def _silent(_line: str) -> None:
-    """Progress that nobody wants to read."""
+    """Progress that is not shown."""
 
 
 class LabCluster:
@@ -59,7 +59,7 @@ class LabCluster:
         distribution: which server it runs.
         nodes: its nodes.
         name: the cluster's name.
-        access: how it is talked to.
+        access: how to connect to it.
         client: a client of the lab's own.
     """
 
@@ -106,7 +106,7 @@ class LabCluster:
         heap_mb: int = HEAP_MB,
         progress: Progress = _silent,
     ) -> LabCluster:
-        """Fetch what is needed, start all nodes at once and wait until they are one cluster.
+        """Fetch the server, start all nodes at once and wait until they are one cluster.
 
         Args:
             version: such as `9.1.0`, or `opensearch-2.19.0`.
@@ -116,11 +116,11 @@ class LabCluster:
             settings: further node settings by dotted names, over the lab's own.
             security: TLS and users; None for neither.
             heap_mb: heap of each node, in MiB.
-            progress: is told what goes on, line by line.
+            progress: called with each line about the progress.
 
         Raises:
-            LabError: the machine lacks something; the message says what.
-            LabNodeError: a node did not come up. Nothing is left running.
+            LabError: the machine lacks something; the message names it.
+            LabNodeError: a node did not start. Nothing is left running.
         """
         if platform.system() != "Linux":
             raise LabError("the lab finds its processes in /proc, which only Linux has: run it on Linux")
@@ -189,7 +189,7 @@ class LabCluster:
         script = self.directory / "nodectl.py"
         shutil.copyfile(nodectl.__file__, script)
         command = self.directory / "nodectl"
-        # Isolated and without site: a start of some 20 ms that no environment variable can bend.
+        # Isolated and without site: it starts in some 20 ms, independent of environment variables.
         command.write_text(
             f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(script))} "$@"\n',
             encoding="utf-8",
@@ -214,15 +214,15 @@ class LabCluster:
             give_away(self.directory / node.name, self._account)
 
     def configure(self, node: str, settings: Mapping[str, str]) -> bool:
-        """Rewrite a node's configuration; it holds from the node's next start.
+        """Rewrite a node's configuration; it takes effect at the node's next start.
 
         Args:
             node: its name.
-            settings: dotted names over those that the lab gives every node. A setting that the server does
-                not know is a way to a node that will not start.
+            settings: dotted names over those that the lab gives every node. With a setting that the server
+                does not support, the node does not start.
 
         Returns:
-            Whether that differs from what it was.
+            Whether the configuration changed.
         """
         wanted = next(each for each in self.nodes if each.name == node)
         folder = self.directory / node
@@ -251,7 +251,7 @@ class LabCluster:
         return changed
 
     def _settings(self, node: LabNode, folder: Path) -> dict[str, str]:
-        """What the lab gives a node; a lab of another generation has other names for it."""
+        """The settings that the lab gives a node; a lab of another generation uses other names."""
         return node_settings(
             self.distribution,
             cluster=self.name,
@@ -268,14 +268,14 @@ class LabCluster:
         )
 
     def nodectl(self, verb: str, node: str) -> tuple[str, ...]:
-        """The command line that starts, stops or asks after a node."""
+        """The command line that starts, stops or checks a node."""
         return (str(self.directory / "nodectl"), verb, node)
 
     def start_nodes(self, names: Sequence[str] | None = None) -> None:
-        """Start nodes, all at once, and wait for each to answer; those that run are left alone.
+        """Start nodes, all at once, and wait for each to answer; running nodes are not changed.
 
         Raises:
-            LabNodeError: one did not come up.
+            LabNodeError: a node did not start.
         """
         self._each("start", names)
 
@@ -283,7 +283,7 @@ class LabCluster:
         """Stop nodes, all at once, and wait until their processes are gone.
 
         Raises:
-            LabNodeError: one did not end.
+            LabNodeError: a node did not end.
         """
         self._each("stop", names)
 
@@ -309,11 +309,11 @@ class LabCluster:
         """Wait, by the cluster's own long poll, until all nodes are in it.
 
         Args:
-            status: and until it is at least `yellow` or `green`.
+            status: the least cluster status to wait for: `yellow` or `green`.
             seconds: the limit.
 
-        Raises:
-            LabNodeError: it did not come about; the cluster's own words are in the message.
+            es:
+            LabNodeError: it did not happen in time; the message contains the cluster's answer.
         """
         path = (
             f"/_cluster/health?wait_for_nodes={len(self.nodes)}&wait_for_status={status}"
@@ -332,7 +332,7 @@ class LabCluster:
             )
 
     def cluster_document(self) -> dict[str, object]:
-        """What a cluster file for this cluster says, as data."""
+        """The content of a cluster file for this cluster, as data."""
         control = shlex.quote(str(self.directory / "nodectl"))
         verbs = {verb: f"{control} {verb} {{node}}" for verb in ("stop", "start")}
         verbs["status"] = f"{shlex.quote(str(self.directory / 'nodestatus'))} {{node}}"
@@ -353,7 +353,7 @@ class LabCluster:
         return document
 
     def write_cluster_file(self, path: Path) -> Path:
-        """Write a cluster file that names this cluster; the path again."""
+        """Write a cluster file for this cluster; returns the path."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
             json.dumps(self.cluster_document(), indent=2) + "\n", encoding="utf-8"
@@ -361,7 +361,7 @@ class LabCluster:
         return path
 
     def close(self) -> None:
-        """End every node and remove the lab's folder; harmless when done twice.
+        """End every node and remove the lab's folder; a second call is harmless.
 
         Raises:
             LabNodeError: a node does not end.

@@ -1,4 +1,4 @@
-"""Bringing a lab cluster back to the state of a fresh one, so that the next test need not pay for a boot."""
+"""Resets a lab cluster to the state of a new one, so that the next test does not need to boot one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from orchestrator.lab.settings import LEVELS, read_settings
 
 
 def reset(cluster: LabCluster) -> None:
-    """Bring a cluster back to what it was after its first start, but for its age.
+    """Reset a cluster to its state after its first start; only its age differs.
 
-    Nodes that are down or were configured otherwise are started afresh; indices, settings, the program's
+    Nodes that are down or have a changed configuration are restarted. Indices, settings, the program's
     templates and voting exclusions are removed.
 
     Raises:
-        LabError: something could not be removed, so that the cluster is not fit for another test.
+        LabError: something could not be removed, so the cluster is not fit for another test.
     """
     changed = [node.name for node in cluster.nodes if cluster.configure(node.name, {})]
     cluster.stop_nodes(changed)
@@ -35,7 +35,7 @@ def clear(client: LabClient) -> None:
     """Remove indices, settings, the program's templates and voting exclusions from a cluster with a master.
 
     Raises:
-        LabError: something could not be removed, so that the cluster is not fit for another test.
+        LabError: something could not be removed, so the cluster is not fit for another test.
     """
     client.ask("DELETE", "/_cluster/voting_config_exclusions?wait_for_removal=false")
     for name in _indices(client.ask("GET", "/_cluster/state/metadata?filter_path=metadata.indices.*.state")):

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 LIFETIME = dt.timedelta(days=7)
-"""No lab lives longer; a forgotten certificate is soon worth nothing."""
+"""No lab lives longer, and a forgotten certificate soon expires."""
 BCRYPT_ROUNDS = 4
-"""The least there is: every request of a test pays for it."""
+"""The minimum: every request of a test pays for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class LabUser:
 
     Attributes:
         name: the user's name.
-        password: in clear; lab passwords are made for the lab and die with it.
+        password: in clear text; lab passwords are made for one lab.
         roles: `superuser`, or roles of `Security.roles_yml`.
     """
 
@@ -48,7 +48,7 @@ class Security:
     roles_yml: str = ""
 
     def settings(self, config: Path) -> dict[str, str]:
-        """The node settings that turn it on, for a node with this configuration folder."""
+        """The node settings that enable it, for a node with this configuration folder."""
         layers: dict[str, str] = {}
         for layer in ("http", "transport"):
             prefix = f"xpack.security.{layer}.ssl"
@@ -78,10 +78,10 @@ def write_security(
 
     Args:
         security: the users.
-        ca: where the authority's certificate goes for clients.
+        ca: the path of the authority's certificate, for clients.
         configs: the nodes' configuration folders.
-        names: host names that the node certificate is good for.
-        addresses: network addresses that it is good for.
+        names: host names of the node certificate.
+        addresses: its network addresses.
     """
     authority_key, authority = _authority()
     node_key, node = _node_certificate(authority_key, authority, names, addresses)

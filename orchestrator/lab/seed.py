@@ -30,14 +30,14 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedIndex:
-    """An index that is wanted.
+    """An index to create.
 
     Attributes:
         name: its name.
         shards: primary shards.
         replicas: copies of each beside the primary.
         documents: how many.
-        document_bytes: about how long each document's text is; it does not compress well.
+        document_bytes: approximate length of each document's text; it does not compress well.
     """
 
     name: str
@@ -52,7 +52,7 @@ THREE_INDICES: tuple[SeedIndex, ...] = (
     SeedIndex(name="people", shards=1, replicas=2, documents=500),
     SeedIndex(name="events", shards=2, documents=2000),
 )
-"""A few megabytes with one and with two replicas: seconds to seed, and shards on every node."""
+"""A few megabytes with one and with two replicas: seconds to write, and shards on every node."""
 
 
 def seed(client: LabClient, indices: Sequence[SeedIndex] = THREE_INDICES, *, number: int = 1) -> None:
@@ -60,7 +60,7 @@ def seed(client: LabClient, indices: Sequence[SeedIndex] = THREE_INDICES, *, num
 
     Args:
         client: of the cluster.
-        indices: what is wanted.
+        indices: the indices to create.
         number: seed of the texts, so that two runs have the same data.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How many segments each copy of each shard has, by the servers' own `_segments`."""
+"""The number of segments in each copy of each shard, from the servers' own `_segments`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.lab.client import LabClient
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySegments:
-    """The segments of one copy of a shard. A copy is known by the node that it is on.
+    """The segments of one copy of a shard. The node identifies the copy.
 
     Attributes:
         index: its index.
@@ -21,9 +21,9 @@ class CopySegments:
         primary: whether it is the primary.
         state: as the server writes it: `STARTED` and others.
         searched: segments that a search reads.
-        committed: segments of the last commit, which are what a restarted node opens.
-        documents: live documents in those that are searched.
-        bytes: size of those that are searched.
+        committed: segments of the last commit; a restarted node opens these.
+        documents: live documents in the searched segments.
+        bytes: size of the searched segments.
     """
 
     index: str
@@ -38,20 +38,20 @@ class CopySegments:
 
     @property
     def most(self) -> int:
-        """Searched or committed segments, whichever are more: what a merge must bring down is both."""
+        """The larger number of searched and committed segments: a merge must reduce both."""
         return max(self.searched, self.committed)
 
 
 def count_segments(client: LabClient, pattern: str) -> tuple[CopySegments, ...]:
     """Every copy of the indices of a pattern, in the order of index, shard and node.
 
-    A copy that is not assigned, or whose node does not answer, is not among them: compare with the number of
-    copies that there should be.
+    A copy that is not assigned, or whose node does not answer, is missing: compare with the expected number
+    of copies.
 
     Raises:
         LabError: the cluster did not answer.
     """
-    nodes = client.ask("GET", "/_nodes/http")["nodes"]  # without a part named, 2.4 sends all of it
+    nodes = client.ask("GET", "/_nodes/http")["nodes"]  # without a named part, 2.4 sends all parts
     names = {identity: str(node["name"]) for identity, node in nodes.items()}
     read = client.ask("GET", f"/{pattern}/_segments")
     copies = [
@@ -80,7 +80,7 @@ def _copy(index: str, shard: int, names: dict[str, str], read: dict[str, Any]) -
 
 
 def told(copies: Sequence[CopySegments]) -> str:
-    """One line for a reader: how many copies on how many nodes, and how many segments they have."""
+    """One line for people: how many copies on how many nodes, and how many segments they have."""
     if not copies:
         return "no copies"
     searched, committed = [each.searched for each in copies], [each.committed for each in copies]

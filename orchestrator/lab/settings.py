@@ -1,4 +1,4 @@
-"""A picture of a cluster's settings, to show that a run left them as it found them."""
+"""A snapshot of a cluster's settings, to show that a run restored all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS = ("persistent", "transient")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPicture:
-    """All cluster settings at one moment, by `level` and dotted name. Absent is absent, not a default."""
+    """All cluster settings at one moment, by `level` and dotted name, without the defaults."""
 
     persistent: Mapping[str, Any]
     transient: Mapping[str, Any]
@@ -21,7 +21,7 @@ class SettingsPicture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """One setting that is not what it was; None stands for absent."""
+    """One setting that changed; None = absent."""
 
     level: str
     name: str
@@ -30,7 +30,7 @@ class SettingChange:
 
 
 def read_settings(client: LabClient) -> SettingsPicture:
-    """Take the picture.
+    """Read all cluster settings.
 
     Raises:
         LabError: the cluster did not answer.
@@ -40,7 +40,7 @@ def read_settings(client: LabClient) -> SettingsPicture:
 
 
 def changes(before: SettingsPicture, after: SettingsPicture) -> tuple[SettingChange, ...]:
-    """What differs between two pictures, level by level; nothing when a run cleaned up after itself."""
+    """The differences between two snapshots, level by level; empty if a run restored every setting."""
     found = []
     for level in LEVELS:
         old: Mapping[str, Any] = getattr(before, level)

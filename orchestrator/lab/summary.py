@@ -1,4 +1,4 @@
-"""The table at the end of a demonstration, as data; how it is drawn is the view's business."""
+"""The table at the end of a demonstration, as data; the view draws it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from orchestrator.lab.tally import Latencies, LoadResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSummary:
-    """What a demonstration showed.
+    """The results of a demonstration.
 
     Attributes:
         server: name and version of the server.
         node_seconds: seconds from stop to recovered, by node.
         total_seconds: of the whole restart.
         load: the load's counts.
-        verification: what became of the acknowledged documents.
-        settings_left: cluster settings that are not what they were.
+        verification: the check of the acknowledged documents.
+        settings_left: cluster settings that were not restored.
     """
 
     server: str
@@ -32,11 +32,11 @@ class DemoSummary:
 
     @property
     def good(self) -> bool:
-        """Whether nothing was lost and nothing was left behind."""
+        """Whether no document was lost and every setting was restored."""
         return self.verification.whole and not self.settings_left
 
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """The table: what, and how much."""
+        """The rows of the table: label and value."""
         searching, indexing = self.load.searching, self.load.indexing
         left = ", ".join(
             f"{change.level} {change.name}: {change.before} -> {change.after}"

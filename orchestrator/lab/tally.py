@@ -1,4 +1,4 @@
-"""What a load saw, counted: requests, failures, latencies, acknowledged documents."""
+"""Counts of a load: requests, failures, latencies, acknowledged documents."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Requests:
     """The requests of one kind.
 
     Attributes:
-        sent: requests sent, those sent again to another endpoint included.
+        sent: requests sent, including those sent again to another endpoint.
         failed: not answered, or answered with an error, or (bulk) with an error for some document.
-        abandoned: searches that no endpoint answered whole; indexing never gives up.
+        abandoned: searches without a complete answer from any endpoint; indexing is never abandoned.
         partial: searches that were answered without some shard.
         latencies: of the answered ones.
     """
@@ -43,7 +43,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What a load has seen so far.
+    """The counts of a load so far.
 
     Attributes:
         acknowledged: documents that the cluster acknowledged.
@@ -59,7 +59,7 @@ class LoadResult:
 
 
 def latencies(seconds: Iterable[float]) -> Latencies:
-    """Sum up latencies."""
+    """Summarise latencies."""
     ordered = sorted(seconds)
     if not ordered:
         return Latencies(median=0.0, p99=0.0, longest=0.0)
@@ -102,7 +102,7 @@ class Tally:
         self._ledger = ledger.open("a", encoding="utf-8") if ledger else None
 
     def answered(self, kind: str, seconds: float, *, partial: int = 0) -> None:
-        """Count a request that was answered well."""
+        """Count a successful answer."""
         with self._lock:
             self._kinds[kind].sent += 1
             self._kinds[kind].partial += partial
@@ -125,12 +125,12 @@ class Tally:
             self._reasons[reason] = None
 
     def abandoned(self, kind: str) -> None:
-        """Count an operation that no endpoint took."""
+        """Count an operation that no endpoint completed."""
         with self._lock:
             self._kinds[kind].abandoned += 1
 
     def acknowledge(self, ids: Iterable[str]) -> None:
-        """Write down ids that the cluster acknowledged."""
+        """Record ids that the cluster acknowledged."""
         with self._lock:
             for each in ids:
                 self._acknowledged.add(each)
@@ -141,7 +141,7 @@ class Tally:
             self._lock.notify_all()
 
     def wait_acknowledged(self, count: int, seconds: float) -> bool:
-        """Wait until so many documents are acknowledged; whether that came about in time."""
+        """Wait until this many documents are acknowledged; returns whether that happened in time."""
         with self._lock:
             return self._lock.wait_for(lambda: len(self._acknowledged) >= count, seconds)
 
@@ -151,7 +151,7 @@ class Tally:
             return frozenset(self._acknowledged)
 
     def result(self) -> LoadResult:
-        """The counts as they stand."""
+        """The current counts."""
         with self._lock:
             return LoadResult(
                 acknowledged=len(self._acknowledged),

@@ -1,1 +1,1 @@
-"""How a host is read for a diagnosis: what is asked of it, and what the answers and recorded texts mean."""
+"""Reads a host for a diagnosis: the script of a reading, and the parsing of answers and recorded texts."""

@@ -1,7 +1,7 @@
-"""The one script of a reading: counters and states that any user may read; nothing is changed, no sudo. Pure.
+"""The script of one reading: counters and states that any user may read. No changes, no sudo. Pure.
 
-A diagnosis takes two readings with the same script. Every part is bounded, because what comes back of a
-command is: a host with 256 CPUs or 500 processes must not push the rest out.
+A diagnosis takes two readings with the same script. The output of a command is bounded, so every part is
+bounded too: a host with 256 CPUs or 500 processes must not push the other parts out.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ ALL: Final = (
     ERLANG,
 )
 ABSENT: Final = "(absent)"
-"""What stands for a file that does not exist, apart from one that cannot be read."""
+"""Marks a file that does not exist, as opposed to a file that cannot be read."""
 
 HUGE_PAGES: Final = (
     "/sys/kernel/mm/redhat_transparent_hugepage/",
     "/sys/kernel/mm/transparent_hugepage/",
 )
-"""RHEL 6 has the first, and may have both; the first is the one in force there."""
+"""RHEL 6 has the first, and may have both; there the first is in force."""
 ZONE_RECLAIM: Final = "/proc/sys/vm/zone_reclaim_mode"
 MIN_FREE: Final = "/proc/sys/vm/min_free_kbytes"
 _VALUE_FILES: Final = (
@@ -62,7 +62,7 @@ _VALUE_FILES: Final = (
     MIN_FREE,
 )
 _LOG_LINES: Final = 200
-"""Of numad's log: two lines a move, and a move every few seconds at the worst."""
+"""Lines of numad's log: two lines a move, and a move every few seconds at the worst."""
 _DISK_BYTES: Final = 12000
 _THREAD_BYTES: Final = 20000
 _COMMANDS: Final = r"beam(\.smp)?|numad|khugepaged|kcompactd[0-9]+"
@@ -75,7 +75,7 @@ for d in {root}/sys/block/*; do
   r=$(cat "$d/queue/rotational" 2>/dev/null); s=$(cat "$d/queue/scheduler" 2>/dev/null)
   echo "${{d##*/}}|$r|$s|$*"
 done | head -c {bytes}"""
-"""Disks that have never done anything are left out: a host may have dozens of idle loop devices."""
+"""Disks without any activity since the boot are left out: a host may have dozens of idle loop devices."""
 
 _THREADS: Final = r"""
 if [ ! -r {root}/proc/1/stat ]; then echo "processes of others are hidden (hidepid)"; false
@@ -91,15 +91,15 @@ else for p in $(grep -lsE '^[0-9]+ \(beam(\.smp)?\)' {root}/proc/[0-9]*/stat | c
     END {{ for (thread in ticks) if (name[thread] ~ /^([0-9]+_scheduler|erts_sched_[0-9]+|beam(\.smp)?)$/)
       print "thread", thread, ticks[thread], sleeps[thread] + 0, name[thread] }}'
 done | head -c {bytes}; fi"""
-"""Ticks and voluntary switches of each scheduler thread: `N_scheduler` up to OTP 24, `erts_sched_N` since;
-before OTP 18 every thread is called as the program."""
+"""Ticks and voluntary switches of each scheduler thread: `N_scheduler` up to OTP 24, `erts_sched_N` since.
+Before OTP 18 every thread has the program's name."""
 
 
 def reading_command(root: str = "") -> str:
     """The command line of one reading.
 
     Args:
-        root: a folder that stands for `/` on that host.
+        root: a folder used in place of `/` on that host.
     """
     return script.shell(script.sections(parts(root)))
 

@@ -1,8 +1,8 @@
-"""The kernel's counters: how /proc/vmstat, /proc/stat, buddyinfo and disks read, and rates of two readings.
+"""The kernel's counters: parsing of /proc/vmstat, /proc/stat, buddyinfo and disks, and rates of two readings.
 
 Counter names differ by kernel: RHEL 6 (2.6.32) counts `pgsteal_ZONE` for both kinds of reclaim and
 `kswapd_steal` beside it, 3.4 to 4.7 count `pgsteal_direct_ZONE`, later ones `pgsteal_direct` alone. A counter
-that went back was reset, or the host was booted: then there is no rate.
+that decreased was reset, or the host was booted: then there is no rate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from orchestrator.model.diagnosis import Compaction, CpuUse, DiskUse, FreeZone, 
 from orchestrator.model.reading import Reading, Seconds, Unknown
 
 ZONES: Final = ("dma", "dma32", "normal", "high", "movable", "device")
-"""Suffixes of counters by zone; `pgscan_direct_throttle`, for one, is no zone and no page."""
+"""Suffixes of counters by zone; `pgscan_direct_throttle`, for example, counts neither a zone nor pages."""
 _BUDDY_LINE: Final = re.compile(
     r"^Node\s+(\d{1,20}),\s+zone\s+(\S+)\s+((?:\d{1,20}[ \t]+)*\d{1,20})\s*$", re.MULTILINE
 )
@@ -24,7 +24,7 @@ _PLAIN_LINE: Final = re.compile(r"^([a-z][a-z0-9_]*)[ \t]+(\d{1,20})\s*$", re.MU
 _CPU_LINE: Final = re.compile(r"^cpu\s+((?:\d{1,20}[ \t]+)*\d{1,20})\s*$", re.MULTILINE)
 _DIGITS: Final = 20
 _CPU_FIELDS: Final = 8
-"""user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)); a guest's time is in user already."""
+"""user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)); user already includes guest time."""
 _IDLE, _IOWAIT = 3, 4
 _SYSTEM: Final = (2, 5, 6)
 _DISK_FIELDS: Final = 11
@@ -32,16 +32,16 @@ _SECTOR_KIB: Final = 0.5
 
 
 class Went(Exception):  # noqa: N818  (a step back, said to the reader of the rates alone)
-    """A counter went back between the two readings."""
+    """A counter decreased between the two readings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTimes:
-    """`/proc/stat`: ticks by kind, and what else stands there.
+    """The relevant values of `/proc/stat`: ticks by kind, and more.
 
     Attributes:
         switches: context switches since the boot.
-        cpus: those online; None where they were not counted.
+        cpus: online CPUs; None if they were not counted.
     """
 
     ticks: tuple[int, ...]
@@ -67,17 +67,17 @@ class DiskCounters:
 
 
 def whole(text: str) -> int | None:
-    """A whole number; None for a text that is none, or more than any counter of 64 bits can be."""
+    """A whole number; None for any other text, or for more than 64 bits can hold."""
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else None
 
 
 def read_plain(text: str) -> Mapping[str, int]:
-    """Lines of a name and a number, as in /proc/vmstat; lines that are none are passed over."""
+    """Lines of a name and a number, as in /proc/vmstat; other lines are skipped."""
     return {name: int(value) for name, value in _PLAIN_LINE.findall(text)}
 
 
 def read_stat(text: str) -> Reading[CpuTimes]:
-    """The lines of /proc/stat that count."""
+    """The relevant lines of /proc/stat."""
     cpu, plain = _CPU_LINE.search(text), read_plain(text)
     if cpu is None or "ctxt" not in plain:
         return Unknown(reason="/proc/stat holds no line of CPU time or context switches")
@@ -97,7 +97,7 @@ def read_buddyinfo(text: str) -> Reading[tuple[FreeZone, ...]]:
 
 
 def read_chosen(text: str) -> tuple[str, tuple[str, ...]]:
-    """The word in brackets of `noop deadline [cfq]`, and all that are offered; a bare word is in force."""
+    """The word in brackets of `noop deadline [cfq]`, and all offered words; a bare word is in force."""
     words = text.split()
     chosen = next((word[1:-1] for word in words if word.startswith("[") and word.endswith("]")), None)
     offered = tuple(word.strip("[]") for word in words)
@@ -105,7 +105,7 @@ def read_chosen(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def read_disks(text: str) -> Mapping[str, DiskCounters]:
-    """Lines `name|rotational|scheduler|stat`, as `asking` has them written; half a line is passed over."""
+    """Lines `name|rotational|scheduler|stat`, as in the script of `asking`; incomplete lines are skipped."""
     found = {}
     for line in text.splitlines():
         fields = line.split("|")
@@ -128,8 +128,8 @@ def read_disks(text: str) -> Mapping[str, DiskCounters]:
 def cpu_use(before: CpuTimes, after: CpuTimes) -> Reading[CpuUse]:
     """Shares of the time between two readings.
 
-    Idle and waiting time may go back a little (proc_stat(5) on iowait): that counts as none. Any other that
-    goes back was reset.
+    Idle and waiting time may decrease a little (proc_stat(5) on iowait): a decrease counts as zero. Any other
+    decrease is a reset.
     """
     steps = [now - then for then, now in zip(before.ticks, after.ticks, strict=False)]
     if any(step < 0 for place, step in enumerate(steps) if place not in (_IDLE, _IOWAIT)):
@@ -151,7 +151,7 @@ def switches(before: CpuTimes, after: CpuTimes, seconds: Seconds) -> Reading[flo
 
 
 def reclaim(before: Mapping[str, int], after: Mapping[str, int], seconds: Seconds) -> Reading[Reclaim]:
-    """How the kernel looked for memory between two readings of /proc/vmstat."""
+    """How the kernel reclaimed memory between two readings of /proc/vmstat."""
     try:
         direct = _summed(before, after, "pgscan_direct", seconds)
         kswapd = _summed(before, after, "pgscan_kswapd", seconds)
@@ -160,7 +160,7 @@ def reclaim(before: Mapping[str, int], after: Mapping[str, int], seconds: Second
         if freed_direct is None and "kswapd_steal" in after:  # RHEL 6
             freed_all = _summed(before, after, "pgsteal", seconds) or 0.0
             freed_kswapd = _rate(before.get("kswapd_steal", 0), after["kswapd_steal"], seconds)
-            # The two are not read at one moment, so that the difference may be a page below nothing.
+            # The two are not read at one moment, so the difference may be slightly below zero.
             freed_direct = max(0.0, freed_all - freed_kswapd)
     except Went as went:
         return Unknown(reason=f"{went} went back between the two readings: was the host booted?")
@@ -176,7 +176,7 @@ def reclaim(before: Mapping[str, int], after: Mapping[str, int], seconds: Second
 
 
 def compaction(before: Mapping[str, int], after: Mapping[str, int], seconds: Seconds) -> Reading[Compaction]:
-    """How often processes stood for compaction; a kernel without it has none of it, which is nothing."""
+    """How often processes stopped for compaction; zero for a kernel without compaction."""
     if "nr_free_pages" not in after:
         return Unknown(reason="/proc/vmstat could not be read whole")
     names = ("compact_stall", "compact_fail", "thp_fault_alloc", "thp_fault_fallback")
@@ -192,7 +192,7 @@ def compaction(before: Mapping[str, int], after: Mapping[str, int], seconds: Sec
 def disk_uses(
     before: Mapping[str, DiskCounters], after: Mapping[str, DiskCounters], seconds: Seconds
 ) -> Reading[tuple[DiskUse, ...]]:
-    """How each disk that is in both readings was used between them."""
+    """How each disk in both readings was used between them."""
     found = []
     for name, now in sorted(after.items()):
         then = before.get(name)
@@ -217,7 +217,7 @@ def disk_uses(
 
 
 def _summed(before: Mapping[str, int], after: Mapping[str, int], name: str, seconds: Seconds) -> float | None:
-    """The rate of a counter, or of its parts by zone; None when the kernel has neither."""
+    """The rate of a counter, or the sum of its parts by zone; None if the kernel has neither."""
     names = [name] if name in after else [f"{name}_{zone}" for zone in ZONES if f"{name}_{zone}" in after]
     if not names:
         return None

@@ -1,4 +1,4 @@
-"""numad's log: which process's pages it moved, where to, for how long, and how long ago. Pure."""
+"""numad's log: which process's pages moved, to which node, for how long, and how long ago. Pure."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _MOVED: Final = re.compile(
     + r"(?P<whole>\d{1,12})\.(?P<rest>\d{1,2}) seconds"
 )
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-"""ctime(3), which numad stamps its lines with, is English in any locale, and the host's local time."""
+"""Months of ctime(3) in numad's lines: English in any locale. The time is the host's local time."""
 
 
 def read_numad_log(text: str, now: str | None = None) -> tuple[PageMove, ...]:
-    """The moves that came to their end, in their order.
+    """The finished moves, in their order.
 
     numad writes the hundredths of a second without a leading zero ("%d.%d" in its source): 59.2 seconds are
     59.02.
 
     Args:
         text: the log or its end.
-        now: the host's local time as `2015-03-14T06:10:00`; None = not known.
+        now: the host's local time as `2015-03-14T06:10:00`; None = unknown.
     """
     commands: dict[int, str] = {}
     moves = []
@@ -57,7 +57,7 @@ def _moment(now: str | None) -> datetime | None:
 
 
 def _age(stamp: str | None, now: datetime | None) -> Seconds | None:
-    """How long ago, both being the host's local time."""
+    """How long ago; both times are the host's local time."""
     if stamp is None or now is None:
         return None
     _, month, day, time, year = stamp.split()

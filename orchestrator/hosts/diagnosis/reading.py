@@ -1,4 +1,4 @@
-"""From the answers of two readings to the signs of a host. Pure; a part that failed says so and no more."""
+"""Turns the answers of two readings into the signs of a host. Pure; a failed part is unknown by itself."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from orchestrator.model.diagnosis import DiskUse, ErlangUse, FreeZone, Numad, Si
 from orchestrator.model.reading import Reading, Seconds, Unknown
 
 SHORTEST: Final = 0.5
-"""Seconds; rates of less are noise (counters tick a hundred times a second)."""
+"""Seconds; rates over less time are noise (counters tick a hundred times a second)."""
 _THREAD: Final = re.compile(r"^thread (\d{1,20}) (\d{1,20}) (\d{1,20}) (\S.*)$")
 _NAMED: Final = re.compile(r"^(?:\d+_scheduler|erts_sched_\d+)$")
 _NUMBER: Final = re.compile(r"^[0-9]{1,20}(?:\.[0-9]{1,20})?$")
 _KIB: Final = 1024
 _USUAL_HERTZ: Final = 100
-"""USER_HZ of Linux on every architecture that servers have (time(7))."""
+"""USER_HZ of Linux on every architecture of servers (time(7))."""
 _USUAL_PAGE: Final = 4096
 _AT_WORK: Final = 0.05
-"""Share of a CPU; the VM's threads for files and signals stay below it."""
+"""Share of a CPU; the VM's threads for files and signals use less."""
 T = TypeVar("T")
 
 
@@ -94,13 +94,13 @@ def signs_of(
     second: HostReading,
     data: Reading[frozenset[str]] | None = None,
 ) -> Reading[Signs]:
-    """What two readings of one host say together.
+    """The signs in two readings of one host.
 
     Args:
-        node: whose host it is.
-        first: the earlier one.
-        second: the later one.
-        data: names of the disks behind the data paths; None = not known.
+        node: the node on the host.
+        first: the earlier reading.
+        second: the later reading.
+        data: names of the disks behind the data paths; None = unknown.
     """
     seconds = _between(first, second)
     if isinstance(seconds, Unknown):
@@ -150,7 +150,7 @@ def _between(first: HostReading, second: HostReading) -> Reading[Seconds]:
 
 
 def _both(first: Reading[T], second: Reading[T]) -> Reading[tuple[T, T]]:
-    """Both, or why one of them is missing."""
+    """Both readings, or why one of them is missing."""
     if isinstance(first, Unknown):
         return first
     return second if isinstance(second, Unknown) else (first, second)
@@ -193,7 +193,7 @@ def _page(text: Reading[str]) -> int:
 
 
 def _numa(text: Reading[str]) -> Reading[int]:
-    """A kernel without NUMA has no such folder: that is one node."""
+    """The number of NUMA nodes. A kernel without NUMA has no such folder: that is one node."""
     if isinstance(text, Unknown):
         return text
     found = counters.whole(text.strip())
@@ -229,7 +229,7 @@ def _whole(values: Mapping[str, Reading[str]], path: str, unit: int) -> Reading[
 
 
 def _huge_pages(values: Mapping[str, Reading[str]]) -> tuple[Reading[str], Reading[str]]:
-    """The words in force of `enabled` and `defrag`; empty where the kernel has no transparent huge pages."""
+    """The current words of `enabled` and `defrag`; empty if the kernel has no transparent huge pages."""
     if not values:
         lost = Unknown(reason="the settings of transparent huge pages could not be read")
         return lost, lost
@@ -274,7 +274,7 @@ def _erlang(text: Reading[str]) -> Reading[Mapping[tuple[int, int], ErlangThread
 
 
 def _erlang_use(first: HostReading, second: HostReading, seconds: Seconds) -> Reading[tuple[ErlangUse, ...]]:
-    """What the schedulers of each VM did; threads that are new are not counted yet."""
+    """The activity of each VM's schedulers; threads that are new are not counted yet."""
     both = _both(first.erlang, second.erlang)
     if isinstance(both, Unknown):
         return both
@@ -293,7 +293,7 @@ def _erlang_use(first: HostReading, second: HostReading, seconds: Seconds) -> Re
 
 
 def _schedulers(threads: list[ThreadUse]) -> tuple[ThreadUse, ...]:
-    """Those that are named so; where the VM names none of them (before OTP 18), all that did work."""
+    """The threads with a scheduler's name; if the VM names none (before OTP 18), all that did work."""
     named = tuple(thread for thread in threads if _NAMED.match(thread.name))
     return named or tuple(thread for thread in threads if thread.cpu >= _AT_WORK)
 

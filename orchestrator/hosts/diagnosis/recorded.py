@@ -1,6 +1,6 @@
-"""What tools leave behind as text: `sar -B`, `collectl -scm`, `perf top`. Columns go by their names.
+"""Recorded output of tools: `sar -B`, `collectl -scm`, `perf top`. Columns are found by their names.
 
-The words and times around the numbers are in the language of whoever ran the tool: nothing here reads them.
+The words and times around the numbers depend on the user's language, so they are not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PERF_OLD: Final = re.compile(
 _PERF_NEW: Final = re.compile(
     r"^\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)%\s+\S+\s+\[[.k]\]\s+(\S.*?)\s*$", re.MULTILINE
 )
-"""Since then, and `perf report`: share, object, `[k]` for the kernel or `[.]`, function."""
+"""Since then, and in `perf report`: share, object, `[k]` for the kernel or `[.]`, function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Collected:
     """A record of collectl.
 
     Attributes:
-        huge_pages: what was written to `enabled` at its beginning; None when the record does not tell.
+        huge_pages: the value written to `enabled` at its beginning; None if the record does not contain it.
     """
 
     cpu: CpuUse
@@ -44,9 +44,9 @@ class Collected:
 
 
 def read_sar_paging(text: str) -> Reading[Reclaim]:
-    """`sar -B`: means over its lines, without the one that sar itself adds at the end.
+    """`sar -B`: means over its lines, without sar's own mean at the end.
 
-    It counts all freed pages as one: the share of direct reclaim alone is not in it.
+    sar counts all freed pages together: the share of direct reclaim is not included.
     """
     columns: Sequence[str] = ()
     rows = []
@@ -108,5 +108,5 @@ def read_perf(text: str) -> Reading[Mapping[str, float]]:
 
 
 def _number(word: str) -> float | None:
-    """A number, with the decimal comma of some languages too; None for a word that is none."""
+    """A number, also with a decimal comma; None for any other word."""
     return float(word.replace(",", ".")) if _NUMBER.match(word) else None

@@ -1,4 +1,4 @@
-"""Texts that were recorded on a host, as signs of it: told apart by what stands in them. Pure."""
+"""Turns texts recorded on a host into its signs. The kind of a text is found by its content. Pure."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _KINDS: Final[Mapping[str, re.Pattern[str]]] = {
     "/proc/buddyinfo": re.compile(r"^Node \d+, zone ", re.MULTILINE),
     "perf top": re.compile(r"PerfTop:|^# Overhead|^\s*[\d.]+%\s+\S+\s+\[[.k]\] ", re.MULTILINE),
 }
-"""In this order: a reading holds buddyinfo and the log too."""
+"""In this order: a reading contains buddyinfo and the log too."""
 
 
 def kind_of(text: str) -> str | None:
-    """What a recorded text is; None when it is none of those that are known."""
+    """The kind of a recorded text; None if it is of no known kind."""
     return next((kind for kind, mark in _KINDS.items() if mark.search(text)), None)
 
 
 def signs_of_records(node: NodeName, texts: Mapping[str, str]) -> Reading[Signs]:
-    """What the records of one host say together.
+    """The signs in the records of one host.
 
     Args:
-        node: what the host is called.
-        texts: by file name. Two readings of this program go in the order of their names; of every other kind
+        node: the name of the host.
+        texts: by file name. Two readings of this program are ordered by their names; of every other kind
             there may be one.
 
     Raises:
-        UsageError: there are two of a kind, or one is of no known kind.
+        UsageError: there are two texts of a kind, or a text is of no known kind.
     """
     by_kind: dict[str, list[str]] = {}
     for name, text in sorted(texts.items()):

@@ -22,7 +22,7 @@ from orchestrator.model.reading import Reading, Seconds, Unknown
 
 SHORTEST: Final[Seconds] = 1.0
 LONGEST: Final[Seconds] = 600.0
-"""Bounds of a sample: rates of less are noise, and nobody waits longer for a look."""
+"""Bounds of a sample: rates over less time are noise, and a longer wait is of no use."""
 
 
 def sample(
@@ -34,15 +34,15 @@ def sample(
     told: Callable[[str], None],
     redact: Redactor,
 ) -> Mapping[NodeName, Reading[Signs]]:
-    """Read every host twice; one that cannot be read is `Unknown` with the reason.
+    """Read every host twice; a host that cannot be read is `Unknown` with the reason.
 
     Args:
         settings: the hosts.
         connections: used and left open.
         seconds: between the two readings.
-        wait: waits so long.
-        told: is given a line at each step.
-        redact: takes secrets out of what the hosts say.
+        wait: waits for a number of seconds.
+        told: called with a line at each step.
+        redact: removes secrets from the hosts' output.
     """
     by_node = {one.node: one for one in settings}
     first = _read_all(by_node, connections, redact)
@@ -74,7 +74,7 @@ def _signs(
 def _disks(
     settings: Mapping[NodeName, HostSettings], connections: Connections, redact: Redactor
 ) -> Mapping[NodeName, Reading[frozenset[str]]]:
-    """The disks behind the data paths, by the same facts that tuning goes by; asked where paths are known."""
+    """The disks behind the data paths, from the same facts as tuning; read only if the paths are known."""
     asked = {
         node: partial(_data_disks, one, connections, redact) for node, one in settings.items() if one.data
     }
@@ -109,7 +109,7 @@ def _read_all(
 
 
 def _bound(settings: Collection[HostSettings]) -> Seconds:
-    """Two attempts of a reading, each with its connection made anew at the worst."""
+    """Limit of two attempts of a reading; each may have to make its connection again."""
     limits = [one.limits for one in settings]
     return max((2 * (3 * (x.connect + x.banner) + x.auth + x.command) for x in limits), default=0.0)
 
@@ -132,7 +132,7 @@ def _answer(
             return Unknown(reason=redact(found.reason))
         outcome = found.run(command, timeout=settings.limits.command)
         if isinstance(outcome, Lost) and not outcome.timed_out:
-            # Reading twice harms nobody: a connection that went under a reading is made again at once.
+            # Reading twice is harmless: a connection lost during a reading is made again at once.
             outcome = found.run(command, timeout=settings.limits.command)
     except ConfigError as error:
         return Unknown(reason=redact(str(error)))

@@ -1,1 +1,1 @@
-"""One module a tunable: each reads facts and names changes, and none acts."""
+"""One module for each tunable: each reads facts and names changes, and none makes them."""

@@ -1,4 +1,4 @@
-"""Files of the kernel that list what can be chosen, the current one in brackets: `always [madvise] never`."""
+"""Kernel files that list the possible values, the current one in brackets: `always [madvise] never`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What such a file says.
+    """The content of such a file.
 
     Attributes:
-        current: the word in brackets; the only word of a file without brackets; None where neither is there.
+        current: the word in brackets; the only word of a file without brackets; None if there is neither.
         offered: all words, in the file's order.
-        bracketed: whether one stands in brackets. A bare `none` of a scheduler file means: not to be set.
+        bracketed: whether a word is in brackets. A bare `none` of a scheduler file means: it cannot be set.
     """
 
     current: str | None
@@ -22,7 +22,7 @@ class Choices:
 
 
 def parse(text: str) -> Choices:
-    """Read a file's text; words are kept as they stand (`defer+madvise`)."""
+    """Read a file's text; words are kept unchanged (`defer+madvise`)."""
     words = text.split()
     chosen = [word[1:-1] for word in words if re.fullmatch(r"\[.+\]", word)]
     offered = tuple(word.strip("[]") for word in words)

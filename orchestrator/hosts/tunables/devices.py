@@ -1,7 +1,7 @@
-"""What all tunables of a disk's queue share: which disks, what is wanted of each, and how it lasts.
+"""The common part of all tunables of a disk's queue: which disks, which values, and how they persist.
 
-Only disks that carry a data path are looked at, and none other is ever written to. What a disk is (`ssd` or
-`rotational`) is the profile's word, else the kernel's, which is wrong for many virtual disks.
+Only disks that carry a data path are read and written. The kind of a disk (`ssd` or `rotational`) is the
+profile's value, else the kernel's, which is wrong for many virtual disks.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ KINDS: Final = (SSD, ROTATIONAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """What a queue's file says, and what is to be written to it.
+    """The content of a queue's file, and the value to write to it.
 
     Attributes:
-        target: None where what is wanted cannot be written.
+        target: None if the wanted value cannot be written.
         why: the reason for that.
-        settable: False where this disk has no such thing at all.
+        settable: False if this disk has no such setting at all.
     """
 
     found: str
@@ -47,7 +47,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A disk behind the data, with what is aimed at."""
+    """A disk behind the data, with its target value."""
 
     device: BlockDevice
     path: str
@@ -60,12 +60,12 @@ class QueueTunable:
 
     Attributes:
         attribute: below `/sys/block/NAME`.
-        aim: from the file's text and the wanted word to what is to be written.
-        faulty: what is wrong with a word of a profile; None when it is fine.
-        tuned_option: what tuned's disk plugin calls it; empty where it has none.
+        aim: from the file's text and the wanted word to the value to write.
+        faulty: the fault in a word of a profile; None if it is valid.
+        tuned_option: its name in tuned's disk plugin; empty if it has none.
         of_paths: whether the paths of a multipath device have a value of their own.
-        reset_by: the tunable whose change makes the kernel set this value anew.
-        command_line: what the kernel's command line makes of a disk, from the file's text and the words.
+        reset_by: the tunable whose change makes the kernel reset this value.
+        command_line: the value that the kernel command line gives a disk, from the file's text and the words.
     """
 
     name: str
@@ -79,7 +79,7 @@ class QueueTunable:
 
     @property
     def reads(self) -> Reads:
-        """The disks' files, and what sets them at boot."""
+        """The disks' files, and the files that set them at boot."""
         return Reads(
             files=(
                 f"/sys/block/{{device}}/{self.attribute}",
@@ -90,7 +90,7 @@ class QueueTunable:
         )
 
     def valid(self, setting: TuningSetting) -> str | None:
-        """A word for all disks, or one for each kind."""
+        """A word for all disks, or one word for each kind."""
         if isinstance(setting.wanted, str):
             return self.faulty(setting.wanted)
         unknown = [kind for kind in setting.wanted if kind not in KINDS]
@@ -99,17 +99,17 @@ class QueueTunable:
         return next(filter(None, (self.faulty(word) for word in setting.wanted.values())), None)
 
     def supported(self, facts: HostFacts) -> str | None:
-        """There is nothing to set where no disk of this host is behind the data."""
+        """There is nothing to set if no disk of this host is behind the data."""
         if facts.devices == () and facts.data_paths:
             return f"no disk of this host is behind {', '.join(facts.data_paths)}"
         return None
 
     def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """How every disk behind the data stands."""
+        """The state of every disk behind the data."""
         return judged(self, facts, setting, profile, tuple(self._parts(facts, setting, profile)))
 
     def apply(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """Write to every disk that is wrong, or will be once a change that goes before has been made."""
+        """Write to every disk that is wrong, or that an earlier change will make wrong."""
         return tuple(
             ValueChange(path=disk.path, found=disk.aim.found, wanted=disk.aim.target)
             for disk in self.disks(facts, setting, profile)
@@ -118,7 +118,7 @@ class QueueTunable:
         )
 
     def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """A udev rule for each disk, or lines of rc.local; nothing where the next boot is right already."""
+        """A udev rule for each disk, or lines of rc.local; no change if the next boot is already right."""
         disks = [
             (disk, disk.aim.target)
             for disk in self.disks(facts, setting, profile)
@@ -145,7 +145,7 @@ class QueueTunable:
     def disks(
         self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile
     ) -> Iterator[Disk | Standing]:
-        """Every disk behind the data; one that has nothing to be aimed at is a part or absent already."""
+        """Every disk behind the data; a disk without a target value is already a part or absent."""
         if isinstance(facts.devices, Unknown):
             yield _unread(str(setting.wanted), "", f"the disks behind the data: {facts.devices.reason}")
             return
@@ -173,7 +173,7 @@ class QueueTunable:
                     yield Disk(device=device, path=path, aim=aim)
 
     def boot(self, facts: HostFacts, disk: Disk) -> AtBoot:
-        """What the next boot makes of a disk: tuned comes after udev."""
+        """The value of a disk after the next boot: tuned comes after udev."""
         by_tuned = tuned_profiles.at_boot(facts, lambda profile: self.of_tuned(profile, disk))
         return by_tuned or self._layer(facts, disk)
 
@@ -212,7 +212,7 @@ class QueueTunable:
         return boot.value == disk.aim.target
 
     def _layer(self, facts: HostFacts, disk: Disk) -> AtBoot:
-        """The next boot without tuned."""
+        """The value after the next boot without tuned."""
         if facts.init is InitSystem.SYSV:
             found = rc_local.at_boot(facts, disk.path)
         else:
@@ -223,7 +223,7 @@ class QueueTunable:
         return self.command_line(text if isinstance(text, str) else "", facts.command_line)
 
     def of_tuned(self, profile: tuned_profiles.Profile, disk: Disk) -> str | None:
-        """What a profile of tuned makes of a disk; None where it leaves it alone."""
+        """The value that a tuned profile gives a disk; None if it sets none."""
         by_path = profile.sysfs(disk.path)
         if by_path is not None or not self.tuned_option:
             return by_path
@@ -232,7 +232,7 @@ class QueueTunable:
 
 
 def _meant(theirs: str, target: str | None) -> str:
-    """What tuned's word comes to: `>4096` is "at least", `deadline` is one word with `mq-deadline`."""
+    """The meaning of tuned's word: `>4096` is "at least", `deadline` is the same as `mq-deadline`."""
     if theirs.startswith(">") and target is not None and is_number(target) and is_number(theirs[1:].strip()):
         return str(max(int(theirs[1:]), int(target)))
     if {theirs, target} in ({"none", "noop"}, {"deadline", "mq-deadline"}) and target is not None:

@@ -1,9 +1,9 @@
 """Riak's Erlang schedulers: one less for every six logical CPUs, since idle ones wait busily.
 
-Riak 2 and 3 read `riak.conf`, whose last line for a key counts; 1.4 reads `vm.args`, and so does a later Riak
-that still finds both old files beside it. What `advanced.config` says of `+S` wins over `riak.conf`; it is an
-Erlang term that a person wrote, and is never changed. Either counts at a stop and start, not at a mere
-`riak restart`.
+Riak 2 and 3 read `riak.conf`; its last line for a key counts. Riak 1.4 reads `vm.args`, and so does a later
+Riak that still finds both old files beside it. `+S` in `advanced.config` takes precedence over `riak.conf`;
+it is an Erlang term that a person wrote, and is never changed. Either file counts at a stop and start, not
+at a `riak restart` alone.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ONLINE: Final = "erlang.schedulers.online"
 _AUTO: Final = "auto"
 _ONE_LESS_FOR: Final = 6
 _MOST: Final = 1024
-"""Schedulers that an Erlang machine takes at most (`erl`, flag `+S`)."""
+"""The maximum number of schedulers of an Erlang machine (`erl`, flag `+S`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErlangSchedulers:
-    """The number, total and online."""
+    """The number of schedulers, total and online."""
 
     name: str = "erlang.schedulers"
 
@@ -51,11 +51,11 @@ class ErlangSchedulers:
         return f"must be {_AUTO} (one less for every six logical CPUs) or a whole number up to {_MOST}"
 
     def supported(self, facts: HostFacts) -> str | None:
-        """It is about Riak alone."""
+        """It applies to Riak alone."""
         return None if _file(facts) is not None else "there is no Riak in /etc/riak"
 
     def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """What Riak will have at its next start."""
+        """The number that Riak will have at its next start."""
         file, wanted = _file(facts), _wanted(facts, setting)
         found = _found(facts, file or _CONF)
         right = None if found.unsure or wanted is None else found.value == f"{wanted}:{wanted}"
@@ -75,7 +75,7 @@ class ErlangSchedulers:
         setting: TuningSetting,
         profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
     ) -> tuple[Change, ...]:
-        """Lines of ours at the end of Riak's file."""
+        """Lines of this program at the end of Riak's file."""
         file, wanted = _file(facts), _wanted(facts, setting)
         if file is None or wanted is None:
             return ()
@@ -93,7 +93,7 @@ class ErlangSchedulers:
         setting: TuningSetting,  # noqa: ARG002  (as above)
         profile: TuningProfile,  # noqa: ARG002  (as above)
     ) -> tuple[Change, ...]:
-        """Nothing more: the number stands in a file, and so lasts, from the first."""
+        """Nothing more: the number is in a file, and so persists from the start."""
         return ()
 
 
@@ -109,7 +109,7 @@ def _wanted(facts: HostFacts, setting: TuningSetting) -> int | None:
 
 
 def _file(facts: HostFacts) -> str | None:
-    """The file that counts: both old ones together win over the new one."""
+    """The file that counts: both old files together take precedence over the new one."""
     if facts.text(_ARGS) is not None and (facts.text(_APP) is not None or facts.text(_CONF) is None):
         return _ARGS
     return _CONF if facts.text(_CONF) is not None else None

@@ -1,9 +1,9 @@
-"""Transparent huge pages: whether they are used, and who defragments memory for them.
+"""Transparent huge pages: whether they are used, and which process defragments memory for them.
 
-RHEL 6 keeps them in `redhat_transparent_hugepage`, with words of its own (`[yes] no` for khugepaged); some of
-its kernels have both folders. New kernels have one more file a size, which follows the general one
-(`inherit`) or decides for itself. Changes count for memory that is mapped from then on: hence in the window
-with the node down.
+RHEL 6 keeps them in `redhat_transparent_hugepage`, with different words (`[yes] no` for khugepaged); some of
+its kernels have both folders. New kernels have one more file per size, which follows the general file
+(`inherit`) or sets its own value. Changes count for memory that is mapped later: so they are made while the
+node is down.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ RHEL6: Final = "/sys/kernel/mm/redhat_transparent_hugepage"
 _ENABLED: Final = "enabled"
 _KHUGEPAGED: Final = "khugepaged/defrag"
 _SWITCH: Final = {"0": "no", "1": "yes"}
-"""khugepaged's switch as new kernels write it, and as RHEL 6 does."""
+"""Values of khugepaged's switch in new kernels, and in RHEL 6."""
 _FOLDER: Final = 4
-"""Where the folder's name stands in a path."""
+"""Position of the folder's name in a path."""
 _COMMAND_LINE: Final = "transparent_hugepage="
 _COMMAND_LINE_SIZES: Final = "thp_anon="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """One file of the kernel and what is to be written to it.
+    """One file of the kernel and the value to write to it.
 
     Attributes:
-        target: what it should say; None where it does not offer what is wanted.
+        target: the wanted value; None if the file does not offer it.
     """
 
     path: str
@@ -53,7 +53,7 @@ class HugePages:
 
     Attributes:
         file: below the folder.
-        words: what a profile may say.
+        words: the words that a profile may use.
     """
 
     name: str
@@ -62,13 +62,13 @@ class HugePages:
 
     @property
     def reads(self) -> Reads:
-        """The files of the kernel, and what sets them at boot."""
+        """The files of the kernel, and the files that set them at boot."""
         sizes = (f"{TOP}/hugepages-*/enabled",) if self.file == _ENABLED else ()
         own = (f"{TOP}/{self.file}", f"{RHEL6}/{self.file}", *sizes)
         return Reads(files=(*own, *tmpfiles.FILES, *rc_local.PATHS, *tuned_profiles.FILES))
 
     def valid(self, setting: TuningSetting) -> str | None:
-        """Refuse words that no kernel has."""
+        """Refuse words that no kernel accepts."""
         if isinstance(setting.wanted, str) and setting.wanted in self.words:
             return None
         return f"must be one of {', '.join(self.words)}"
@@ -78,7 +78,7 @@ class HugePages:
         return None if self._tops(facts) else "this kernel has no such file"
 
     def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """How the general files stand, and those of the sizes that go their own way."""
+        """The state of the general files, and of the sizes that set their own value."""
         parts = []
         for file in self._files(facts, setting):
             boot = self._boot(facts, file.path)
@@ -104,7 +104,7 @@ class HugePages:
         setting: TuningSetting,
         profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
     ) -> tuple[Change, ...]:
-        """Write to every file that is wrong and offers what is wanted."""
+        """Write to every file that is wrong and offers the wanted value."""
         return tuple(
             ValueChange(path=file.path, found=file.found, wanted=file.target)
             for file in self._files(facts, setting)
@@ -112,7 +112,7 @@ class HugePages:
         )
 
     def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """Lines of tmpfiles.d, or of rc.local on RHEL 6; nothing where the next boot is right already."""
+        """Lines of tmpfiles.d, or of rc.local on RHEL 6; no change if the next boot is already right."""
         files = list(self._files(facts, setting))
         if not profile.persist or any(file.target is None for file in files):
             return ()
@@ -134,11 +134,11 @@ class HugePages:
                 return ()
 
     def targets(self, facts: HostFacts, setting: TuningSetting) -> tuple[tuple[str, str], ...]:
-        """Every file with what it is to say, of those that can."""
+        """Every file with its target value, as far as the file offers it."""
         return tuple((file.path, file.target) for file in self._files(facts, setting) if file.target)
 
     def of_tuned(self, facts: HostFacts, profile: tuned_profiles.Profile, path: str) -> str | None:
-        """What a profile of tuned makes of a file; None where it leaves it alone."""
+        """The value that a tuned profile gives a file; None if it sets none."""
         by_path = profile.sysfs(path)
         if by_path is not None or path != f"{TOP}/{self.file}":
             return by_path
@@ -175,7 +175,8 @@ class HugePages:
         else:
             offered = choices.offered
         found = choices.current or ""
-        # `inherit` follows the general file; `never` is most sizes' default, and stricter than any wish.
+        # `inherit` follows the general file; `never` is most sizes' default, and stricter than any wanted
+        # value.
         fine = {wanted, "inherit", "never"} if of.startswith("hugepages-") else {wanted}
         if found in fine:
             return _File(path=path, of=of, found=found, target=wanted, right=True)
@@ -192,7 +193,7 @@ class HugePages:
         return boot.value == file.target if boot.value is not None else False
 
     def _boot(self, facts: HostFacts, path: str) -> AtBoot:
-        """What the next boot makes of a file: tuned comes after everything else."""
+        """The value of a file after the next boot: tuned comes last."""
         by_tuned = tuned_profiles.at_boot(facts, lambda profile: self.of_tuned(facts, profile, path))
         return by_tuned or self._layer(facts, path)
 

@@ -1,8 +1,8 @@
 """The scheduler of the disks behind the data.
 
-The names hang on the kernel: single-queue ones offer `noop deadline cfq`, multi-queue ones `none mq-deadline
-kyber bfq`. Writing a name that is not offered fails (EINVAL), so the one of the same meaning is chosen from
-the disk's own list; what has no counterpart is told and not tried.
+The names depend on the kernel: single-queue kernels offer `noop deadline cfq`, multi-queue ones `none
+mq-deadline kyber bfq`. Writing a name that is not offered fails (EINVAL), so the name with the same meaning
+is chosen from the disk's own list. A name without a counterpart is reported and not tried.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def aim(text: str, wanted: str) -> Aim:
 
 
 def chosen(wanted: str, offered: tuple[str, ...]) -> str | None:
-    """The wanted scheduler, or the one of the same meaning; None where the disk offers neither."""
+    """The wanted scheduler, or the one with the same meaning; None if the disk offers neither."""
     candidates = (wanted, _COUNTERPART.get(wanted, wanted))
     return next((name for name in candidates if name in offered), None)
 
@@ -47,7 +47,7 @@ def _faulty(word: str) -> str | None:
 
 
 def _command_line(text: str, words: tuple[str, ...]) -> AtBoot:
-    """`elevator=` is for single-queue disks alone (the multi-queue block layer ignores it)."""
+    """`elevator=` applies to single-queue disks alone (the multi-queue block layer ignores it)."""
     given = [word.removeprefix(_COMMAND_LINE) for word in words if word.startswith(_COMMAND_LINE)]
     if not given or not _SINGLE_QUEUE.intersection(parse(text).offered):
         return AtBoot()

@@ -1,8 +1,8 @@
-"""Huge pages for a JVM's heap, set aside by the kernel: opt-in, since nobody else can use that memory.
+"""Huge pages for a JVM's heap, reserved by the kernel. Opt-in, since other programs cannot use that memory.
 
-The pages are asked for before the JVM is told to use them. A kernel whose memory is fragmented gives fewer
-than asked: the value is read back, and the option is not written then. `limits.memlock` must let the JVM lock
-them.
+The pages are reserved before the JVM's option is written. A kernel with fragmented memory gives fewer pages
+than requested: the value is read back, and then the option is not written. `limits.memlock` must let the JVM
+lock the pages.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _FILE: Final = "orchestrate-huge-pages.options"
 _OPTION: Final = "-XX:+UseLargePages"
 _MEMORY: Final = "/proc/meminfo"
 _MOST: Final = 0.75
-"""Share of the memory that may be set aside: the rest of the system needs some."""
+"""Maximum share of the memory to reserve: the rest of the system needs some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JvmHugePages:
-    """So many huge pages at least, and the JVM told to use them."""
+    """At least this many huge pages, and the JVM option to use them."""
 
     name: str = "jvm.huge_pages"
 
     @property
     def reads(self) -> Reads:
-        """The kernel's pages, and the folder for options of the JVM."""
+        """The kernel's pages, and the folder for the JVM's options."""
         options = (f"{folder}*.options" for folder in _FOLDERS)
         path = sysctls.path_of(KEY)
         return Reads(files=(path, _MEMORY, *_FOLDERS, *options, *sysctls.FILES))
@@ -53,7 +53,7 @@ class JvmHugePages:
         )
 
     def supported(self, facts: HostFacts) -> str | None:
-        """Elasticsearch has the folder from 7.7 on; a store without it has its options elsewhere."""
+        """Elasticsearch has the folder from 7.7 on; a store without it keeps its options elsewhere."""
         if _folder(facts) is None and not _unread(facts):
             return f"there is no {' or '.join(_FOLDERS)}: the JVM's options cannot be added to"
         return None if facts.text(sysctls.path_of(KEY)) is not None else f"this kernel has no {KEY}"
@@ -106,7 +106,7 @@ class JvmHugePages:
         return tuple(changes)
 
     def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """The number of pages; the option stands in a file already."""
+        """The number of pages; the option is already in a file."""
         wanted = str(setting.wanted)
         if not profile.persist or _folder(facts) is None or _pages(facts) is None or _trouble(facts, setting):
             return ()
@@ -118,7 +118,7 @@ def _folder(facts: HostFacts) -> str | None:
 
 
 def _unread(facts: HostFacts) -> bool:
-    """Whether it is not known if there is such a folder."""
+    """Whether it is unknown if there is such a folder."""
     return any(isinstance(facts.text(folder), Unknown) for folder in _FOLDERS)
 
 
@@ -138,7 +138,7 @@ def _options_file(facts: HostFacts) -> str | None:
 
 
 def _trouble(facts: HostFacts, setting: TuningSetting) -> str:
-    """Why so many pages cannot be set aside."""
+    """Why this many pages cannot be reserved."""
     if _folder(facts) is None:
         return "the folder for options of the JVM could not be read"
     text = facts.text(_MEMORY)

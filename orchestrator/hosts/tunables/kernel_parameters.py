@@ -14,7 +14,7 @@ from orchestrator.model.tuning import Change, TunableState, TuningProfile, Tunin
 
 _KIB: Final = 1024
 _MOST_FREE: Final = 0.05
-"""Share of memory that is kept free at most: the kernel's own bound where it raises the value for huge pages.
+"""Maximum share of memory to keep free: the kernel's own bound when it raises the value for huge pages.
 The documentation of `min_free_kbytes` warns that a machine with too high a value is out of memory at once."""
 
 
@@ -24,9 +24,9 @@ class KernelParameter:
 
     Attributes:
         name: of the tunable, and of the parameter.
-        allowed: what a profile may want.
+        allowed: the values that a profile may want.
         at_least: whether a larger value is as good.
-        most: share of the memory that the value, in KiB, is held to; None = no such bound.
+        most: the maximum as a share of the memory, for a value in KiB; None = no maximum.
     """
 
     name: str
@@ -36,23 +36,23 @@ class KernelParameter:
 
     @property
     def reads(self) -> Reads:
-        """The parameter, and what sets it at boot."""
+        """The parameter, and the files that set it at boot."""
         return Reads(files=(sysctls.path_of(self.name), *sysctls.FILES))
 
     def valid(self, setting: TuningSetting) -> str | None:
-        """Refuse what is no number, or out of range."""
+        """Refuse a value that is not a number, or out of range."""
         wanted = setting.wanted
         if isinstance(wanted, str) and is_number(wanted) and int(wanted) in self.allowed:
             return None
         return f"must be a whole number from {self.allowed.start} to {self.allowed.stop - 1}"
 
     def supported(self, facts: HostFacts) -> str | None:
-        """Some parameters are there only on some kernels (zone_reclaim_mode: those built for NUMA)."""
+        """Some parameters exist only on some kernels (zone_reclaim_mode: those built for NUMA)."""
         there = facts.text(sysctls.path_of(self.name)) is not None
         return None if there else f"this kernel has no {self.name}"
 
     def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """How it stands."""
+        """The state of the parameter."""
         found, boot, target = (
             self._found(facts),
             sysctls.at_boot(facts, self.name),
@@ -75,14 +75,14 @@ class KernelParameter:
         setting: TuningSetting,
         profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
     ) -> tuple[Change, ...]:
-        """Write it, unless it is good."""
+        """Write it, unless its value is good."""
         found, target = self._found(facts), self.target(facts, setting)
         if found is None or self.good(found, target):
             return ()
         return (ValueChange(path=sysctls.path_of(self.name), found=found, wanted=str(target)),)
 
     def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """A file of ours, or lines in `/etc/sysctl.conf` on RHEL 6, unless the next boot is right already."""
+        """A file of this program, or lines in `/etc/sysctl.conf` on RHEL 6, unless the next boot is right."""
         found, target = self._found(facts), self.target(facts, setting)
         if not profile.persist or found is None:
             return ()
@@ -91,7 +91,7 @@ class KernelParameter:
         )
 
     def target(self, facts: HostFacts, setting: TuningSetting) -> int:
-        """The wanted number, held to its share of the memory."""
+        """The wanted number, limited to its share of the memory."""
         wanted = int(str(setting.wanted))
         if self.most is None or not facts.memory:
             return wanted
@@ -104,7 +104,7 @@ class KernelParameter:
         return int(value) >= target if self.at_least else int(value) == target
 
     def _found(self, facts: HostFacts) -> str | None:
-        """The value; None where it cannot be read, or a bound hangs on a memory size that is not known."""
+        """The value; None if it cannot be read, or if its maximum depends on an unknown memory size."""
         text = facts.text(sysctls.path_of(self.name))
         if not isinstance(text, str) or not is_number(text.strip()):
             return None

@@ -1,11 +1,12 @@
 """Limits of the node's own service: open files, and memory that it may lock. They count at its next start.
 
-- **systemd** gives them by the unit: a drop-in of ours, and a daemon-reload. PAM's files have no say there.
-- **init scripts** (RHEL 6) get them from PAM where they change the user with `su` or `runuser`: a file in
-  `/etc/security/limits.d` for the user that is called like the service. It does nothing for a script that
+- **systemd** reads them from the unit: a drop-in of this program, and a daemon-reload. It ignores PAM's
+  files.
+- **init scripts** (RHEL 6) get them from PAM if they change the user with `su` or `runuser`: a file in
+  `/etc/security/limits.d` for the user with the service's name. The file has no effect on a script that
   calls `ulimit` itself: Elasticsearch's takes MAX_OPEN_FILES and MAX_LOCKED_MEMORY from `/etc/sysconfig`.
 
-A higher limit than wanted is as good, and is left alone.
+A limit higher than wanted is as good, and is not changed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ServiceLimit:
     Attributes:
         option: of a systemd unit.
         item: of limits.conf(5).
-        step: bytes that one unit of `item` stands for: PAM counts locked memory in KiB.
+        step: bytes in one unit of `item`: PAM counts locked memory in KiB.
         endless: whether a profile may want `unlimited`.
     """
 
@@ -71,7 +72,7 @@ class ServiceLimit:
         return None
 
     def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """What the service will get at its next start."""
+        """The limit that the service will have at its next start."""
         found = self._found(facts)
         right = (
             None if found.unsure else found.value is not None and _least(found.value, self._wanted(setting))
@@ -92,7 +93,7 @@ class ServiceLimit:
         setting: TuningSetting,
         profile: TuningProfile,  # noqa: ARG002  (every tunable has this shape)
     ) -> tuple[Change, ...]:
-        """A drop-in of ours, or a file for PAM; nothing where the limit is high enough."""
+        """A drop-in of this program, or a file for PAM; no change if the limit is high enough."""
         if self.supported(facts) is not None or self._found(facts).unsure:
             return ()
 
@@ -118,7 +119,7 @@ class ServiceLimit:
         setting: TuningSetting,  # noqa: ARG002  (as above)
         profile: TuningProfile,  # noqa: ARG002  (as above)
     ) -> tuple[Change, ...]:
-        """Nothing more: a limit stands in a file, and so lasts, from the first."""
+        """Nothing more: a limit is in a file, and so persists from the start."""
         return ()
 
     def _wanted(self, setting: TuningSetting) -> float:
@@ -167,7 +168,7 @@ class ServiceLimit:
         found: str | None = None
         for line in text.splitlines():
             fields = line.partition("#")[0].split()
-            # Lines for all (`*`) are not looked at: one for the user wins over them, wherever it stands.
+            # Lines for all (`*`) are skipped: a line for the user takes precedence over them, at any place.
             if len(fields) != _FIELDS or fields[0] != _unit(facts) or fields[2] != self.item:
                 continue
             if fields[1] in {"-", "soft"}:
@@ -194,7 +195,7 @@ def _least(value: str, wanted: float) -> bool:
 
 
 def _amount(value: str) -> float:
-    """A limit as a number; what is none at all counts as nothing."""
+    """A limit as a number; a text that is not a number counts as zero."""
     if value in _ENDLESS:
         return math.inf
     match = re.fullmatch(r"([0-9]{1,20})([KMGT]?)", value)

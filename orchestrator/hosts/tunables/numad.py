@@ -1,4 +1,4 @@
-"""numad, which moves a store's pages between NUMA nodes while it works: stopped, and kept from starting.
+"""numad moves a store's pages between NUMA nodes during its work: it is stopped and its start is disabled.
 
 Stopping it does not undo the moves that it made; a process that starts afterwards is not moved.
 """
@@ -37,7 +37,7 @@ class Numad:
         return Reads(services=(_SERVICE,))
 
     def valid(self, setting: TuningSetting) -> str | None:
-        """It is wanted off, or not named at all."""
+        """It can only be wanted off."""
         return None if setting.wanted == _OFF else f"must be {_OFF}"
 
     def supported(self, facts: HostFacts) -> str | None:

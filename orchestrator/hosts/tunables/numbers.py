@@ -1,6 +1,6 @@
 """Whole numbers in profiles and in files of hosts.
 
-Python takes more for digits than a kernel does (`²`, `٣`), and fails on a number of thousands of digits.
+Python accepts more digits than a kernel does (`²`, `٣`), and fails on a number of thousands of digits.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 from typing import Final
 
 _NUMBER: Final = re.compile("[0-9]{1,20}")
-"""No value of a kernel is longer: 2**64 has 20 digits."""
+"""No kernel value is longer: 2**64 has 20 digits."""
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a whole number that a kernel can hold, without a sign, and nothing besides."""
+    """Whether a text is exactly a whole number, without a sign, that a kernel can hold."""
     return _NUMBER.fullmatch(text) is not None

@@ -1,10 +1,10 @@
-"""What all ways of making a value last share: files of our own, and the search for one that is not outvoted.
+"""The common part of all ways to persist a value: files of this program, and a name for them that counts.
 
-systemd's folders (`sysctl.d`, `tmpfiles.d`, drop-ins) and udev's are read in the order of the files' names,
-over all folders together; of two files with one name the one in the folder with more weight counts alone (man
-pages sysctl.d(5), tmpfiles.d(5), systemd.unit(5), udev(7)). So a file of ours may be outvoted by somebody's
-file with another name: each way offers its usual name first and one that sorts at the end that counts second,
-and the first that would hold is taken. Nobody else's file is ever changed.
+systemd's folders (`sysctl.d`, `tmpfiles.d`, drop-ins) and udev's are read in the order of the file names,
+over all folders together. Of two files with one name, only the one in the folder with more weight counts (man
+pages sysctl.d(5), tmpfiles.d(5), systemd.unit(5), udev(7)). So another file may override a file of this
+program: each way tries its usual name first, then a name that sorts where it takes precedence, and uses the
+first name that is effective. Other files are never changed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _WEIGHT: Final = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 
 
 def header(name: str) -> str:
-    """The first line of every file of ours."""
+    """The first line of every file of this program."""
     return f"# Written by orchestrate for {name}; `orchestrate tune revert` takes it away again.\n"
 
 
 def in_order(facts: HostFacts, folder: str, suffix: str) -> Iterator[tuple[str, str | Unknown]]:
     """Files of a folder such as `sysctl.d` with their texts, in the order in which they are read.
 
-    A pattern that stands for files that were not read comes last: any of them may be the one that counts.
+    A pattern whose files were not read comes last: any of them may be the one that counts.
     """
     by_name: dict[str, str] = {}
     for root in _WEIGHT:
@@ -43,7 +43,7 @@ def in_order(facts: HostFacts, folder: str, suffix: str) -> Iterator[tuple[str, 
 
 
 def own_file(facts: HostFacts, path: str, text: str, reload: Reload = Reload.NOBODY) -> FileChange | None:
-    """The change that writes a file of ours; None where what stands there cannot be put back."""
+    """The change that writes a file of this program; None if the file there cannot be restored later."""
     found = facts.exact(path)
     if isinstance(found, Unknown):
         return None
@@ -51,7 +51,7 @@ def own_file(facts: HostFacts, path: str, text: str, reload: Reload = Reload.NOB
 
 
 def own_block(facts: HostFacts, path: str, name: str, lines: str) -> BlockChange | None:
-    """The change that writes our lines into a file; None where there is none, or what is there is no text."""
+    """The change that writes this program's lines into a file; None if the file is missing or not text."""
     text = facts.text(path)
     if not isinstance(text, str) or "\0" in text:
         return None
@@ -59,7 +59,7 @@ def own_block(facts: HostFacts, path: str, name: str, lines: str) -> BlockChange
 
 
 def after(facts: HostFacts, change: Change) -> HostFacts:
-    """The facts as they will be when a file or a block is written; other changes do not show in them."""
+    """The facts after a file or a block is written; other changes are not visible in them."""
     match change:
         case FileChange(path=path, wanted=wanted):
             return replace(facts, files={**facts.files, path: wanted})
@@ -76,7 +76,7 @@ def first_that_holds(
     candidates: Iterable[FileChange | BlockChange | None],
     holds: Callable[[HostFacts], bool],
 ) -> tuple[Change, ...]:
-    """The first change after which the next boot is right; nothing where it is already, or none would do."""
+    """The first change that makes the next boot right; none if it is already right, or if no change does."""
     if holds(facts):
         return ()
     for change in candidates:

@@ -1,4 +1,4 @@
-"""Read-ahead and queue depth of the disks behind the data: numbers, written as they are wanted."""
+"""Read-ahead and queue depth of the disks behind the data: numbers, written unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.hosts.tunables.numbers import is_number
 
 _PAGE_KIB: Final = 4
 _READ_AHEAD: Final = range(65537)
-"""KiB; 64 MiB is more than any guide asks for."""
+"""KiB; 64 MiB is more than any guide recommends."""
 _REQUESTS: Final = range(4, 2049)
 """The kernel raises smaller numbers to 4 (BLKDEV_MIN_RQ) and refuses most larger ones."""
 
@@ -45,6 +45,6 @@ REQUESTS: Final = QueueTunable(
     attribute="queue/nr_requests",
     aim=_aim,
     faulty=_number(_REQUESTS),
-    # A new scheduler begins with a queue of its own depth (blk_mq_init_sched, elevator_init_fn).
+    # A new scheduler begins with its own queue depth (blk_mq_init_sched, elevator_init_fn).
     reset_by=IO_SCHEDULER,
 )

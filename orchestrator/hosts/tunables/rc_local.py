@@ -1,7 +1,7 @@
 """Values under `/sys` that RHEL 6 writes at the end of its boot, in rc.local.
 
-It runs as the last script (S99local): after ktune, whose values it so overrides, but after the services too.
-A store that is started at boot maps its first pages before it; the kernel command line alone is earlier.
+It runs as the last script (S99local): after ktune, whose values it overrides, but also after the services. A
+store that is started at boot maps its first pages before it; only the kernel command line is earlier.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from orchestrator.model.reading import Unknown
 from orchestrator.model.tuning import Change
 
 PATHS: Final = ("/etc/rc.d/rc.local", "/etc/rc.local")
-"""The first that is there; on Red Hat the second is a link to it."""
+"""The first that exists is used; on Red Hat the second is a link to it."""
 _ECHO: Final = re.compile(r"""\becho\s+(?:-n\s+)?["']?([\w+.-]+)["']?\s*>>?\s*["']?(/[^\s"';&|]+)""")
 _EXIT: Final = re.compile(r"^(exit|return|exec)\b")
 
 
 def at_boot(facts: HostFacts, path: str) -> AtBoot:
-    """What rc.local makes of a path: its last `echo` into it, before an `exit` on a line of its own."""
+    """The value that rc.local gives a path: its last `echo` into it, before an `exit` on a separate line."""
     file = _file(facts)
     text = None if file is None else facts.text(file)
     if isinstance(text, Unknown):
@@ -46,7 +46,7 @@ def at_boot(facts: HostFacts, path: str) -> AtBoot:
 def persisted(
     facts: HostFacts, name: str, lines: Sequence[tuple[str, str]], holds: Callable[[HostFacts], bool]
 ) -> tuple[Change, ...]:
-    """Lines of ours in rc.local, where they make the next boot right."""
+    """Lines of this program in rc.local, if they make the next boot right."""
     file = _file(facts)
     if file is None:
         return ()

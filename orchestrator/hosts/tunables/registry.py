@@ -1,9 +1,9 @@
 """All tunables, in the order in which they are made.
 
-The order settles conflicts: tuned first, since switching its profile puts back what it once found; then
-numad, before huge pages (its own option `-H` changes khugepaged's pace); a disk's scheduler before the
-depth of its queue, which the kernel sets anew with the scheduler. What only counts at the node's next start
-comes last.
+The order settles conflicts. tuned comes first, since switching its profile restores the values that it once
+found. numad comes before huge pages (its own option `-H` changes khugepaged's pace). A disk's scheduler comes
+before the depth of its queue, which the kernel resets with the scheduler. Tunables that count only at the
+node's next start come last.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ TUNABLES: Final[Mapping[str, Tunable]] = {tunable.name: tunable for tunable in _
 RULES: Final[Mapping[str, Callable[[TuningSetting], str | None]]] = {
     name: tunable.valid for name, tunable in TUNABLES.items()
 }
-"""What a profile may say of each, in order: what the loader of profiles asks."""
+"""The valid values of each, in order, for the loader of profiles."""
 
 
 def wanted(profile: TuningProfile) -> Iterator[tuple[Tunable, TuningSetting]]:
     """The profile's settings with their tunables, in the order in which they are made.
 
     Raises:
-        KeyError: the profile names a tunable that there is not; the loader of profiles refuses such a one.
+        KeyError: the profile names an unknown tunable; the loader of profiles refuses such a profile.
     """
     unknown = {setting.tunable for setting in profile.settings} - TUNABLES.keys()
     if unknown:
@@ -65,7 +65,7 @@ def wanted(profile: TuningProfile) -> Iterator[tuple[Tunable, TuningSetting]]:
 
 
 def reads(profile: TuningProfile) -> Reads:
-    """Everything that the profile's tunables have to know, each thing once."""
+    """Everything to read for the profile's tunables, each thing once."""
     asked = [tunable.reads for tunable, _ in wanted(profile)]
     return Reads(
         files=tuple(dict.fromkeys(path for one in asked for path in one.files)),
@@ -74,7 +74,7 @@ def reads(profile: TuningProfile) -> Reads:
 
 
 def standing(facts: HostFacts, profile: TuningProfile) -> HostTuning:
-    """How a host stands to a profile, tunable by tunable in the order in which they are made."""
+    """The state of a host against a profile, tunable by tunable in the order in which they are made."""
     return HostTuning(
         states=tuple(tunable.check(facts, setting, profile) for tunable, setting in wanted(profile))
     )

@@ -1,7 +1,7 @@
-"""How the parts of a tunable stand, and what that comes to for the whole.
+"""The state of the parts of a tunable, and the verdict on the whole.
 
-A tunable has one part, or one a disk, or one a file of the kernel. The rule that joins them is the same for
-all: what can be changed drifts; what is wrong and cannot be changed, or cannot be read, is unknown.
+A tunable has one part, or one for each disk or kernel file. All tunables join their parts by one rule: a
+wrong part that can be changed is drift; a wrong part that cannot be changed or read makes it unknown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ UNREAD: Final = "not read"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtBoot:
-    """What the next boot makes of a value.
+    """The value that the next boot sets.
 
     Attributes:
-        value: None where nothing that we know of sets it.
-        by: who sets it: a file, the kernel command line, tuned's profile.
-        unsure: why the value may be another one; empty when it is certain.
+        value: None if no known file or program sets it.
+        by: its source: a file, the kernel command line, tuned's profile.
+        unsure: why the value may be another one; empty if it is certain.
     """
 
     value: str | None = None
@@ -32,7 +32,7 @@ class AtBoot:
     unsure: str = ""
 
     def __str__(self) -> str:
-        """As a table shows it."""
+        """For a table."""
         if self.value is None:
             return NOT_LASTING
         return f"{self.value} by {self.by}" if self.by else self.value
@@ -43,9 +43,9 @@ class Part:
     """One part of a tunable.
 
     Attributes:
-        of: the disk, size or file; empty when there is only one part.
-        running: whether it is right now; None = it cannot be told.
-        lasts: whether the next boot makes it right; None = it cannot be told.
+        of: the disk, size or file; empty if there is only one part.
+        running: whether it is right now; None = unknown.
+        lasts: whether the next boot makes it right; None = unknown.
         detail: why it is not so, for people.
     """
 
@@ -93,7 +93,7 @@ class Changes(Protocol):
 def why_not_lasting(
     facts: HostFacts, profile: TuningProfile, boot: AtBoot, *, lasting: bool | None
 ) -> str:  # fmt: skip
-    """Why the next boot will not be right whatever we write; empty where nothing stands against it."""
+    """Why the next boot cannot be made right by any file; empty if it can."""
     if lasting is True or not profile.persist:
         return ""
     if boot.unsure:
@@ -149,7 +149,7 @@ def _verdict(parts: Iterable[Part], *, lasting: bool) -> Verdict:
 
 
 def shown(setting: TuningSetting) -> str:
-    """What a profile wants, for people."""
+    """The value that a profile wants, for people."""
     if isinstance(setting.wanted, str):
         return setting.wanted
     return ", ".join(f"{kind}: {word}" for kind, word in setting.wanted.items())
@@ -164,7 +164,7 @@ def _said(reasons: Iterable[str]) -> str:
 
 
 def _joined(values: Iterable[tuple[str, str]]) -> str:
-    """`none (sdb, sdc), mq-deadline (sdd)`: each value once, with what it is of where that is not all."""
+    """`none (sdb, sdc), mq-deadline (sdd)`: each value once, with its parts unless all have it."""
     by_value: dict[str, list[str]] = {}
     for value, of in values:
         by_value.setdefault(value, []).append(of)

@@ -1,4 +1,4 @@
-"""Where kernel parameters are set at boot, and a place of our own among them.
+"""The files that set kernel parameters at boot, and a file of this program among them.
 
 On systemd hosts `systemd-sysctl` reads the folders `sysctl.d` by file name, last value wins (sysctl.d(5)).
 `/etc/sysctl.conf` counts only where a distribution links it there as `99-sysctl.conf` (Red Hat, Debian up to
@@ -32,7 +32,7 @@ def path_of(key: str) -> str:
 
 
 def at_boot(facts: HostFacts, key: str) -> AtBoot:
-    """What the files make of a parameter, else tuned's profile: it applies `sysctl.d` again after its own."""
+    """The value from the files, else from tuned's profile: tuned applies `sysctl.d` after its own values."""
     found = _by_files(facts, key)
     if found.value is not None or found.unsure:
         return found
@@ -42,7 +42,7 @@ def at_boot(facts: HostFacts, key: str) -> AtBoot:
 def persisted(
     facts: HostFacts, name: str, key: str, value: str, good: Callable[[str], bool]
 ) -> tuple[Change, ...]:
-    """What makes a parameter last: nothing where somebody's good value lasts already."""
+    """The change that persists a parameter; none if another file already sets a good value."""
     text = f"{header(name)}{key} = {value}\n"
     if facts.init is InitSystem.SYSTEMD:
         paths = (f"/etc/sysctl.d/90-orchestrate-{name}.conf", f"/etc/sysctl.d/zz-orchestrate-{name}.conf")
@@ -61,7 +61,7 @@ def persisted(
 
 
 def lasts(boot: AtBoot, good: Callable[[str], bool]) -> bool | None:
-    """Whether the next boot is right; None where it cannot be told."""
+    """Whether the next boot is right; None if that is unknown."""
     if boot.unsure:
         return None
     return boot.value is not None and good(boot.value)

@@ -1,7 +1,7 @@
 """Values under `/sys` that systemd-tmpfiles writes at boot (`w` lines, tmpfiles.d(5)).
 
-Of two lines for one path the one in the file whose name sorts first counts; the other is logged as a
-duplicate. Lines with a glob and lines with a path are different lines, carried out in the order of reading.
+Of two lines for one path, the line in the file whose name sorts first counts; the other is logged as a
+duplicate. A line with a glob and a line with a path are not duplicates: both run in the order of reading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIELDS: Final = 7
 
 
 def at_boot(facts: HostFacts, path: str) -> AtBoot:
-    """What systemd-tmpfiles makes of a path."""
+    """The value that systemd-tmpfiles gives a path."""
     found = AtBoot()
     seen: set[str] = set()
     for file, text in in_order(facts, _FOLDER, ".conf"):
@@ -45,18 +45,18 @@ def at_boot(facts: HostFacts, path: str) -> AtBoot:
 def persisted(
     facts: HostFacts, name: str, lines: Sequence[tuple[str, str]], holds: Callable[[HostFacts], bool]
 ) -> tuple[Change, ...]:
-    """A file of ours that writes each value to its path, where that makes the next boot right."""
+    """A file of this program that writes each value to its path, if that makes the next boot right."""
     text = header(name) + "".join(f"w {path} - - - - {value}\n" for path, value in lines)
     paths = (f"/etc/tmpfiles.d/orchestrate-{name}.conf", f"/etc/tmpfiles.d/00-orchestrate-{name}.conf")
     return first_that_holds(facts, (own_file(facts, path, text) for path in paths), holds)
 
 
 def _written(line: str) -> tuple[str, str, bool] | None:
-    """Path, value and whether it is appended (`w+`, which is no duplicate); None for any other line."""
+    """Path, value and whether the value is appended (`w+`, no duplicate); None for any other line."""
     try:
         fields = shlex.split(line, comments=True)
     except ValueError:
-        return None  # systemd does not take a line with an open quote either
+        return None  # systemd also refuses a line with an open quote
     kind = fields[0] if fields else ""
     if kind.rstrip("+!-=~^$") != "w" or len(fields) < _FIELDS:
         return None

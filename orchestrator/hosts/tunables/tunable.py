@@ -1,4 +1,4 @@
-"""The shape that every tunable has. Pure: facts in, changes out; `hosts/tuner.py` reads and acts."""
+"""The interface of every tunable. Pure: facts in, changes out; `hosts/tuner.py` reads and acts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orchestrator.model.tuning import Change, TunableState, TuningProfile, Tunin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """What a tunable has to know beyond the facts of every host.
+    """The facts that a tunable needs beyond those of every host.
 
     Attributes:
-        files: absolute paths and globs (`*`, `?`, `[…]`); `{device}` stands for the name of each device in
-            /sys/block, `{unit}` for the node's own service, without `.service`, and those with it are left
-            out where the node has none. A path that ends in `/` asks whether there is such a folder: its text
-            is empty where there is.
-        services: names whose state is asked, without `.service`.
+        files: absolute paths and globs (`*`, `?`, `[…]`). `{device}` is replaced by the name of each device
+            in /sys/block, `{unit}` by the node's own service, without `.service`; without such a service, the
+            paths with `{unit}` are left out. A path that ends in `/` checks for a folder: the text of an
+            existing folder is empty.
+        services: names of services to check, without `.service`.
     """
 
     files: tuple[str, ...] = ()
@@ -26,34 +26,34 @@ class Reads:
 
 
 class Tunable(Protocol):
-    """One thing to set right on a host."""
+    """One setting of a host that can be made right."""
 
     @property
     def name(self) -> str:
-        """As profiles, tables and the journal call it."""
+        """Its name in profiles, tables and the journal."""
         ...
 
     @property
     def reads(self) -> Reads:
-        """What to read for it."""
+        """The facts to read for it."""
         ...
 
     def valid(self, setting: TuningSetting) -> str | None:
-        """What is wrong with a profile's value; None when it is fine. Asked when the profile is loaded."""
+        """The fault in a profile's value; None if it is valid. Called when the profile is loaded."""
         ...
 
     def supported(self, facts: HostFacts) -> str | None:
-        """Why the host has no such thing; None when it has."""
+        """Why the host has no such setting; None if it has."""
         ...
 
     def check(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> TunableState:
-        """How it stands, with the changes that would make it right: `apply`, then `persist`."""
+        """Its state, with the changes that would make it right: `apply`, then `persist`."""
         ...
 
     def apply(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """What makes the running system right; empty when it is."""
+        """The changes that make the running system right; empty if it is."""
         ...
 
     def persist(self, facts: HostFacts, setting: TuningSetting, profile: TuningProfile) -> tuple[Change, ...]:
-        """What makes the next boot right; empty when it will be."""
+        """The changes that make the next boot right; empty if it will be."""
         ...

@@ -1,15 +1,15 @@
-"""tuned, where its active profile would undo what this profile wants.
+"""tuned, where its active profile would override this profile.
 
-tuned starts late and at every start writes what its profile says: after udev and tmpfiles, so it wins over
-them for huge pages and disks (`sysctl.d` it applies again after its own parameters). Stopping it, or
-switching its profile, puts back what it once found. So the profile is changed first, before any other value
-is written: ours includes the one that was found and differs in what is wanted here alone. It keeps the
-found profile's other choices for our disks too.
+tuned starts late and writes its profile's values at every start. It comes after udev and tmpfiles, so it
+overrides them for huge pages and disks (it applies `sysctl.d` again after its own parameters). Stopping
+tuned, or switching its profile, restores the values that it once found. So the tuned profile is changed
+before any other value is written: the new profile includes the found one, and differs only in the wanted
+values. It also keeps the found profile's other choices for the same disks.
 
 On RHEL 6 nothing is written. ktune (S27) comes before rc.local (S99), applies `/etc/sysctl.conf` after its
-own parameters (SYSCTL_POST), and leaves schedulers alone that are not the default; what is made to last
-there wins. `service ktune restart` or `tuned-adm profile` by hand does set its values again: `tune check`
-then shows drift.
+own parameters (SYSCTL_POST), and leaves non-default schedulers unchanged; persisted values there take
+precedence. `service ktune restart` or `tuned-adm profile` by hand sets its values again: `tune check` then
+shows drift.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _TOUCHED: Final[dict[str, HugePages | KernelParameter | QueueTunable]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Contradiction:
-    """Something that tuned's profile sets otherwise.
+    """A value that tuned's profile sets differently.
 
     Attributes:
         kind: the plugin of tuned that sets it.
-        options: as that plugin may call it; the first one is what we write.
-        disk: empty where it is not about a disk.
+        options: its possible names in that plugin; the first one is written.
+        disk: empty if the value does not belong to a disk.
     """
 
     kind: str
@@ -73,18 +73,18 @@ class _Contradiction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """The profile that is active."""
+    """The active profile of tuned."""
 
     name: str = "tuned"
 
     @property
     def reads(self) -> Reads:
-        """All profiles, the service, and whatever the tunables that it may contradict read."""
+        """All profiles, the service, and the files of every tunable that tuned may contradict."""
         others = dict.fromkeys(path for tunable in _TOUCHED.values() for path in tunable.reads.files)
         return Reads(files=(*tuned_profiles.FILES, _KTUNE, *others), services=(_SERVICE,))
 
     def valid(self, setting: TuningSetting) -> str | None:
-        """It is overridden, or not named at all."""
+        """It can only be wanted overridden."""
         return None if setting.wanted == _OVERRIDE else f"must be {_OVERRIDE}"
 
     def supported(self, facts: HostFacts) -> str | None:
@@ -107,7 +107,7 @@ class Tuned:
         setting: TuningSetting,  # noqa: ARG002  (as above)
         profile: TuningProfile,  # noqa: ARG002  (as above)
     ) -> tuple[Change, ...]:
-        """Nothing: the values themselves are the other tunables' to write."""
+        """Nothing: the other tunables write the values themselves."""
         return ()
 
     def persist(
@@ -116,7 +116,7 @@ class Tuned:
         setting: TuningSetting,  # noqa: ARG002  (every tunable has this shape)
         profile: TuningProfile,
     ) -> tuple[Change, ...]:
-        """A profile of ours that includes the found one, and the switch to it."""
+        """A profile of this program that includes the found one, and the switch to it."""
         if not profile.persist or facts.init is not InitSystem.SYSTEMD or not isinstance(facts.tuned, str):
             return ()
         active = tuned_profiles.active(facts)
@@ -160,7 +160,7 @@ class Tuned:
 
 
 def _of_ktune(facts: HostFacts, name: str) -> Part:
-    """RHEL 6: what comes after ktune wins, if it hands over to `/etc/sysctl.conf` as it usually does."""
+    """RHEL 6: later scripts override ktune, if it applies `/etc/sysctl.conf` last as it usually does."""
     text = facts.text(_KTUNE)
     after = re.search(r'^\s*SYSCTL_POST="?([^"\s]*)', text, re.MULTILINE) if isinstance(text, str) else None
     handed_over = after is not None and after[1] == "/etc/sysctl.conf"
@@ -236,7 +236,7 @@ def _text(base: Profile, found: tuple[_Contradiction, ...]) -> str:
     lines.append(f"include={','.join(base.name.split())}")
     for section in base.sections:
         own = [one for one in found if one.kind == section.type and not one.disk]
-        # A section that says nothing of it is left alone: one and the same plugin may have several.
+        # A section without the option is not changed: one plugin may have several sections.
         options = {option: one.ours for one in own for option in one.options if option in section.options} | {
             one.options[0]: one.ours for one in own if one.kind == "sysfs"
         }
@@ -248,7 +248,7 @@ def _text(base: Profile, found: tuple[_Contradiction, ...]) -> str:
 
 
 def _disks(section: tuned_profiles.Section, found: tuple[_Contradiction, ...]) -> list[str]:
-    """Our disks out of the found section, and into one of their own with its other choices."""
+    """The same disks, moved from the found section to a new one with its other choices."""
     names = sorted({one.disk for one in found})
     if not names:
         return []
@@ -261,7 +261,7 @@ def _disks(section: tuned_profiles.Section, found: tuple[_Contradiction, ...]) -
 
 
 def _section(name: str, kind: str, devices: str, options: dict[str, str]) -> list[str]:
-    # A section that is merged takes type and devices from the later profile: left out, they would be reset.
+    # A merged section takes type and devices from the later profile: left out, they would be reset.
     return [
         "",
         f"[{name}]",

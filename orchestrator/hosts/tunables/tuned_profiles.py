@@ -1,8 +1,8 @@
-"""What tuned's active profile sets, with everything that it includes.
+"""The settings of tuned's active profile, with everything that it includes.
 
 Profiles are read as tuned reads them: `/etc` before `/usr/lib`, included ones first, sections of one name
-merged (tuned's loader and merger). Only what could contradict us is looked at: the types `vm`, `sysctl`,
-`sysfs` and `disk`. On RHEL 6 (tuned 0.2 with ktune) there is none of this: see `tuned.py`.
+merged (tuned's loader and merger). Only sections that may conflict with a tunable are read: the types `vm`,
+`sysctl`, `sysfs` and `disk`. RHEL 6 (tuned 0.2 with ktune) has no such profiles: see `tuned.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OURS: Final = "orchestrate"
 """The name of the profile that the tunable `tuned` writes."""
 
 FOLDERS: Final = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
-"""Where profiles are, the heaviest first; the folders `profiles` came with tuned 2.23."""
+"""The folders of profiles, the one with the most weight first; `profiles` came with tuned 2.23."""
 FILES: Final = tuple(f"{folder}/*/tuned.conf" for folder in FOLDERS)
 _MAIN: Final = "main"
 _OF_UNITS: Final = frozenset({"type", "devices", "enabled", "replace", "priority", "drop"})
@@ -33,7 +33,7 @@ class Section:
     """A section of a profile, merged.
 
     Attributes:
-        devices: patterns of the devices that it is about; one with `!` takes out.
+        devices: patterns of its devices; a pattern with `!` excludes.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Section:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, device: str) -> bool:
-        """Whether it is about a device."""
+        """Whether it applies to a device."""
         patterns = self.devices.replace(",", " ").split()
         wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
         unwanted = [pattern.removeprefix("!") for pattern in patterns if pattern.startswith("!")]
@@ -53,10 +53,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What an active profile comes to.
+    """The merged settings of an active profile.
 
     Attributes:
-        name: as tuned calls it.
+        name: its name in tuned.
     """
 
     name: str
@@ -67,19 +67,19 @@ class Profile:
         return tuple(section for section in self.sections if section.type == kind)
 
     def huge_pages(self) -> str | None:
-        """What it sets transparent huge pages to."""
+        """Its value for transparent huge pages."""
         return self._last("vm", *_HUGE_PAGES)
 
     def huge_pages_defrag(self) -> str | None:
-        """What it sets their defragmentation to (tuned 2.21 and later)."""
+        """Its value for their defragmentation (tuned 2.21 and later)."""
         return self._last("vm", "transparent_hugepage.defrag")
 
     def sysctl(self, key: str) -> str | None:
-        """What it sets a kernel parameter to."""
+        """Its value for a kernel parameter."""
         return self._last("sysctl", key, key.replace(".", "/"))
 
     def sysfs(self, path: str) -> str | None:
-        """What it writes to a path."""
+        """The value that it writes to a path."""
         found = None
         for section in self.of_type("sysfs"):
             for pattern, value in section.options.items():
@@ -87,7 +87,7 @@ class Profile:
         return found
 
     def disk(self, device: str, option: str) -> str | None:
-        """What it sets for a disk: `elevator`, `readahead`."""
+        """Its value for a disk: `elevator`, `readahead`."""
         found = None
         for section in self.of_type("disk"):
             if section.covers(device):
@@ -103,7 +103,7 @@ class Profile:
 
 
 def active(facts: HostFacts) -> Reading[Profile | None]:
-    """The active profile; None where none is, or the host has none of this kind."""
+    """The active profile; None if there is none, or if the host has no tuned of this kind."""
     if facts.init is not InitSystem.SYSTEMD:
         return None
     if facts.tuned is None or isinstance(facts.tuned, Unknown):
@@ -112,7 +112,7 @@ def active(facts: HostFacts) -> Reading[Profile | None]:
 
 
 def merged(facts: HostFacts, names: str) -> Reading[Profile]:
-    """Profiles, named as tuned does (`a b`, `a,b`), with everything that they include."""
+    """Profiles, named as in tuned (`a b`, `a,b`), with everything that they include."""
     sections: dict[str, Section] = {}
     trouble = _load(facts, _names(names), sections, [])
     if trouble is not None:
@@ -121,15 +121,15 @@ def merged(facts: HostFacts, names: str) -> Reading[Profile]:
 
 
 def included(facts: HostFacts) -> str | None:
-    """What our own profile includes; None where there is none."""
+    """The profile that this program's own profile includes; None if there is none."""
     text = _text(facts, OURS)
     return _main(text, "include") if isinstance(text, str) else None
 
 
 def at_boot(facts: HostFacts, value: Callable[[Profile], str | None]) -> AtBoot | None:
-    """What the active profile makes of something at boot; None where it leaves it alone.
+    """The value that the active profile sets at boot; None if it sets none.
 
-    A profile that cannot be read may set anything: that is unsure, never nothing.
+    A profile that cannot be read may set any value: the result is unsure, never nothing.
     """
     profile = active(facts)
     if profile is None:
@@ -143,9 +143,9 @@ def at_boot(facts: HostFacts, value: Callable[[Profile], str | None]) -> AtBoot 
 
 
 def _load(facts: HostFacts, names: list[str], into: dict[str, Section], done: list[str]) -> str | None:
-    """Merge profiles and what they include; what is wrong, or None."""
+    """Merge profiles and the profiles that they include; returns the fault, or None."""
     for given in names:
-        name = given.removeprefix("-")  # `-name`: only where it is there
+        name = given.removeprefix("-")  # `-name`: only if it exists
         if name in done:
             continue
         done.append(name)

@@ -1,7 +1,8 @@
 """Values of a disk's queue that udev writes when the disk appears or changes (udev(7)).
 
-A rule of ours names the disk as the kernel does (`sdb`). Such names can move between disks at a boot; the
-check after it shows that as drift. `change` covers disks attached after the boot's coldplug (loop devices).
+A rule of this program uses the kernel's name of the disk (`sdb`). Such names can move between disks at a
+boot; the check after the boot shows that as drift. `change` covers disks attached after the boot's coldplug
+(loop devices).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from orchestrator.model.tuning import Change, Reload
 FILES: Final = (
     "/etc/udev/rules.d/*.rules",
     "/run/udev/rules.d/*.rules",
-    # Of the packages' rules only those about schedulers: the others do not write to queues, and are many.
+    # Of the packages' rules only those about schedulers: the many others do not write to queues.
     "/usr/lib/udev/rules.d/*sched*.rules",
     "/lib/udev/rules.d/*sched*.rules",
 )
@@ -29,7 +30,7 @@ _KNOWN: Final = {"SUBSYSTEM": "block", "ENV{DEVTYPE}": "disk", "ACTION": "add"}
 
 
 def at_boot(facts: HostFacts, device: BlockDevice, attribute: str) -> AtBoot:
-    """What udev's rules make of an attribute (`queue/scheduler`) of a disk."""
+    """The value that udev's rules give an attribute (`queue/scheduler`) of a disk."""
     found = AtBoot()
     for file, text in in_order(facts, "udev/rules.d", ".rules"):
         if isinstance(text, Unknown):
@@ -57,7 +58,7 @@ def persisted(
     values: Sequence[tuple[str, str]],
     holds: Callable[[HostFacts], bool],
 ) -> tuple[Change, ...]:
-    """A file of ours with a rule for each disk and its value, where that makes the next boot right."""
+    """A file of this program with a rule for each disk and its value, if that makes the next boot right."""
     rules = "".join(
         f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", KERNEL=="{device}",'
         f' ATTR{{{attribute}}}="{value}"\n'
@@ -80,7 +81,7 @@ def _assigned(line: str, attribute: str) -> str | None:
 
 
 def _matches(line: str, device: BlockDevice) -> bool | None:
-    """Whether a rule is about the disk; None where that hangs on something that is not known here."""
+    """Whether a rule applies to the disk; None if that depends on unknown facts."""
     known = {**_KNOWN, "KERNEL": device.name}
     if device.rotational is not None:
         known["ATTR{queue/rotational}"] = str(int(device.rotational))
