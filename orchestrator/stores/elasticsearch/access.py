@@ -48,16 +48,16 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one request. Nothing waits longer, whatever the other side does.
+    """Limits of one request. They hold even if the server does not answer.
 
     Attributes:
         connect: seconds to connect, TLS included.
         silence: seconds between two bytes of an answer.
-        answer: seconds for a whole answer; a trickle ends here.
-        elected_master: seconds that the asked node itself looks for a master. Waiting for an election belongs
-            to whoever decides, so this is short.
-        answer_bytes: size of an answer; a hundred thousand shards take some 100 MB unfiltered.
-        attempts: how often a request is tried in all, where trying again is harmless.
+        answer: seconds for a whole answer; this ends an answer that arrives too slowly.
+        elected_master: seconds that the server searches for an elected master. It is short, because the
+            caller decides whether to wait for an election.
+        answer_bytes: maximum size of an answer; 100,000 shards take about 100 MB unfiltered.
+        attempts: how often a request is tried in all, if a repeat is harmless.
     """
 
     connect: float = 5.0

@@ -40,10 +40,10 @@ from orchestrator.stores.elasticsearch.request import Request, quoted
 UPDATE_SECONDS: Final = 30.0
 """How long a change of the cluster state may wait in the master's queue, and for the nodes to apply it."""
 FLUSH_SECONDS: Final = 120.0
-"""A flush writes what memory holds, on every shard; only the speed of recovery depends on its end."""
+"""A flush writes the data in memory to disk, on every shard. Only the speed of recovery depends on it."""
 PROBE_KEY: Final = "logger.orchestrate.settings-probe"
-"""Taken away by the probe, where it never stood. Any name under `logger.` is a setting since 5.0, and one
-that nobody else uses cannot be changed by somebody else in between, as a real setting could."""
+"""The probe resets this setting, which is never set. Since 5.0 any name under `logger.` is a setting. Others
+may change a real setting at the same time; no other program uses this one."""
 
 OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
 """Verbs about one index, which must still be the one that was read."""
@@ -177,10 +177,10 @@ def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
 
 
 def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) -> ActionResult | None:
-    """Done if the index is gone; None when the one that is there is ours to change.
+    """Done if the index is gone; None if it is still there and may be changed.
 
-    An index of the same name with another uuid is another index. Between this reading and the write somebody
-    may still replace it: the server takes names alone, so that gap can only be kept short.
+    An index of the same name with another uuid is another index. It may still be replaced between this
+    reading and the write: the server accepts only names, so the gap can only be kept short.
     """
     read = client.read(calls.index_uuids(dialect, client.limits, [action.index]))
     if isinstance(read, Fault):

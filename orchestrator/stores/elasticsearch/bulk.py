@@ -1,13 +1,13 @@
-"""Reading the indices that a run merges, and which force-merges run.
+"""Read the indices that a run merges, and the force-merges in progress.
 
 | what | calls |
 |---|---|
-| which index has which uuid | 1, the first time, and again when one of them is gone |
-| tasks | 1; 1 more while somebody else's merge runs that is not named as ours are |
+| uuids of indices | 1 the first time, and again when an index is gone |
+| tasks | 1; 1 more while a merge runs that names anything else than these indices |
 | state, segments, counters | 3, for as many indices as one request line holds |
 
-Tasks come first: a merge that ends in between is then read as running, with the segments that it left behind.
-The other way round it would be read as ended, with the segments that it had not merged yet.
+Tasks are read first. If a merge ends between the calls, it is read as running, with its final segments.
+In the opposite order it would be read as ended, with the segments from before the merge.
 """
 
 from __future__ import annotations

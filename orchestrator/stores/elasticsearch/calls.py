@@ -190,12 +190,12 @@ def recoveries(*, active_only: bool) -> Request:
 
 
 def tasks() -> Request:
-    """Force-merges and reindexes by node. Unfiltered: an empty answer must be told from none."""
+    """Force-merges and reindexes by node. Unfiltered: an empty answer must differ from a missing one."""
     return get("/_tasks", params={"actions": TASK_ACTIONS, "timeout": "5s"})
 
 
 def merges() -> Request:
-    """Force-merges, with what each was asked for. Unfiltered: an empty answer must be told from none."""
+    """Force-merges and their targets. Unfiltered: an empty answer must differ from a missing one."""
     return get("/_tasks", params={"actions": MERGE_ACTIONS, "detailed": "true", "timeout": "5s"})
 
 
@@ -222,10 +222,10 @@ def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Reques
 
 
 def segments(names: Sequence[str]) -> Request:
-    """The segments of every copy of some indices, which are open.
+    """The segments of every copy of some open indices.
 
-    Without `ignore_unavailable`, here and below: with it, a user who may not read an index is answered as if
-    there were none, and not told which right is missing.
+    `ignore_unavailable` is not used, here and below. With it, a user without the right to read an index gets
+    an answer as if the index did not exist, and no message about the missing right.
     """
     return get(
         f"/{_listed(names)}/_segments", params={"expand_wildcards": "none"} | filtered(*SEGMENT_FIELDS)
@@ -246,10 +246,10 @@ def disks() -> Request:
 
 
 def data_paths() -> Request:
-    """Where every node keeps its data.
+    """The data paths of every node.
 
-    Not `_nodes/settings`: that shows `path.data` only where it is set, and a node that was given none has its
-    data below its home. This one tells it all the same, needs no other right, and is asked for disks anyhow.
+    `_nodes/settings` shows `path.data` only if it is set; the default is a folder below the node's home. This
+    call always shows the paths. It needs no further right, since disks are read with the same call.
     """
     return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DATA_PATH_FIELDS))
 

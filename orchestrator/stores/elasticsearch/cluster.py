@@ -42,14 +42,14 @@ class ElasticsearchCluster:
         self._restarted: frozenset[NodeName] = frozenset()
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
-        """Read the parts asked for. Finished recoveries are told of nodes that were avoided at some time."""
+        """Read the requested parts. Finished recoveries are listed only for nodes that were once avoided."""
         return self._observer.observe(look, restarted=self._restarted)
 
     def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
-        """Read segments, writes, merges and settings of these indices, whatever the others are.
+        """Read segments, writes, merges and settings of these indices only.
 
-        An index that is gone is left out. So is one that is closed, which can be neither read nor merged; it
-        is told under `closed`. A copy that is started and could not be read makes it `Unknown`.
+        A deleted index is left out. A closed index can be neither read nor merged, so it is only listed under
+        `closed`. The result is `Unknown` if a started copy could not be read.
         """
         return self._bulk.read(uuids)
 

@@ -147,14 +147,14 @@ def _naming(key: str, file: str) -> Iterator[None]:
 
 
 def parse_server(body: Any, said_product: str) -> Server:
-    """What answered the probe.
+    """The product and version that answered the probe.
 
-    Elasticsearch says so in a header since 7.14. Without it, numbers from 4 on are an older Elasticsearch;
-    1 to 3 are OpenSearch if the node tells its `build_type`, which Elasticsearch does since 6.
+    Elasticsearch sends its name in a header since 7.14. Without the header, versions from 4 on are an older
+    Elasticsearch. Versions 1 to 3 are OpenSearch if `build_type` is present; Elasticsearch has it since 6.
 
     Raises:
-        Malformed: that is not what a node answers.
-        ValueError: the version is no version.
+        Malformed: this is not the answer of a node.
+        ValueError: the version is not valid.
     """
     nodes = list(mapping(within(body, "nodes"), "nodes").values())
     if len(nodes) != 1:

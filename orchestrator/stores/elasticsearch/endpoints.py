@@ -59,7 +59,7 @@ class EndpointBook:
         return self._healthy_first(tuple(allowed)) or self._healthy_first(self._discovered())
 
     def unidentified(self) -> tuple[Endpoint, ...]:
-        """Configured endpoints of which nobody knows which node they are."""
+        """Configured endpoints whose node is unknown."""
         return tuple(each for each in self.configured if self.node_of(each) is None)
 
     def avoid(self, nodes: Collection[NodeName]) -> None:

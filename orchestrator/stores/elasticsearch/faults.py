@@ -47,15 +47,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A request that came to nothing.
+    """A failed request.
 
     Attributes:
-        reason: one line: what, where, what to do.
-        nothing_done: certainly. Otherwise only a reading tells.
-        elsewhere: another endpoint, or the same a moment later, may do better.
-        passes: the same request may well be answered a little later.
-        status: HTTP's, None when there was no answer.
-        error_type: the server's name for it, such as `index_not_found_exception`.
+        reason: one line: what failed, where, what to do.
+        nothing_done: the server certainly changed nothing. If False, a reading must find out.
+        elsewhere: another endpoint may answer, or the same endpoint a moment later.
+        passes: the same request may succeed a little later.
+        status: HTTP status, None if there was no answer.
+        error_type: the server's name of the error, such as `index_not_found_exception`.
     """
 
     reason: str
@@ -108,8 +108,8 @@ def _root(error: BaseException) -> str:
 def _while_connecting(cause: BaseException) -> bool:
     """Whether TLS failed before a request could be sent: at the check of the certificate.
 
-    Other failures may come later: TLS 1.3 tells a client that its certificate is refused only after the
-    handshake, and a request may be on its way by then (though such a server has not read it).
+    Other failures may come later. In TLS 1.3 a client gets the refusal of its certificate only after the
+    handshake. A request may already be sent then, but such a server has not read it.
     """
     text = str(cause).lower()
     certain = ("certificate verify failed", "fingerprint", "wrong version number", "hostname mismatch")

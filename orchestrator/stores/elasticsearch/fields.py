@@ -119,10 +119,10 @@ def count(value: Any, where: str) -> int:
 
 
 def within(value: Any, *path: str) -> Any:
-    """What stands at a path of objects, None when some part of it is absent.
+    """The value at a path of nested objects, or None if a part of the path is absent.
 
     Raises:
-        Malformed: a part of the path is there but is no object.
+        Malformed: a part of the path is present but is not an object.
     """
     for depth, step in enumerate(path):
         if value is None:
@@ -132,7 +132,7 @@ def within(value: Any, *path: str) -> Any:
 
 
 def given(value: Any, otherwise: Any) -> Any:
-    """What stands there, or `otherwise` where nothing does. 0 and false are something, only not the right."""
+    """The value, or `otherwise` if it is None. 0 and false are values and are kept."""
     return otherwise if value is None else value
 
 

@@ -1,8 +1,8 @@
-"""Asking for a force-merge: once, and never while one runs.
+"""Request a force-merge: once, and never while another one runs.
 
-A merge is not ended by whoever asked for it, be it killed or hung up on (seen on Elasticsearch 8.19 and 9.1
-and on OpenSearch 2.19), and a second one queues behind it on every node. So the task list is asked first, and
-no answer that does not come is taken for a refusal.
+A merge continues when its client is killed or disconnects (seen on Elasticsearch 8.19 and 9.1 and on
+OpenSearch 2.19). A second merge queues behind it on every node. So the task list is read first, and a missing
+answer is not treated as a refusal.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def merge_request(action: ForceMerge, dialect: Dialect) -> Request:
 
 
 def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> ActionResult:
-    """Ask for it, unless one runs that is for this index too, whoever asked for that one.
+    """Request a merge of this index, unless a merge that includes it already runs, from any client.
 
-    Between that reading and the call somebody else may ask too. Both merges are then carried out, one after
-    the other on each node, and the second finds little to do.
+    Another client may request one between the reading and the call. Each node then runs both merges in turn,
+    and the second has little to do.
     """
     running = _running(client, dialect, action)
     if isinstance(running, Unknown):
@@ -63,17 +63,17 @@ def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerg
 
 
 def _begun(client: ElasticsearchClient, action: ForceMerge, body: Any) -> ActionResult:
-    """What became of a call that was answered.
+    """The result of an answered call.
 
-    A task is given before anything is looked at: a missing right and a closed index are told by its result
-    alone (seen on 9.1). They come at once, so it is waited for a little; that a merge goes on is no fault.
+    The server returns a task before any check. A missing right or a closed index appears only in the task's
+    result (seen on 9.1), at once, so we wait briefly for it. A merge that still runs then is no fault.
     """
     asked = merge_asked(body)
     if not isinstance(body, dict) or not isinstance(body.get("task"), str) or not isinstance(asked, Done):
         return asked
     outcome = client.once(calls.task(body["task"], patience=RESULT_PATIENCE))
     if isinstance(outcome, Fault):
-        return asked  # it goes on, or its result is not written yet
+        return asked  # it still runs, or its result is not written yet
     match outcome.body:
         case {"completed": True, "error": {"type": str(kind), "reason": reason}}:
             why = f"the force-merge of {action.index} came to nothing ({asked.output}): {reason}"

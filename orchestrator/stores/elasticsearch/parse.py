@@ -122,14 +122,14 @@ def recovering_indices(body: Any) -> Reading[tuple[str, ...]]:
 def parse_recoveries(
     body: Any, *, uuids: Mapping[str, str], finished_on: Collection[NodeName]
 ) -> Reading[tuple[Recovery, ...]]:
-    """`_recovery`: those under way, and those that are done on some nodes.
+    """`_recovery`: recoveries in progress, and finished ones on some nodes.
 
     Args:
-        body: the answer; an empty object when there is none.
-        uuids: of indices by name, since the answer names indices alone. An index that is not among them is
-            gone again, and its recoveries with it.
-        finished_on: nodes of which finished recoveries are of interest. A node knows the recoveries of its
-            present life only.
+        body: the answer; an empty object if there are no recoveries.
+        uuids: uuids by index name, since the answer has only names. An index that is missing here is already
+            deleted, and its recoveries are skipped.
+        finished_on: nodes whose finished recoveries are needed. A node lists only recoveries since its last
+            start.
     """
 
     def parse() -> tuple[Recovery, ...]:
@@ -181,14 +181,14 @@ def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
 def parse_tasks(
     body: Any, *, snapshots: tuple[str, ...], members: Mapping[str, NodeName] = MappingProxyType({})
 ) -> Reading[Activity]:
-    """`_tasks`, with the snapshots that were read beside it.
+    """`_tasks`, together with the snapshots from a separate reading.
 
-    A member that did not answer is told as unread: one that stands still, as in a long garbage collection,
-    says nothing about the others. Any other failure makes all of it unknown.
+    A member that did not answer is listed as unread; one node in a long garbage collection does not affect
+    the others. Any other failure makes the whole reading unknown.
 
     Args:
         body: the answer.
-        snapshots: that run.
+        snapshots: snapshots in progress.
         members: names by node id.
     """
 

@@ -1,10 +1,10 @@
 """Segments, writes and settings of indices after a bulk load. Pure.
 
-What counts is what a search goes through, `search` in `_segments`. Seen on Elasticsearch 8.19 and 9.1 and on
-OpenSearch 2.19: `_stats` counts searched and committed segments together, so that a flush without a refresh
-shows one more, and after a force-merge OpenSearch goes on searching the old ones until it is refreshed (14
-searched, 3 committed, and `_stats` says 15). What is only committed is the future's, what is only searched is
-what a refresh takes away; neither may pass for the other.
+Only the segments that a search reads count: `search` in `_segments`. Seen on Elasticsearch 8.19 and 9.1 and
+on OpenSearch 2.19: `_stats` counts searched and committed segments together, so a flush without a refresh
+adds one. After a force-merge OpenSearch searches the old segments until a refresh (14 searched, 3 committed,
+and `_stats` says 15). A segment that is only committed is searched after the next refresh; one that is only
+searched disappears with it. The two must not be confused.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _of_copy(copy: PlacedCopy, answer: Any, what: str) -> Any:
 def _segments(copy: PlacedCopy, answer: Any) -> CopySegments:
     value = _of_copy(copy, answer, "segments")
     where = f"segments of {copy.shard} on {copy.node}"
-    # An empty copy has an empty object there, which a filter leaves away; so the count is told apart.
+    # `filter_path` drops the empty object of an empty copy, so the segment count is checked separately.
     listed = mapping(given(within(value, "segments"), {}), where)
     sizes = [
         count(within(each, "size_in_bytes"), f"{where}: size_in_bytes")

@@ -1,7 +1,7 @@
-"""The cluster state: membership, metadata and routing that belong together. Pure.
+"""Parse the cluster state: membership, metadata and routing of one moment. Pure.
 
-A part that is absent is an empty one only where the server leaves empty parts away (`filter_path` does);
-whatever must be there and is not makes the whole reading unknown.
+An absent part counts as empty only where the server omits empty parts (`filter_path` does). If a required
+part is absent, the whole reading is unknown.
 """
 
 from __future__ import annotations

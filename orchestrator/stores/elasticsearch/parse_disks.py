@@ -91,19 +91,19 @@ def _share(value: str, where: str) -> float:
 
 
 def parse_disks(body: Any, settings: SettingsView) -> Reading[Mapping[NodeName, Disk]]:
-    """`_nodes/stats/fs` measured by the watermarks in the settings; a node that did not answer is left out.
+    """`_nodes/stats/fs`, compared with the watermarks in the settings.
 
-    One that stands still says nothing about the disks of the others. Whoever needs its own misses it.
+    A node that did not answer is left out; the disks of the others are still read.
 
     Args:
         body: the answer.
-        settings: the cluster's, with the defaults under `cluster.routing.allocation.disk.`.
+        settings: cluster settings, with the defaults under `cluster.routing.allocation.disk.`.
     """
     return reading("disks", lambda: _disks(body, settings))
 
 
 def parse_data_paths(body: Any) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
-    """Data paths by node from `_nodes/stats/fs`; a node that tells of none is left out."""
+    """Data paths by node from `_nodes/stats/fs`; a node without paths in the answer is left out."""
     return reading("data paths", lambda: _data_paths(body))
 
 
@@ -155,8 +155,8 @@ def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: b
         used_share=max(1 - available / total for total, available in paths),
         over_low=measured and any(low.passed(total=total, available=free) for total, free in paths),
         over_high=measured and any(high.passed(total=total, available=free) for total, free in paths),
-        # A shard is on one path, and stays there: what is free on another is of no use to its merge. Which
-        # path that is, is not asked, so the one with the least room stands for all.
+        # A shard stays on one data path, so its merge cannot use free space on another. Its path is not read,
+        # so the path with the least room is used.
         room_bytes=min(
             high.room(total=total, available=free) if measured else max(0, free) for total, free in paths
         ),

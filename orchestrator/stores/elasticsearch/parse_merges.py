@@ -1,10 +1,10 @@
-"""Force-merges that run, from the task list, and which indices each of them is for. Pure.
+"""Parse the running force-merges and their indices from the task list. Pure.
 
-A request is a task `indices:admin/forcemerge` on the node that was asked, with a part `…forcemerge[n]` on
-every node that has copies. Seen on Elasticsearch 8.19 and 9.1 and on OpenSearch 2.19: all of them stay when
-whoever asked hangs up; when the node that was asked is killed, the parts go on, with the id of a task that is
-gone as their parent. So a request is told by its parts where it is not listed itself. On OpenSearch a part
-has no description, and one that still waits in its node's queue is not listed.
+A request is a task `indices:admin/forcemerge` on the node that received it. It has a part `…forcemerge[n]` on
+every node with copies. Seen on Elasticsearch 8.19 and 9.1 and on OpenSearch 2.19: all tasks continue after
+the client disconnects. If the receiving node is killed, the parts continue, and their parent task id no
+longer exists. So a request that is not listed is found by its parts. On OpenSearch a part has no description,
+and a part that waits in its node's queue is not listed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from orchestrator.stores.elasticsearch.resolve import matches
 MERGE_ACTIONS: Final = "indices:admin/forcemerge*"
 _REQUEST: Final = "indices:admin/forcemerge"
 _DESCRIPTION: Final = re.compile(r"Force-merge indices \[(?P<named>.*)\], maxSegments\[.*", re.DOTALL)
-"""Begins alike on all three. What is named stands there as it was asked for: globs, aliases and data streams
-too, and nothing for all indices."""
+"""The start is the same on all three. The names are those of the request: also globs, aliases and data
+streams. They are empty for all indices."""
 _DATE_MATH: Final = "<"
 
 
@@ -81,5 +81,5 @@ def _named(description: Any) -> tuple[str, ...] | None:
 
 
 def named_otherwise(merges: Collection[RunningMerge], names: Collection[str]) -> bool:
-    """Whether some merge names anything but these indices, so that only all names tell what it is for."""
+    """Whether a merge names anything else than these indices, so that all names are needed to resolve it."""
     return any(pattern not in names for merge in merges for pattern in merge.named or ())

@@ -47,10 +47,10 @@ def goes_by_memory(roles: frozenset[Role]) -> bool:
 
 
 def parse_own_rate(settings: Any, where: str) -> OwnRate:
-    """From a node's `settings` in `_nodes/settings`.
+    """Read the rate from a node's `settings` in `_nodes/settings`.
 
     Raises:
-        Malformed: what stands there is no size.
+        Malformed: the value is not a size.
     """
     written = within(settings, "indices", "recovery", "max_bytes_per_sec")
     by_hardware = within(settings, "node", "bandwidth", "recovery") is not None
@@ -97,9 +97,9 @@ def rate_of(roles: frozenset[Role], own: OwnRate, memory: int | None) -> int | N
 
 
 def with_largest_rate(settings: SettingsView, rates: Iterable[int | None]) -> SettingsView:
-    """The settings, whose files' rate is the largest of these.
+    """The settings, with the largest of these rates as the rate from configuration files.
 
-    Without one where a rate is not known: what nobody says cannot be raised, and so is left.
+    If one of the rates is unknown, none is set, and the rate is not raised.
     """
     if any(settings.at(level, BANDWIDTH) is not None for level in Level):
         return settings

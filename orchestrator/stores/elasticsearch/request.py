@@ -45,7 +45,7 @@ def get(path: str, **more: Any) -> Request:
 
 
 def quoted(name: str) -> str:
-    """A name as one part of a path, whatever is in it."""
+    """Quote a name as one part of a path, with any characters in it."""
     return quote(name, safe="")
 
 

@@ -1,7 +1,7 @@
-"""Names, globs, aliases and data streams as the indices that they stand for. Pure.
+"""Resolve names, globs, aliases and data streams to indices. Pure.
 
-From one reading of the cluster's metadata, which has all four and the uuids too, and which needs no right on
-any index. The server's own `_resolve/index` (7.9 and later) tells no uuids.
+All come from one reading of the cluster's metadata, which includes the uuids and needs no right on any index.
+The server's own `_resolve/index` (7.9 and later) returns no uuids.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _one(name: str, value: dict[str, Any], streams: Mapping[str, frozenset[str]]
 
 
 def _streams(body: Any) -> dict[str, frozenset[str]]:
-    """Backing indices by the name of a data stream or of an alias of some, which stands with the streams."""
+    """Backing indices by the name of a data stream, or of an alias of data streams."""
     where = "metadata.data_stream"
     own = mapping(given(within(body, "metadata", "data_stream"), {}), where)
     found = {

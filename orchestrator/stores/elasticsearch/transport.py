@@ -36,8 +36,8 @@ _TEXT: Final = "text/plain"
 _CHUNK_BYTES: Final = 256 * 1024
 _FIRST_ERROR_STATUS: Final = 300
 
-# What goes wrong is returned as a fault with its reason. The library logs every lost node as well, which
-# Python prints on standard error, amid the run's own lines, where nobody has set up logging.
+# Errors are returned as faults with their reasons. The library also logs every lost node, and without logging
+# set up Python prints that to standard error, between the run's own lines.
 logging.getLogger("elastic_transport").addHandler(logging.NullHandler())
 
 
@@ -67,10 +67,10 @@ class Traffic:
 
 
 class PlainTransport(Transport):
-    """Sends and accepts plain JSON, never tries twice, and lets every product pass.
+    """Sends and accepts plain JSON, never retries, and accepts every product.
 
-    The client's own check of the product is answered here, since OpenSearch and Elasticsearch before 7.14
-    would fail it; what the server really said stands in `SAID_PRODUCT`, for the probe that comes first.
+    OpenSearch and Elasticsearch before 7.14 would fail the client's own product check, so this class adds the
+    header that the check expects. The server's real header is in `SAID_PRODUCT`, for the first probe.
     """
 
     def perform_request(
@@ -85,8 +85,8 @@ class PlainTransport(Transport):
             plain.pop("content-type", None)
         more["max_retries"] = 0
         meta, parsed = super().perform_request(method, target, body=body, headers=plain, **more)
-        # Deprecation warnings would be raised as Python warnings. We know of the one that concerns us:
-        # transient settings, which are written only where a transient value stands already.
+        # Deprecation warnings would become Python warnings. Only one concerns this program: transient
+        # settings, which it writes only where a transient value already exists.
         kept = {name: value for name, value in meta.headers.items() if name.lower() != "warning"}
         kept[SAID_PRODUCT] = kept.get(_PRODUCT_HEADER, "")
         kept[_PRODUCT_HEADER] = "Elasticsearch"
@@ -101,14 +101,14 @@ class PlainTransport(Transport):
 
 
 def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> type[Urllib3HttpNode]:
-    """A node class for `elastic_transport` with limits on the whole answer, which is counted.
+    """A node class for `elastic_transport` that counts each whole answer and limits its time and size.
 
-    The library's own node has a limit on the silence between two bytes alone: a trickle has no end there.
+    The library's own node limits only the silence between two bytes, so a slow answer may never end.
 
     Args:
-        traffic: is told what goes over the wire.
-        limits: of a request.
-        now: seconds that never go back.
+        traffic: counts requests and bytes.
+        limits: limits of a request.
+        now: monotonic clock, in seconds.
     """
 
     class LimitedNode(Urllib3HttpNode):
@@ -125,7 +125,7 @@ def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
             """Send one request and read its whole answer.
 
             Raises:
-                TransportError: no whole answer came; the cause tells how far it got.
+                TransportError: no complete answer; the cause says how far the request got.
             """
             silence = request_timeout if isinstance(request_timeout, int | float) else limits.silence
             began, allowed = now(), max(limits.answer, silence)

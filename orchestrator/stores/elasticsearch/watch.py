@@ -1,4 +1,4 @@
-"""Long polls: the cluster answers when it is ready, so that nobody has to ask again and again."""
+"""Long polls: the cluster answers when it is ready, so no repeated requests are needed."""
 
 from __future__ import annotations
 

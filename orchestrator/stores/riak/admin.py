@@ -42,7 +42,7 @@ KV: Final = "riak_kv"
 _TIMER: Final = "vnode_management_timer"
 _MANAGER: Final = "riak_core_vnode_manager"
 _OWN: Final = "transfer_limit"
-"""Any key would do: `show` tells of the node that is asked alone, and names it."""
+"""Any key works: `show` lists only the node that runs it, with its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def commands_for(
 def _admin(dialect: Dialect, riak: tuple[str, ...]) -> tuple[str, ...]:
     *before, program = riak
     folder, _, name = program.rpartition("riak")
-    if name:  # a wrapper of the operator's: nothing is known of what stands beside it
+    if name:  # a wrapper of the operator: the files beside it are unknown
         return (*riak, "admin") if dialect.has_eval else dialect.admin
     return tuple(before) + tuple(
         f"{folder}{word}" if word.startswith("riak") else word for word in dialect.admin

@@ -86,7 +86,7 @@ class RiakCluster:
         return _readings(look, view, settings, len(up(status[1])))
 
     def _counted(self, contact: Contact, look: Collection[Look], pool: Executor) -> ClusterReadings | None:
-        """A reading by `/stats` alone, which proves that handoff goes on; None where it does not."""
+        """A reading from `/stats` alone if that proves that handoff is in progress, else None."""
         status = self._memory.status_with_all_up()
         if status is None:
             return None
@@ -125,7 +125,7 @@ class RiakCluster:
         return contact if isinstance(contact, Unknown) else contact.members
 
     def data_paths(self) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
-        """Riak tells nobody where it keeps its data."""
+        """Unknown: Riak does not show its data paths."""
         return Unknown(reason="Riak does not show where its nodes keep their data")
 
     def resolve(self, patterns: Collection[str]) -> Reading[Resolution]:
@@ -205,11 +205,11 @@ class RiakCluster:
         self._memory.lives.restarting(self._avoided)
 
     def close(self) -> None:
-        """End a watch that goes on. Connections belong to the hosts."""
+        """End a watch in progress. Connections belong to the hosts."""
         self._closed.set()
 
     def _status(self, contact: Contact) -> Reading[tuple[NodeName, ClusterStatus]]:
-        """The state of the cluster, and who told it: the first of a few members that does."""
+        """The state of the cluster, and the member that reported it: the first that answers of a few."""
         reasons = []
         for node in usable(contact.members, self._avoided)[:_TRIED]:
             status = contact.admin.cluster_status(node)

@@ -43,10 +43,10 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """What does not change while a program runs.
+    """Facts about the cluster that do not change while the program runs.
 
     Attributes:
-        members: as the endpoint that answered first knows them.
+        members: the members that the first endpoint to answer listed.
     """
 
     admin: RiakAdmin
@@ -55,7 +55,7 @@ class Contact:
 
 
 class Contacts:
-    """Finds the cluster through its endpoints, once, and knows the HTTP port of each member. Thread-safe."""
+    """Finds the cluster through its endpoints, once, and holds the HTTP port of each member. Thread-safe."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
@@ -65,7 +65,7 @@ class Contacts:
         self._known: set[NodeName] = set()
 
     def find(self) -> Reading[Contact]:
-        """The contact; every endpoint is asked until one has told, and a node of it its version."""
+        """The contact. Endpoints are asked until one lists the members, then a member for its version."""
         with self._lock:
             if self._found is None:
                 found = self._look()
@@ -102,7 +102,7 @@ class Contacts:
         return NodeHttp(url, tls=self._reach.tls, fingerprint=self._reach.fingerprint)
 
     def stats(self, node: NodeName) -> Reading[NodeStats]:
-        """What a member tells of itself; Unknown when it is another one that answers there."""
+        """The `/stats` of a member; Unknown if another node answers at its address."""
         found = self.http(node).stats()
         if isinstance(found, Unknown) or found.node == node:
             return found

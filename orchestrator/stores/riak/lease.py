@@ -1,18 +1,18 @@
 """The lease of a Riak cluster: an exclusive file on a majority of the machines of its members.
 
-Riak itself has no place that only one can take (docs/adr/0007-riak-lease-on-hosts.md), and its hosts have: a
-file that `ln` makes only where none of its name exists. Of all that want epoch N only one gets a majority.
+Riak has no lock that only one client can get (docs/adr/0007-riak-lease-on-hosts.md). Its hosts have one: `ln`
+creates a file only if the name does not exist. Only one of the runs that want epoch N gets a majority.
 
-- A number counts unless a majority of the machines have answered without a file of it. So whatever a majority
-  accepted is seen by every reader that reaches a majority, and what one machine alone has is seen as what it
-  is: an attempt that failed, or something that a stranger put there.
-- The file with the highest number that counts is the lease. Files of one number that differ are of several
-  runs that wanted it: the one on most machines has it, and of one run's the latest heartbeat is read.
-- A lease that was given back is removed. Where that cannot be done everywhere (a host is away, another
-  account left a file) a mark is left that it was released, and the next lease takes the number after it.
+- A number counts unless a majority of the machines answered without a file of that number. So every reader
+  that reaches a majority sees each lease that a majority accepted. A file on only one machine is recognized
+  as a failed attempt or as a file from outside this program.
+- The file with the highest number that counts is the lease. If files of one number differ, several runs
+  wanted it: the run with the most machines has it. Of the files of one run, the latest heartbeat is read.
+- A released lease is removed. If it cannot be removed everywhere (a host is unreachable, another account left
+  a file), a mark says that it is released, and the next lease uses the next number.
 
-What it cannot do is the same as in Elasticsearch: a heartbeat replaces our files after *reading* that no
-higher number counts. A takeover in between is seen at the next heartbeat.
+The limit is the same as in Elasticsearch: a heartbeat first *reads* that no higher number counts, then
+replaces our files. A takeover between the two is seen at the next heartbeat.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class RiakLease:
             return Done()
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Replace our record on every machine that answers; `Refused` when the lease is ours no more.
+        """Replace our record on every machine that answers; `Refused` if this run lost the lease.
 
-        A machine that was away during an earlier write gets the record now.
+        A machine that missed an earlier write gets the record now.
         """
         text = text_of(record, Mark.HELD)
         if (fault := fault_of(text)) is not None:
@@ -263,7 +263,7 @@ class RiakLease:
     def _prove(
         self, before: Census, number: int, key: Key, text: str, troubles: Mapping[NodeName, str]
     ) -> ActionResult | None:
-        """See our file on a majority, and no higher number; else withdraw it. None when it is ours."""
+        """None if a majority has our file and there is no higher number; else withdraw our file."""
         census = self._census()
         if isinstance(census, Unknown):
             self._withdraw([machine.node for machine in before.machines], number, text)

@@ -179,10 +179,10 @@ LeaseFile: TypeAlias = Kept | Damaged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What one host has.
+    """The lease files of one host.
 
     Attributes:
-        place: tells folders apart. Nodes that answer with the same one share a machine and its files.
+        place: identifies a folder. Nodes that answer with the same place share a machine and its files.
         files: by number.
     """
 
@@ -204,7 +204,7 @@ class Folder:
 
     @property
     def prefix(self) -> str:
-        """How the names of the files begin; two names of clusters have two, whatever is in them."""
+        """The prefix of the file names. It differs for each cluster name, with any characters in it."""
         digest = hashlib.sha256(self.cluster.encode()).hexdigest()[:8]
         return f"orchestrate-lease.{_UNSAFE.sub('_', self.cluster)[:60]}-{digest}"
 

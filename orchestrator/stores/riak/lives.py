@@ -1,9 +1,9 @@
-"""Which process a node is: Riak tells no start time, so its host is asked for it.
+"""Identify the process of a node. Riak does not report a start time, so it is read on the host.
 
-A process is known by the boot of its machine, its number and the moment of its start, in clock ticks since
-that boot: field 22 of `/proc/PID/stat` (proc(5)). With the moment of the boot (`btime` in `/proc/stat`) it is
-a time of the host's own clock, for `--started-before`. That is never what tells two lives apart: the kernel
-reckons `btime` back from the clock as it is now, so that a clock that was set moves it.
+A process is identified by the boot id of its machine, its pid and its start in clock ticks since that boot:
+field 22 of `/proc/PID/stat` (proc(5)). With the boot time (`btime` in `/proc/stat`) this gives a time of the
+host's clock, for `--started-before`. That time never identifies a process: the kernel computes `btime` from
+the current clock, so it changes when the clock is set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AFTER_THE_NAME: Final = 2
 _START_FIELD: Final = 22
 _BOOT_TIME: Final = re.compile(r"btime (\d{1,12})")
 _TICKS_PER_SECOND: Final = 100
-"""Of the ticks in which the kernel tells processes a time (USER_HZ), wherever Riak runs."""
+"""The kernel's clock ticks for processes (USER_HZ), on every platform that runs Riak."""
 _ENDED: Final = frozenset({"Z", "X", "x"})
 """States of a process that has ended and still has its number (proc(5))."""
 
@@ -84,7 +84,7 @@ def _process(admin: RiakAdmin, node: NodeName, pid: int) -> Reading[Incarnation]
 
 
 def parse_life(output: CommandOutput, pid: int) -> Reading[Incarnation]:
-    """Boot id, `/proc/PID/stat` and `/proc/stat`, one after the other; without `btime` no start is told."""
+    """Parse boot id, `/proc/PID/stat` and `/proc/stat`, in this order; no start time without `btime`."""
     lines = output.stdout.splitlines()
     boots = [found for line in lines[2:] if (found := _BOOT_TIME.fullmatch(line))]
     # The second field is the program's name in brackets, which may hold blanks and brackets itself.

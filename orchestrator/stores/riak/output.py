@@ -1,14 +1,14 @@
-"""What a command printed, and the proof that it is all there. Pure.
+"""The output of a command, and the check that it is complete. Pure.
 
-The rules of every parser of this package:
+Rules for every parser of this package:
 
-1. A command that was cut (our own limit, a lost connection, too much output) is `Unknown`.
+1. Output that was cut (our own limit, a lost connection, too much output) is `Unknown`.
 2. From 3.2 on the last line is the return term. Without it the text is cut: `Unknown`.
-3. Before 3.2 there is none, so each parser asks for the last thing that its command always prints.
-4. A line that is not known, stands twice or stands elsewhere makes the whole reading `Unknown`.
-5. What the scripts around a command print before it is no part of the answer: `lines_of` leaves it out.
-6. Exit code 0 proves nothing: 3.2 exits so for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
-   and 3.2.1, called as root, for everything. Another exit code forbids a good reading.
+3. Before 3.2 there is no return term, so each parser requires the last thing that its command always prints.
+4. An unknown, repeated or misplaced line makes the whole reading `Unknown`.
+5. Wrapper scripts may print lines before the answer: `lines_of` leaves these out.
+6. Exit code 0 proves nothing: 3.2 returns 0 for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
+   and 3.2.1, called as root, returns 0 for everything. Any other exit code rules out a good reading.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LONGEST_REASON: Final = 500
 
 
 class Malformed(Exception):  # noqa: N818  (says what the text is)
-    """The text is not what the command prints when all is told. Becomes `Unknown` at the border."""
+    """The text is not the complete output of the command. The caller turns it into `Unknown`."""
 
 
 class Return(Enum):
@@ -152,10 +152,10 @@ def lines_of(text: str) -> list[str]:
 
 
 def unwrapped(lines: Iterable[str]) -> list[str]:
-    """The same lines, with those put together again between which a bracket is open.
+    """The same lines, with wrapped lists (an open bracket at the end of a line) joined again.
 
-    Riak wraps long lists after a comma. A bracket that is never closed swallows all that follows, and what
-    then stands in one line is none that a parser knows.
+    Riak wraps long lists after a comma. If a bracket is never closed, all further text is joined to one line,
+    and no parser accepts that line.
     """
     found: list[str] = []
     held: list[str] = []
@@ -171,13 +171,13 @@ def unwrapped(lines: Iterable[str]) -> list[str]:
 
 
 def shown(line: str) -> str:
-    """A line of somebody else's text, short enough for a message."""
+    """A line of another program's text, shortened for a message."""
     line = line.strip()
     return repr(line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…")
 
 
 def blank(line: str) -> bool:
-    """Whether nothing stands in it."""
+    """Whether a line is empty."""
     return not line.strip()
 
 

@@ -47,7 +47,7 @@ def parse_bucket_types(output: CommandOutput, dialect: Dialect) -> Reading[tuple
 
 
 def parse_n_val(output: CommandOutput, name: str) -> Reading[int]:
-    """The `n_val` of this type. What stands behind it in the list may be cut: it cannot change it."""
+    """The `n_val` of this type. The list after it may be cut; that cannot change the value."""
 
     def parse() -> int:
         lines = _lines(output)

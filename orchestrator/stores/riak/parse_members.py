@@ -41,7 +41,7 @@ _ROUNDING: Final = 0.0501
 
 
 def parse_member_status(output: CommandOutput, dialect: Dialect) -> Reading[tuple[RiakMember, ...]]:
-    """`member-status`, 2.0 to 3.2. A stopped node stands in it as `valid`."""
+    """`member-status`, 2.0 to 3.2. It lists a stopped node as `valid`."""
 
     def parse() -> tuple[RiakMember, ...]:
         answer = said(output, dialect)

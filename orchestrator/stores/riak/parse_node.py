@@ -28,7 +28,7 @@ _RUNNING_ALREADY: Final = re.compile(r"Node is already running!")
 _STARTING: Final = re.compile(r"riak start is deprecated\b.*\bRiak starting \.\.")
 """Of `riak start` from 3.0 on, before it does what `riak daemon` does (`start_message` in the source)."""
 _NOT_YET: Final = re.compile(r"[Rr]iak failed to start within \d+ seconds,")
-"""Of `riak start` before 3.0 (source), whose node may still come up: only a ping tells."""
+"""Of `riak start` before 3.0 (source). The node may still start: only a ping shows whether it runs."""
 _REFUSED: Final = (
     re.compile(r"Usage: riak\b.*"),  # recorded on 3.2.1 for a word that it does not have
     # From the source of 1.4 to 3.0, and of the programs that change the user:
@@ -44,10 +44,10 @@ _NUMBER: Final = re.compile(r"\d{1,4}\.\d{1,4}(?:[.-]?[0-9A-Za-z]{1,20}){0,4}")
 
 
 class Stop(Enum):
-    """What `riak stop` says that it did.
+    """The result that `riak stop` reports.
 
-    WAS_DOWN: the node did not answer. SILENT: it printed nothing, as 3.2 does of a node that is down. After
-    both only a ping tells whether the node runs.
+    WAS_DOWN: the node did not answer. SILENT: no output, as from 3.2 if the node is down. After both, only a
+    ping shows whether the node runs.
     """
 
     STOPPED = auto()
@@ -70,10 +70,10 @@ class Start(Enum):
 
 
 def parse_ping(output: CommandOutput) -> Reading[bool]:
-    """`riak ping`: whether the node answers. True says nothing of its vnodes, which may all be missing.
+    """`riak ping`: whether the node answers. Even if it does, all its vnodes may be missing.
 
-    False by its text alone, whatever the exit code is. Every other text than these two is `Unknown`, and so
-    is `pong` with another exit code than 0, or beside the line that the node is down.
+    The text alone decides on False, with any exit code. Any other text is `Unknown`, and so is `pong` with an
+    exit code other than 0, or together with the line that the node is down.
     """
 
     def parse() -> bool:
@@ -175,9 +175,9 @@ def parse_watched_nodes(output: CommandOutput) -> Reading[tuple[NodeName, ...]]:
 def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[ServiceWait]:
     """`wait-for-service`, which prints a line every few seconds and may never end.
 
-    Our own limit ends it, so that an output which was cut is an answer here: not up so far, whatever the exit
-    code is (the packaged script exits 0 when sudo ends what it runs). Up is only what came to its end, with
-    that word last.
+    Our own time limit ends it, so cut output is an answer here: not up yet, with any exit code (the packaged
+    script exits 0 when sudo ends its command). The service is up only if the command ended by itself and its
+    last line says so.
     """
     up = f"{service} is up"
     waits = f"{service} is not up: "

@@ -30,7 +30,7 @@ _FIELD: Final = re.compile(
 _ARROW: Final = re.compile(r"\s*(\S+)\s+=======>\s+(\S+)")
 _PROGRESS: Final = re.compile(r"\s*\|=*\s*\|\s*(\d{1,3}|N/A)%")
 _NAME_WIDTH: Final = 25
-"""Longer names go on in the lines below the arrow."""
+"""Longer names continue in the lines below the arrow."""
 _RATE_ARROW_BAR_RATE: Final = 4
 """Lines of a picture, at least."""
 

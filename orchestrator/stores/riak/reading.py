@@ -43,13 +43,13 @@ from orchestrator.stores.riak.parse_ring import ring_of
 T = TypeVar("T")
 
 LOCATION: Final = "location"
-"""The node attribute under which a member's location stands."""
+"""The node attribute that holds a member's location."""
 _SERVICE_SECONDS: Final[Seconds] = 5.0
 """A `wait-for-service` says something at once and then every few seconds."""
 _WAITED_AGAIN_SECONDS: Final[Seconds] = 60.0
 """Between two `wait-for-service` for one node: each may leave a loop behind on the host that is asked."""
 _CONFIRMED_SECONDS: Final[Seconds] = 60.0
-"""So long `/stats` alone may say that handoff goes on; then the commands are asked, whatever it counts."""
+"""For so long `/stats` alone may confirm that handoff is in progress; then the commands run again."""
 _LIMITS_SECONDS: Final[Seconds] = 30.0
 """So long the transfer limits that were read are taken for the present ones while handoff is waited for."""
 
@@ -154,14 +154,14 @@ class _Turns:
 
 
 class Reader:
-    """One reading of the ring, its parts side by side.
+    """One reading of the ring; its parts are read in parallel.
 
     Args:
         reached: how the cluster is reached.
-        told: the state of the cluster, and the member that told it.
-        avoided: nodes that are being restarted; a peer is asked of them.
+        told: the state of the cluster, and the member that reported it.
+        avoided: nodes that are being restarted; a peer is asked about them.
         pool: threads for the parts.
-        memory: of the readings before.
+        memory: results of earlier readings.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Reader:
         self._turns = _Turns({self._asked: 1})
 
     def counted(self, name: str) -> ClusterView | None:
-        """The cluster by `/stats` and `/proc` alone, while they prove that handoff goes on; else None."""
+        """The cluster from `/stats` and `/proc` alone if they prove a handoff in progress, else None."""
         asked = {node: self._pool.submit(self._contacts.stats, node) for node in self._up}
         lives = self._lives()
         stats = [found for each in asked.values() if not isinstance(found := each.result(), Unknown)]
@@ -278,7 +278,7 @@ class Reader:
         return self._contacts.stranger(self._admin, node) or self._memory.lives.of(self._admin, node)
 
     def _take_turns(self, told: Mapping[NodeName, Reading[Incarnation]]) -> None:
-        """Send commands to members that are not in hand and whose hosts run them, as their lives show."""
+        """Send commands to members outside the current wave whose processes were found on their hosts."""
         for node in self._up:
             if node not in self._avoided and not isinstance(told[node], Unknown):
                 self._turns.sent.setdefault(node, 0)

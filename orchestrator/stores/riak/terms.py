@@ -126,7 +126,7 @@ def node_names(text: str) -> tuple[NodeName, ...]:
     """A list of nodes, each once.
 
     Raises:
-        Malformed: it is none, or a name stands in it twice.
+        Malformed: it is not a list of nodes, or a name occurs twice.
     """
     names = tuple(node_name(each) for each in _list(text))
     if len(set(names)) != len(names):
