@@ -16,16 +16,16 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a request needs besides its own content.
+    """Endpoints, credentials and TLS settings of a cluster.
 
     Attributes:
         endpoints: URLs of nodes, in the order of preference.
         api_key: the encoded form (`id:key` in base 64).
         username: for basic authentication; goes with `password`.
-        ca: file of the certificates that are trusted; the system's otherwise.
+        ca: file of the trusted certificates; by default the system's.
         verify: whether certificates are checked at all.
-        client_cert: file of our own certificate; `client_key` unless it holds the key too.
-        fingerprint: SHA-256 of the certificate that is trusted, in hexadecimal; replaces the check by `ca`.
+        client_cert: file of our own certificate; it needs `client_key` unless it also holds the key.
+        fingerprint: SHA-256 of the trusted certificate, in hexadecimal; replaces the check by `ca`.
     """
 
     endpoints: tuple[str, ...]
@@ -40,7 +40,7 @@ class Access:
 
     @property
     def credentials(self) -> str:
-        """Which credentials these are, for people; never what they are."""
+        """The kind of credentials, for people; never their values."""
         if self.api_key is not None:
             return "the API key"
         return f"user {self.username}" if self.username is not None else "no credentials"
@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Endpoint:
-    """A place that HTTP requests go to."""
+    """The target of HTTP requests."""
 
     scheme: str
     host: str
@@ -85,7 +85,7 @@ class Endpoint:
 
     @property
     def place(self) -> tuple[str, int]:
-        """What is compared with a node's published address."""
+        """The host and port that are compared with a node's published address."""
         return (self.host, self.port)
 
 
@@ -93,7 +93,7 @@ def parse_endpoint(url: str) -> Endpoint:
     """Read an endpoint as the user wrote it.
 
     Raises:
-        ConfigError: it is no http(s) URL, or it holds a user or a password.
+        ConfigError: it is not an http(s) URL, or it holds a user or a password.
     """
     try:
         parts = urlsplit(url)
@@ -117,7 +117,7 @@ def parse_endpoint(url: str) -> Endpoint:
 def published_places(address: str) -> tuple[tuple[str, int], ...]:
     """Host and port of a node's `http.publish_address`, the name first; empty if unreadable.
 
-    The form with a name (`es1.example.org/10.1.0.1:9200`) is there since Elasticsearch 7.0.
+    The form with a name (`es1.example.org/10.1.0.1:9200`) exists since Elasticsearch 7.0.
     """
     match = _PUBLISHED.fullmatch(address)
     if match is None:

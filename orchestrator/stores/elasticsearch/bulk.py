@@ -38,11 +38,11 @@ def body_of(client: ElasticsearchClient, request: Request) -> tuple[Any] | Unkno
 def merges_of(
     client: ElasticsearchClient, dialect: Dialect, indices: Mapping[str, str]
 ) -> Reading[Mapping[str, tuple[RunningMerge, ...]]]:
-    """The force-merges that run, by the uuid of each index that they are for.
+    """The running force-merges, by the uuid of each index that they include.
 
     Args:
         client: the way to the cluster.
-        dialect: of its version, which has a task list.
+        dialect: that of a version with a task list.
         indices: names by uuid.
     """
     read = body_of(client, calls.merges())
@@ -63,7 +63,7 @@ def merges_of(
 
 
 class BulkReader:
-    """Reads indices by uuid. Keeps their names: an index keeps its own for life.
+    """Reads indices by uuid. Caches their names, since an index never changes its name.
 
     Args:
         client: the way to the cluster.
@@ -74,7 +74,7 @@ class BulkReader:
         self._names: dict[str, str] = {}
 
     def read(self, uuids: Collection[str]) -> Reading[BulkView]:
-        """One reading of all of them. Those that are gone or closed are left out of `indices`."""
+        """One reading of all these indices. Deleted and closed ones are left out of `indices`."""
         if not uuids:
             return BulkView(indices={})
         dialect = self._client.dialect()
@@ -110,7 +110,7 @@ class BulkReader:
         )
 
     def _named(self, dialect: Dialect, uuids: Collection[str]) -> Reading[dict[str, str]]:
-        """Names by uuid of those that are there."""
+        """Names by uuid of the existing indices."""
         if any(uuid not in self._names for uuid in uuids):
             read = body_of(self._client, calls.index_uuids(dialect, self._client.limits, ()))
             known = read if isinstance(read, Unknown) else parse_index_uuids(read[0])

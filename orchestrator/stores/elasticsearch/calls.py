@@ -1,4 +1,4 @@
-"""Every read that is made of a cluster, as requests. One place to see what is asked and with which filter."""
+"""All read requests to a cluster, with their filters."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from orchestrator.stores.elasticsearch.request import Request, filtered, get, qu
 from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
 
 LANGUID_SECONDS: Final = 5.0
-"""How long health may wait for the master's queue to drain; after that it says so (`timed_out`)."""
+"""How long health may wait for the master's queue to drain; then it answers with `timed_out`."""
 _LONGEST_NAMES: Final = 2000
 """A server refuses a request line of more than 4096 bytes (`http.max_initial_line_length`)."""
 ANSWER_MARGIN_SECONDS: Final = 10.0
-"""A server's own time-out must come first, so that it is an answer and not a lost connection."""
+"""The server's own time-out must come first, so that it is an answer and not a lost connection."""
 _DEFAULTS: Final = (
     r"defaults.cluster\.routing\.allocation\.awareness*",
     r"defaults.cluster\.routing\.allocation\.disk*",
@@ -36,24 +36,24 @@ _DEFAULTS: Final = (
 
 
 def seconds(value: Seconds) -> str:
-    """A time as the server takes it."""
+    """A time in the server's format."""
     milliseconds = round(value * 1000)
     return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
 
 
 def _named(names: Sequence[str]) -> str | None:
-    """Names as one part of a path; None when a request line might not carry them."""
+    """Names as one part of a path; None if they may be too long for a request line."""
     joined = _listed(names)
     return joined if len(joined) <= _LONGEST_NAMES else None
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names as one part of a path, few enough of them (`request_lines`)."""
+    """Names as one part of a path; they must fit (`request_lines`)."""
     return ",".join(quoted(name) for name in names)
 
 
 def request_lines(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Names in parts that a request line carries each."""
+    """Names split into parts that each fit one request line."""
     part: list[str] = []
     for name in names:
         if part and _named([*part, name]) is None:
@@ -65,7 +65,7 @@ def request_lines(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def identity() -> Request:
-    """What answers there. Not `GET /`: a module serves it, and a setting makes OpenSearch lie in it."""
+    """Product and version. Not `GET /`: it needs a module, and OpenSearch may report a false version."""
     return get(
         "/_nodes/_local/http",
         params=filtered(
@@ -79,14 +79,14 @@ def identity() -> Request:
 
 
 def addresses() -> Request:
-    """Where each node answers HTTP."""
+    """The HTTP address of each node."""
     return get(
         "/_nodes/http", params={"timeout": "5s"} | filtered("nodes.*.name", "nodes.*.http.publish_address")
     )
 
 
 def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
-    """Members, metadata and routing, and the snapshots under way if asked."""
+    """Members, metadata and routing, and on request the snapshots in progress."""
     metrics = "master_node,nodes,metadata,routing_table,version" + (",customs" if with_snapshots else "")
     fields = STATE_FIELDS + (SNAPSHOT_FIELDS if with_snapshots else ())
     return get(
@@ -96,7 +96,7 @@ def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
 
 
 def snapshots(dialect: Dialect, limits: Limits) -> Request:
-    """The snapshots under way alone."""
+    """Only the snapshots in progress."""
     return get(
         "/_cluster/state/customs",
         params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*SNAPSHOT_FIELDS),
@@ -104,7 +104,7 @@ def snapshots(dialect: Dialect, limits: Limits) -> Request:
 
 
 def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
-    """Uuids of some indices; those that are gone are left out. Of all, if their names are too long a list."""
+    """Uuids of some indices, without deleted ones; of all indices if the names do not fit a request line."""
     named = _named(names)
     return get(
         "/_cluster/state/metadata" + (f"/{named}" if named else ""),
@@ -115,7 +115,7 @@ def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Reque
 
 
 def names(dialect: Dialect, limits: Limits) -> Request:
-    """Every name that an index goes by. Of all indices: the answer is small, and a glob may match any."""
+    """All names of all indices: the answer is small, and a glob may match any index."""
     return get(
         "/_cluster/state/metadata",
         params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*RESOLVE_FIELDS),
@@ -123,7 +123,7 @@ def names(dialect: Dialect, limits: Limits) -> Request:
 
 
 def lives(node_ids: Sequence[str]) -> Request:
-    """What nodes say of themselves."""
+    """Static facts of nodes."""
     return get(
         f"/_nodes/{_named(node_ids) or '_all'}/jvm,http,settings",
         params={"timeout": "5s"}
@@ -140,7 +140,7 @@ def lives(node_ids: Sequence[str]) -> Request:
 
 
 def memory(node_ids: Sequence[str]) -> Request:
-    """How much memory nodes have."""
+    """The memory of nodes."""
     return get(
         f"/_nodes/{_named(node_ids) or '_all'}/stats/os",
         params={"timeout": "5s"} | filtered("cluster_name", "nodes.*.os.mem.total_in_bytes"),
@@ -148,7 +148,7 @@ def memory(node_ids: Sequence[str]) -> Request:
 
 
 def settings(dialect: Dialect, limits: Limits) -> Request:
-    """Cluster settings at both levels, and the files' and defaults for the keys that we ask about."""
+    """Cluster settings at both levels, with values from files and defaults of the keys that we use."""
     return get(
         "/_cluster/settings",
         params={
@@ -161,7 +161,7 @@ def settings(dialect: Dialect, limits: Limits) -> Request:
 
 
 def levels(dialect: Dialect, limits: Limits) -> Request:
-    """Cluster settings at both levels alone."""
+    """Only the cluster settings at both levels."""
     return get(
         "/_cluster/settings",
         params={"flat_settings": "true", dialect.master_timeout: seconds(limits.elected_master)}
@@ -170,7 +170,7 @@ def levels(dialect: Dialect, limits: Limits) -> Request:
 
 
 def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
-    """The cluster's summary after everything of this priority and above in the master's queue."""
+    """Cluster health, after all tasks of this priority and above in the master's queue."""
     return get(
         "/_cluster/health",
         params={
@@ -184,7 +184,7 @@ def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
 
 
 def recoveries(*, active_only: bool) -> Request:
-    """Recoveries under way, or all that the nodes remember."""
+    """Recoveries in progress, or also finished ones since the nodes' last start."""
     only = {"active_only": "true"} if active_only else {}
     return get("/_recovery", params=only | filtered(*RECOVERY_FIELDS))
 
@@ -200,7 +200,7 @@ def merges() -> Request:
 
 
 def task(task_id: str, *, patience: Seconds) -> Request:
-    """How one task goes, when it has ended or so many seconds have passed."""
+    """The state of one task, once it has ended or after this many seconds."""
     return get(
         f"/_tasks/{quoted(task_id)}",
         params={"wait_for_completion": "true", "timeout": seconds(patience)},
@@ -209,7 +209,7 @@ def task(task_id: str, *, patience: Seconds) -> Request:
 
 
 def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
-    """Where the copies of some indices are, and how they are set; closed ones too. Gone ones are left out."""
+    """Routing and settings of some indices, closed ones too. Deleted ones are left out."""
     return get(
         f"/_cluster/state/nodes,metadata,routing_table/{_listed(names)}",
         params={
@@ -233,7 +233,7 @@ def segments(names: Sequence[str]) -> Request:
 
 
 def writes(names: Sequence[str]) -> Request:
-    """Counters of writes, and merges under way, of every copy of some indices, which are open."""
+    """Write counters and running merges of every copy of some open indices."""
     return get(
         f"/{_listed(names)}/_stats/indexing,merge",
         params={"level": "shards", "expand_wildcards": "none"} | filtered(*WRITE_FIELDS),
@@ -255,7 +255,7 @@ def data_paths() -> Request:
 
 
 def leases(dialect: Dialect, prefix: str, patience: Seconds) -> Request:
-    """Every lease record, as the template that carries it."""
+    """All lease records, in their templates."""
     return get(
         f"/{dialect.lease_template}/{prefix}*",
         params={dialect.master_timeout: seconds(patience)}

@@ -1,8 +1,8 @@
-"""What differs between the versions of Elasticsearch and OpenSearch: one frozen value a family.
+"""The differences between versions of Elasticsearch and OpenSearch: one frozen value per family.
 
-Made for every version since 0.90, so that a table shows what an older one needs; only the families with
-`accepted` are spoken to in this version of the program. Sources: the field notes of real nodes, and the
-breaking-changes pages of the versions named in the comments.
+The table has every version since 0.90, to show what older versions need. This version of the program supports
+only the families with `accepted`. Sources: the field notes of real nodes, and the breaking-changes pages of
+the versions named in the comments.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ OPENSEARCH: Final = "opensearch"
 
 
 class Flush(Enum):
-    """How copies are made cheap to recover."""
+    """The kind of flush that makes recovery fast."""
 
     PLAIN = "plain"
     SYNCED = "synced"
 
 
 class VotingExclusions(Enum):
-    """How a node is taken out of the voting configuration."""
+    """The API that removes a node from the voting configuration."""
 
     NONE = "none"
     PATH = "path"

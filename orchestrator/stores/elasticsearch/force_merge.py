@@ -20,16 +20,16 @@ from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.request import Request, quoted
 
 PATIENCE: Final[Seconds] = 5.0
-"""How long a call is listened to that is answered when the merge has ended: long enough for a refusal, which
-comes at once, and for a merge of next to nothing."""
+"""How long to wait for a call that returns when the merge has ended: long enough for a refusal, which comes
+at once, and for a very small merge."""
 RESULT_PATIENCE: Final[Seconds] = 3.0
-"""How long a task that was begun is waited for, which may have been refused."""
+"""How long to wait for the result of a new task, which may be a refusal."""
 _REFUSALS: Final = frozenset({"security_exception", "index_closed_exception", "cluster_block_exception"})
-"""Errors of a task that come before anything is merged."""
+"""Errors of a task from before any merge."""
 
 
 def merge_request(action: ForceMerge, dialect: Dialect) -> Request:
-    """The call. It flushes afterwards, by default, so that what was merged is also what a restart finds."""
+    """The call. By default it flushes afterwards, so that the merged segments survive a restart."""
     params = {"max_num_segments": str(action.max_segments)}
     path = f"/{quoted(action.index)}/{dialect.merge_call}"
     if dialect.merge_task:
@@ -88,7 +88,7 @@ def _begun(client: ElasticsearchClient, action: ForceMerge, body: Any) -> Action
 
 
 def _running(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> Done | Unknown | None:
-    """Done with its task's id if a merge of the index runs; None where none does, or no list would tell."""
+    """Done with the task's id if a merge of the index runs; None if none does or there is no task list."""
     if not dialect.task_list:
         return None
     running = merges_of(client, dialect, {action.index_uuid: action.index})
@@ -99,7 +99,7 @@ def _running(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) 
 
 
 def merge_asked(body: Any) -> ActionResult:
-    """The answer to a call that was made: of a task that was begun, or of a merge that has ended."""
+    """The result of a call that started a task or that has finished the merge."""
     match body:
         case {"task": str(task)} if task:
             return Done(output=f"task {task}")

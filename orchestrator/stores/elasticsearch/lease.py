@@ -29,14 +29,14 @@ from orchestrator.stores.lease_record import decode, encode
 PREFIX: Final = "orchestrate-lease-"
 META_KEY: Final = "orchestrate"
 PRIORITY: Final = 1_966_080_417
-"""Templates with overlapping patterns must differ in priority, and somebody's may match `*`."""
+"""Templates with overlapping patterns must differ in priority, and a user's template may match `*`."""
 UPDATE_SECONDS: Final = 10.0
 """Shorter than the heartbeat's interval (15 s): a late answer is a missed beat."""
 _NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
 
 
 def lease_body(record: LeaseRecord) -> dict[str, Any]:
-    """The template. No index name may begin with a hyphen, so its pattern matches none."""
+    """The template. Index names cannot begin with a hyphen, so its pattern matches none."""
     return {
         "index_patterns": [f"-{PREFIX}{record.epoch}"],
         "priority": PRIORITY,
@@ -55,7 +55,7 @@ class ElasticsearchLease:
         self._client = client
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """The record with the highest epoch; None when there is none."""
+        """The record with the highest epoch; None if there is none."""
         found = self._all()
         if isinstance(found, Unknown):
             return found
@@ -101,7 +101,7 @@ class ElasticsearchLease:
         return self._put(record, create="false")
 
     def remove(self, epoch: int) -> ActionResult:
-        """Remove every record up to this epoch, the highest last; what is gone already is done."""
+        """Remove every record up to this epoch, the highest last. Missing records count as removed."""
         found = self._all()
         if isinstance(found, Unknown):
             return Refused(reason=found.reason)
@@ -113,7 +113,7 @@ class ElasticsearchLease:
         return Done()
 
     def _all(self) -> Reading[dict[int, Any]]:
-        """Records as they stand, by epoch."""
+        """All records, by epoch."""
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
             return Unknown(reason=dialect.reason)
@@ -152,7 +152,7 @@ def _records(answer: Answer) -> dict[int, Any]:
         raise Malformed(f"answered with {answer.status}: {str(answer.body)[:200]}")
     listed = within(answer.body, "index_templates")
     if listed is None and answer.status == 404 and answer.body == {}:  # noqa: PLR2004  (HTTP's own number)
-        return {}  # the filter leaves an empty list away
+        return {}  # the filter drops an empty list
     found: dict[int, Any] = {}
     for value in items(listed, "index_templates"):
         name = text(mapping(value, "a template").get("name"), "name")

@@ -1,4 +1,4 @@
-"""Settings, health, recoveries and work under way. Pure; tolerant of what is more, not of what is less."""
+"""Parse settings, health, recoveries and tasks. Pure. Extra fields are ignored; missing ones are errors."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _REINDEXES: Final = (
     "indices:data/write/delete/byquery",
 )
 TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (_MERGE, *_REINDEXES))
-"""What is asked of `_tasks`; each action has parts such as `[n]` on the nodes where its work is."""
+"""The actions requested from `_tasks`; each has parts such as `[n]` on the nodes that do its work."""
 
 
 def parse_settings(body: Any) -> Reading[SettingsView]:
-    """`_cluster/settings?flat_settings&include_defaults`; every level must be there, if only empty."""
+    """`_cluster/settings?flat_settings&include_defaults`; every level must be present, even if empty."""
 
     def parse() -> SettingsView:
         levels = [_flat(within(body, level), level) for level in ("persistent", "transient", "defaults")]
@@ -162,9 +162,9 @@ def _recovery(index: str, uuid: str, value: Any) -> Recovery:
 
 
 def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
-    """Snapshots under way, as `repository/name`, from the cluster state's own record of them.
+    """Snapshots in progress, as `repository/name`, from their record in the cluster state.
 
-    The record is absent until the first snapshot is taken; the cluster's name shows that the answer is one.
+    The record is absent until the first snapshot; the cluster's name shows that the answer is valid.
     """
 
     def parse() -> tuple[str, ...]:

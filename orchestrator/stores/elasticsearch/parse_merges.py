@@ -28,21 +28,21 @@ _DATE_MATH: Final = "<"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningMerge:
-    """A request for a force-merge that runs.
+    """A request for a force-merge in progress.
 
     Attributes:
         task: id of its task, `node:number`.
-        named: what it was asked for; empty for all indices. None when that cannot be read.
+        named: the names in the request; empty for all indices. None if they cannot be read.
     """
 
     task: str
     named: tuple[str, ...] | None
 
     def covers(self, names: Collection[str]) -> bool:
-        """Whether it may be for the index that goes by these names.
+        """Whether the request may include the index with these names.
 
-        What cannot be read covers every index, and what a request leaves out again (`-name`) counts as taken:
-        a merge that is taken for running is waited for, one that is missed is begun twice.
+        A request with unreadable names counts for every index, and exclusions (`-name`) are ignored. If a
+        merge is wrongly taken for running, the run waits for it; if it is missed, the merge is done twice.
         """
         if not self.named:
             return True

@@ -1,8 +1,8 @@
-"""The wire: one client library that speaks to every server, with limits on time and size, and counted.
+"""HTTP transport: one client library for every server, with limits on time and size, and counters.
 
-elasticsearch-py 9 asks for `application/vnd.elasticsearch+json; compatible-with=9`, which Elasticsearch 7 and
-OpenSearch refuse, and believes only servers that send `X-Elastic-Product`. Both are taken back here, in a
-`transport_class`, the client's own seam: what the server is, is found out by a probe of ours first.
+elasticsearch-py 9 requests `application/vnd.elasticsearch+json; compatible-with=9`, which Elasticsearch 7 and
+OpenSearch refuse, and accepts only servers that send `X-Elastic-Product`. A `transport_class`, the client's
+own extension point, undoes both here. Our own probe finds out the product first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elastic_transport import (
     Urllib3HttpNode,
 )
 from elastic_transport import ConnectionError as LostConnection
-from elastic_transport._node import NodeApiResponse  # what the base class returns, yet not exported
+from elastic_transport._node import NodeApiResponse  # returned by the base class, yet not exported
 from elastic_transport.client_utils import DEFAULT, DefaultType
 
 from orchestrator.stores.elasticsearch.access import Limits
@@ -42,7 +42,7 @@ logging.getLogger("elastic_transport").addHandler(logging.NullHandler())
 
 
 class AnswerLimit(Exception):  # noqa: N818  (says what was reached)
-    """An answer was larger, or took longer, than any that we ask for."""
+    """An answer was larger or slower than the limits allow."""
 
 
 class Traffic:
@@ -55,13 +55,13 @@ class Traffic:
         self.bytes_received = 0
 
     def sent(self, size: int) -> None:
-        """Count one request of so many bytes."""
+        """Count one request with its bytes."""
         with self._lock:
             self.requests += 1
             self.bytes_sent += size
 
     def received(self, size: int) -> None:
-        """Count so many bytes of an answer."""
+        """Count bytes of an answer."""
         with self._lock:
             self.bytes_received += size
 

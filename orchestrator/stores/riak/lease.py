@@ -44,9 +44,9 @@ from orchestrator.stores.riak.lease_files import (
 from orchestrator.stores.riak.output import CommandOutput
 
 ROUND_SECONDS: Final[Seconds] = 10.0
-"""For one question to all hosts. Shorter than the heartbeat's interval (15 s)."""
+"""For one command on all hosts. Shorter than the heartbeat's interval (15 s)."""
 GRACE_SECONDS: Final[Seconds] = 2.0
-"""For the last hosts, once a majority has answered: one that is down must not delay every stop and start."""
+"""For the last hosts, once a majority has answered: a dead host must not delay every stop and start."""
 
 _Answers: TypeAlias = dict[NodeName, Reading[CommandOutput]]
 
@@ -56,7 +56,7 @@ class RiakLease:
 
     Args:
         runner: runs commands on the machines of nodes, as the account that reaches them.
-        members: every member of the cluster, also those that are down.
+        members: all members of the cluster, including those that are down.
         folder: where the files are.
         clock: monotonic seconds.
     """
@@ -77,7 +77,7 @@ class RiakLease:
         self._unproven: set[Key] = set()
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """The record of the lease; None when there is none. `Unknown` without a majority of the machines."""
+        """The record of the lease; None if there is none; `Unknown` without a majority of the machines."""
         with self._lock:
             census = self._census()
             if isinstance(census, Unknown):
@@ -95,10 +95,10 @@ class RiakLease:
             return found.kept.record
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch on a majority of the machines; `Refused` when somebody else was first.
+        """Create this epoch on a majority of the machines; `Refused` if another run was first.
 
-        What was made on fewer machines is removed again. Once it is made, files of lower numbers are removed:
-        a run that is killed and resumed takes a number each time, and a host lists only so many.
+        Without a majority the new files are removed again. With one, files of lower numbers are removed: a
+        run that is killed and resumed takes a new number each time, and a host lists a limited number.
         """
         text = text_of(record, Mark.HELD)
         if (fault := fault_of(text)) is not None:
@@ -124,7 +124,7 @@ class RiakLease:
             if lost is not None:
                 return lost
             self._unproven.discard(key)
-            self._discard(census, census.up_to(number - 1))  # what stays is outranked
+            self._discard(census, census.up_to(number - 1))  # a file that stays has a lower number
             return Done()
 
     def write(self, record: LeaseRecord) -> ActionResult:
@@ -151,9 +151,9 @@ class RiakLease:
             return self._replace(census, found.number, text)
 
     def remove(self, epoch: int) -> ActionResult:
-        """Give back our lease of this epoch: its files and those of all before it are removed.
+        """Release our lease of this epoch: remove its files and those of all earlier epochs.
 
-        Where one stays (a host is away, another account's in a sticky folder) a mark is left instead.
+        If a file stays (a host is unreachable, another account's file in a sticky folder), a mark is left.
         """
         with self._lock:
             census = self._census()
@@ -166,7 +166,7 @@ class RiakLease:
                 return Done()
             if found.kept.record.epoch > epoch:
                 older = census.up_to(found.number - (found.kept.record.epoch - epoch))
-                self._discard(census, older)  # what stays is outranked
+                self._discard(census, older)  # a file that stays has a lower number
                 return Done()
             if found.kept.key not in self._ours:
                 return Done()  # another program's
@@ -192,7 +192,7 @@ class RiakLease:
         return self._replace(census, number, text_of(record, Mark.RELEASED))
 
     def _census(self) -> Reading[Census]:
-        """What every machine has, from all that answer; `Unknown` without a majority."""
+        """The lease files of all machines that answer; `Unknown` without a majority."""
         members = self._members()
         if isinstance(members, Unknown):
             return Unknown(reason=f"the lease could not be read: {members.reason}")
@@ -211,7 +211,7 @@ class RiakLease:
         return census if census.has_majority else Unknown(reason=census.too_few)
 
     def _leading(self, census: Census) -> Found | Garbled | None:
-        """The lease; None where nothing counts."""
+        """The lease; None if no number counts."""
         number = max((each for each in census.numbers if census.counts(each)), default=None)
         if number is None:
             return None
@@ -236,10 +236,10 @@ class RiakLease:
         )
 
     def _make(self, census: Census, number: int, text: str) -> dict[NodeName, str]:
-        """Create the file on every machine that has none of that number; why it was not made on some.
+        """Create the file on every machine without a file of this number. Returns the failures by node.
 
-        The first of them decides alone: who is not first there does not try the others. So of several that
-        begin at once one comes through as a rule, and they do not take the machines from each other.
+        The file on the first machine is created first; if that fails, the others are not tried. So if several
+        runs begin at once, usually one succeeds, and they do not block each other.
         """
         command = self._folder.create(number, text)
         troubles: dict[NodeName, str] = {}
@@ -280,12 +280,12 @@ class RiakLease:
         return Refused(reason=f"the file of the lease is not on a majority of the machines ({said})")
 
     def _withdraw(self, nodes: Collection[NodeName], number: int, text: str) -> None:
-        """Remove our attempt where it is. What another run has made of this number stays."""
+        """Remove our attempt everywhere. Files of another run with this number stay."""
         command = self._folder.withdraw(number, text)
         self._round.ask(dict.fromkeys(nodes, command), _all_of(nodes))
 
     def _replace(self, census: Census, number: int, text: str) -> ActionResult:
-        """Write the file on every machine that answered; done once a majority has it."""
+        """Write the file on every machine that answered; done if a majority has it."""
         nodes = [machine.node for machine in census.machines]
         answers = self._round.ask(
             dict.fromkeys(nodes, self._folder.replace(number, text)),
@@ -298,7 +298,7 @@ class RiakLease:
         return InDoubt(reason=f"the file of the lease was not written on a majority of the machines ({why})")
 
     def _discard(self, census: Census, numbers: Collection[int]) -> bool:
-        """Remove these files; whether one may be left."""
+        """Remove these files. Returns whether one may be left."""
         nodes = [m.node for m in census.machines if m.listing.files.keys() & set(numbers)]
         answers = self._round.ask(dict.fromkeys(nodes, self._folder.remove(numbers)), _all_of(nodes))
         for node in nodes:
@@ -315,7 +315,7 @@ def _key_at(listing: Listing, number: int) -> Key | None:
 
 
 def _rivals(census: Census, number: int, key: Key) -> Sequence[str]:
-    """Who else has files of this number."""
+    """The other holders of files with this number."""
     others = [found for found in census.at(number) if found.kept.key != key]
     damaged = [
         f"a file of {file.owner} on {machine.node}"
@@ -348,7 +348,7 @@ def _all_of(nodes: Collection[NodeName]) -> Callable[[Mapping[NodeName, object]]
 
 @dataclass(slots=True)
 class _Round:
-    """Asks many hosts at once. A host that is still at an earlier question is not asked another one."""
+    """Runs commands on many hosts in parallel. A host that is still busy with an earlier one is skipped."""
 
     runner: Runner
     clock: Callable[[], Seconds]
@@ -356,11 +356,11 @@ class _Round:
     _at_work: set[NodeName] = field(default_factory=set)
 
     def ask(self, commands: Mapping[NodeName, Command], enough: Callable[[_Answers], bool]) -> _Answers:
-        """Run a command on each host; what came back by the limit.
+        """Run a command on each host. Returns the results that arrived within the limit.
 
         Args:
             commands: by node.
-            enough: whether these answers do: the others then get `GRACE_SECONDS` more.
+            enough: whether these answers suffice: the others then get `GRACE_SECONDS` more.
         """
         answers: _Answers = {}
         with self._news:

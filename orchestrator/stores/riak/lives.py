@@ -25,15 +25,15 @@ _BOOT_TIME: Final = re.compile(r"btime (\d{1,12})")
 _TICKS_PER_SECOND: Final = 100
 """The kernel's clock ticks for processes (USER_HZ), on every platform that runs Riak."""
 _ENDED: Final = frozenset({"Z", "X", "x"})
-"""States of a process that has ended and still has its number (proc(5))."""
+"""States of a process that has ended and still has its pid (proc(5))."""
 
 
 class Lives:
     """The process of each node, found with as few starts of an Erlang VM as possible. Thread-safe.
 
-    `riak pid` starts a VM on the node. It is run once for a process: while `/proc` shows that number with the
-    same start on the same boot, it is the same process. The process that a node had when the run began to
-    restart it is not believed in this way: it may still be there while the next one runs already.
+    `riak pid` starts a VM on the node, so it runs once per process: as long as `/proc` shows the pid with the
+    same start on the same boot, it is the same process. This shortcut is not used for the process from before
+    the node's restart: it may still exist while the next one already runs.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Lives:
         self._outgoing: dict[NodeName, str | None] = {}
 
     def restarting(self, nodes: Collection[NodeName]) -> None:
-        """The nodes that are being restarted now; the process that each of them has is the outgoing one."""
+        """Set the nodes that are being restarted now; their known processes are the outgoing ones."""
         with self._lock:
             before, found = self._outgoing, self._found
             self._outgoing = {
@@ -50,9 +50,9 @@ class Lives:
             }
 
     def of(self, admin: RiakAdmin, node: NodeName) -> Reading[Incarnation]:
-        """The process that answers for a node now; one command on its host, or two with a VM.
+        """The current process of a node; one command on its host, or two with a VM.
 
-        Whether it is that node's is for `Contacts.stranger` to say: a process has no name.
+        `Contacts.stranger` checks that the process is that of the node: a process has no name.
         """
         with self._lock:
             known, restarting = self._found.get(node), node in self._outgoing

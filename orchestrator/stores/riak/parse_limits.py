@@ -67,7 +67,7 @@ def parse_transfer_limits(output: CommandOutput, dialect: Dialect) -> Reading[Tr
 
 
 def parse_shown(output: CommandOutput, dialect: Dialect, key: str) -> Reading[tuple[NodeName, str]]:
-    """`show KEY`, from 2.0 on: the value on the node that was asked, and on no other one."""
+    """`show KEY`, from 2.0 on: the value only on the node that ran the command."""
 
     def parse() -> tuple[NodeName, str]:
         answer = said(output, dialect)
