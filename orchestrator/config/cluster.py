@@ -115,9 +115,9 @@ class ClusterFile:
     """A cluster file that was read and checked.
 
     Attributes:
-        path: as the user knows it; relative paths in the file start at its folder.
-        home: what `~` stands for.
-        warnings: what is allowed and should be known: passwords over plain HTTP, certificates not checked.
+        path: as the user wrote it; relative paths in the file start at its folder.
+        home: the folder for `~`.
+        warnings: allowed but risky settings: passwords over plain HTTP, certificates not checked.
     """
 
     path: Path
@@ -168,13 +168,13 @@ class ClusterFile:
 
     @property
     def _nodes(self) -> Mapping[str, str] | None:
-        """Addresses by host; None where the cluster itself tells where its nodes are."""
+        """Addresses by host; None if the cluster itself reports the addresses of its nodes."""
         return self.spec.hosts.nodes if isinstance(self.spec, RiakClusterSpec) else None
 
     def named_nodes(self) -> Mapping[str, str]:
-        """The nodes that the file itself names, for when the cluster cannot be asked, with their addresses.
+        """The nodes in the file, with their addresses, for when the cluster cannot be reached.
 
-        An address is empty where only the cluster could tell it; a Riak node's stands in its name.
+        An address is empty if only the cluster has it. A Riak node has its address in its name.
         """
         names = [name for name in self.spec.hosts.overrides if not set(name) & set("*?[")]
         if self._nodes is not None:

@@ -104,7 +104,7 @@ def validate(model: type[Model], document: Document) -> Model:
         return model.model_validate(document.content)
     except ValidationError as error:
         found = _joined([_fault(model, details) for details in error.errors(include_url=False)])
-    # Raised outside the handler: pydantic's error knows the values, and must not hang on ours as its context.
+    # Raised outside the handler: pydantic's error holds the values and must not become the context of ours.
     raise Faults(document, found).error()
 
 

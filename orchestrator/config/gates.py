@@ -29,7 +29,7 @@ from orchestrator.model.policy import Policy
 
 MOST_GATES: Final = 20
 LONGEST_SECONDS: Final = 60.0
-"""Of one answer: gates are asked again when allocation is off already, which nobody wants to last."""
+"""Of one answer: gates are read again while allocation is disabled, which should be short."""
 
 _SECRET_WORDS: Final = re.compile(r"token|secret|passw|api_?key|access_?key|signature", re.IGNORECASE)
 
@@ -218,7 +218,7 @@ GatesSpec = Annotated[tuple[GateSpec, ...], AfterValidator(_differently_named)]
 
 
 def gates_in(specs: Sequence[GateSpec], folder: Path) -> tuple[Gate, ...]:
-    """The gates as a run knows them; relative paths in them start at the playbook's folder."""
+    """The gates as a run uses them; relative paths in them start at the playbook's folder."""
     taken = {name for spec in specs if (name := spec.of_kind.name) is not None}
     gates = []
     for spec in specs:
@@ -302,7 +302,7 @@ def _access(spec: RabbitQueueSpec | PrometheusSpec | HttpJsonSpec, folder: Path)
 
 
 def _absolute(reference: SecretReference, folder: Path) -> SecretReference:
-    """The reference, good from whatever folder it is resolved."""
+    """The reference with an absolute path, so that it can be resolved in any folder."""
     if reference.scheme is not Scheme.FILE:
         return reference
     argument = _at(reference.argument, folder)

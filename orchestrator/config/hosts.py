@@ -181,14 +181,14 @@ class RiakHostsSpec(HostsSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """Everything that the file says about one node's machine.
+    """All settings of the file for one node's machine.
 
     Attributes:
-        sudo: whether root's work goes through sudo; `auto`: unless the account is root.
-        address: None: the node's transport publish address. Of a Riak node it is always known.
-        user: None: what `~/.ssh/config` or the process says. So are `port` and `identity`.
-        sudo_password: None: sudo asks for none, or is not used.
-        data: absolute data paths, in which `{node}` stands for the node's name.
+        sudo: whether commands for root use sudo; `auto`: unless the account is root.
+        address: None: the node's transport publish address. A Riak node always has an address here.
+        user: None: the value from `~/.ssh/config` or of the process. The same for `port` and `identity`.
+        sudo_password: None: sudo needs no password, or is not used.
+        data: absolute data paths; `{node}` is replaced by the node's name.
     """
 
     connect: Connect
@@ -213,19 +213,19 @@ def settings_of(
     also: Collection[str] = (),
     address: str | None = None,
 ) -> HostSettings:
-    """What holds for one node, its overrides laid over the rest.
+    """The settings of one node: the general ones with its overrides applied.
 
     Args:
         node: its name.
         hosts: the section of the file.
         folder: where relative paths start.
-        home: what `~` stands for.
-        usual: what runs the process unless the file says.
-        also: other names under which overrides may mean it; its own one counts last, and so wins.
-        address: where its machine is, unless an override says; None where the cluster itself tells.
+        home: the folder for `~`.
+        usual: the default service manager.
+        also: other names that overrides may use for the node; overrides for `node` come last, and so win.
+        address: default address of its machine; None if the cluster reports it.
 
     Raises:
-        ValueError: the overrides that match contradict each other in `service`.
+        ValueError: the matching overrides contradict each other in `service`.
     """
     keys: HostKeys = hosts
     for override in matching_overrides((*also, node), hosts.overrides):

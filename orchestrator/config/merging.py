@@ -33,7 +33,7 @@ class PutRightSpec(Spec):
 
 
 class ForceMergeSpec(Spec):
-    """How `post-bulk-index` and `force-merge` merge; `restart` merges nothing, whatever stands here."""
+    """How `post-bulk-index` and `force-merge` merge; `restart` ignores this section."""
 
     max_segments: Positive = Field(default=5, description="Most segments that a copy has afterwards.")
     at_once: Positive = Field(default=2, description="Indices that are merged at a time, in all.")

@@ -92,7 +92,7 @@ ZeroReplicasSpec = Annotated[
 
 
 class RecoveryLimitsSpec(Spec):
-    """Limits of the cluster that are raised for the run and put back exactly as found."""
+    """Limits of the cluster that are raised for the run. The original values are restored afterwards."""
 
     node_initial_primaries_recoveries: Positive | None = Field(
         default=4, description="Primaries of a returned node that start at a time."
@@ -109,7 +109,7 @@ class RecoveryLimitsSpec(Spec):
 
 
 class DeadlinesSpec(LimitsSpec):
-    """Limits of every wait. Reaching one stands the run down: settings back, nodes up, exit code 3 or 4."""
+    """Limits of every wait. At a limit the run stands down: settings restored, nodes up, exit code 3 or 4."""
 
     withheld: Unset[Duration] = Field(
         default=None,

@@ -20,7 +20,7 @@ class SettleSpec(Spec):
 
 
 class LimitsSpec(Spec):
-    """Limits of every wait. Reaching one stands the run down: settings back, nodes up, exit code 3 or 4."""
+    """Limits of every wait. At a limit the run stands down: settings restored, nodes up, exit code 3 or 4."""
 
     stop: Duration = Field(default=600.0, description="Longest wait for a service to stop.")
     start: Duration = Field(default=600.0, description="Longest wait for a service to start.")
@@ -36,7 +36,7 @@ class LimitsSpec(Spec):
 
 
 class HookSpec(Spec):
-    """A command at a moment of a node's restart. One that fails stands the run down, with the node up."""
+    """A command at a moment of a node's restart. If it fails, the run stands down, with the node up."""
 
     run: NodeCommandLine = Field(description="Command line; `{node}` is the node's name.")
     local: StrictBool = Field(default=False, description="On this machine instead of the node's.")

@@ -49,7 +49,7 @@ WITHHELD_WITH_REBOOT: Final[Seconds] = 60 * 60.0
 """The same for `--reboot`: firmware alone takes servers ten minutes."""
 
 MAX_REASON: Final = 1000
-"""Characters of `--reason`: it stands in every journal and in the lease's record."""
+"""Characters of `--reason`: it is written to every journal and to the lease's record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateNames:
-    """What `--disable-predicate` may name.
+    """The predicates that `--disable-predicate` accepts.
 
     Attributes:
         known: names in their order.

@@ -15,10 +15,10 @@ from typing import Final, TypeAlias
 from orchestrator.model.reading import Instant, Seconds
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_MAX_DURATION_DAYS: Final = 3650  # ten years: beyond it stands a slip of the keyboard
+_MAX_DURATION_DAYS: Final = 3650  # ten years: a longer duration is a typing error
 
 _BYTES: Final = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
-"""As Elasticsearch counts (ByteSizeValue): powers of 1024 whatever the letter's case."""
+"""As in Elasticsearch (ByteSizeValue): powers of 1024, for letters of either case."""
 
 _MAX_BYTES: Final = 2**63 - 1  # Elasticsearch keeps sizes in a signed long
 

@@ -15,13 +15,13 @@ def check_endpoint(url: str, *, example: str, ports: str, login: str) -> str:
     """Check the address of a node's HTTP port.
 
     Args:
-        url: as it stands in the file.
-        example: what one looks like.
-        ports: those that are not taken for granted.
-        login: what is said of a user or a password in it.
+        url: as written in the file.
+        example: a valid address, for messages.
+        ports: ports that are not used as a default, for messages.
+        login: the message for a user or a password in the address.
 
     Raises:
-        ValueError: it is none; the value, which may hold a password, is not repeated.
+        ValueError: it is not valid; the message does not repeat the value, which may hold a password.
     """
     try:
         parts = urlsplit(url)
@@ -42,10 +42,10 @@ def check_endpoint(url: str, *, example: str, ports: str, login: str) -> str:
 
 
 def each_once(endpoints: tuple[str, ...]) -> tuple[str, ...]:
-    """Endpoints, checked for one that stands twice: it would not be there when its node goes down.
+    """Refuse an endpoint that is listed twice: it is no alternative when its node goes down.
 
     Raises:
-        ValueError: there is one.
+        ValueError: an endpoint is listed twice.
     """
     twice = next((url for at, url in enumerate(endpoints) if url in endpoints[:at]), None)
     if twice is not None:

@@ -172,19 +172,18 @@ def riak_service(words: RiakWords) -> UsualService:
 
 
 def host_of(member: str) -> str:
-    """What stands behind the `@` of a member's name."""
+    """The part after the `@` of a member's name."""
     return member.rpartition("@")[2]
 
 
 def address_of(member: str, nodes: Mapping[str, str]) -> str:
-    """Where the machine of a member is.
+    """The address of a member's machine.
 
-    For `riak@HOST`: what `hosts.nodes` has for the full name, else for HOST; else HOST itself, whether it
-    stands among the addresses of `hosts.nodes` or nowhere.
+    For `riak@HOST`: the entry of `hosts.nodes` for the full name, else the entry for HOST, else HOST itself.
 
     Args:
-        member: the name of a member, as the ring has it.
-        nodes: addresses by host, as the file has them.
+        member: the name of a member in the ring.
+        nodes: addresses by host, from the file.
     """
     host = host_of(member)
     return nodes.get(member) or nodes.get(host) or host

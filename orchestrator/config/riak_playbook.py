@@ -26,7 +26,7 @@ _ALLOCATION: Final = "not for `kind: riak`: it allocates nothing; other nodes st
 
 
 class RiakDeadlinesSpec(LimitsSpec):
-    """Limits of every wait of a run on Riak. Reaching one stands it down, as with Elasticsearch."""
+    """Limits of every wait of a run on Riak. At a limit the run stands down, as with Elasticsearch."""
 
     ELSEWHERE: ClassVar[Mapping[str, str]] = {"withheld": _ALLOCATION}
 

@@ -45,11 +45,11 @@ class Scheme(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretReference:
-    """What a file says about a secret: where it is, not what it is.
+    """A reference to a secret in a file: the place of the secret, not its value.
 
     Attributes:
         argument: the variable, the path, the command line or `service/user`.
-        place: where the reference stands, if it stands in a file.
+        place: the place of the reference, if it is in a file.
     """
 
     scheme: Scheme
@@ -185,13 +185,13 @@ def look_up_keyring(service: str, user: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretResolver:
-    """Turns references into secrets, each time anew: `resume` must see a rotated key.
+    """Resolves references to secrets, again at each call: `resume` must see a rotated key.
 
     Attributes:
         environment: the process's variables.
-        folder: what relative paths of `file:` start from: the folder of the file that holds the reference.
-        home: what `~` stands for.
-        learn: told every value that is resolved, so that it can be taken out of what is shown.
+        folder: start of relative paths of `file:`: the folder of the file that holds the reference.
+        home: the folder for `~`.
+        learn: called with every resolved value, so that it can be removed from output.
     """
 
     environment: Mapping[str, str]
@@ -256,7 +256,7 @@ class SecretResolver:
         except subprocess.TimeoutExpired:
             raise _fail(reference, f"the command did not end within {COMMAND_SECONDS:g} s") from None
         except subprocess.CalledProcessError as error:
-            # What it printed may hold the secret, so only the code is told.
+            # The output may hold the secret, so the message has only the exit code.
             message = f"the command ended with exit code {error.returncode}; run it by hand to see why"
             raise _fail(reference, message) from None
         except OSError as error:

@@ -81,12 +81,13 @@ ELASTICSEARCH: Final = UsualService(manager=Manager.SYSTEMD, unit="elasticsearch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """What runs one node's process.
+    """The service manager of one node's process.
 
     Attributes:
-        unit: unit, script or container, in which `{node}` stands for the node's name; None for commands.
-        stop: command line with `{node}`; None unless the manager is `command`. So are `start` and `status`.
-        status_as_root: whether `status` needs root's rights; a line of the file says `sudo` itself.
+        unit: unit, script or container; `{node}` is replaced by the node's name. None for commands.
+        stop: command line with `{node}`; None unless the manager is `command`. The same for `start` and
+            `status`.
+        status_as_root: whether `status` needs root's rights; a command line in the file has its own `sudo`.
     """
 
     manager: Manager

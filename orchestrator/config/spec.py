@@ -74,7 +74,7 @@ def _reference(value: object) -> SecretReference:
 
 
 def later(_value: object) -> None:
-    """Refuse a key of a later version, whatever it holds.
+    """Refuse a key of a later version, with any value.
 
     Raises:
         PydanticCustomError: always.
@@ -190,7 +190,7 @@ def _quotes_are_closed(line: str) -> str:
 
 
 PLACEHOLDERS: Final = ("{node}", "{name}", "{host}")
-"""A node's full name, what stands before its `@`, and what stands behind it."""
+"""A node's full name, the part before its `@`, and the part after it."""
 _IN_BRACES: Final = re.compile(r"(?<![$%{])\{(\w+)\}(?!\})")
 """Not `${name}`, a variable of the shell, nor what curl and Go's templates write."""
 
@@ -201,10 +201,10 @@ def _is_slip(word: str) -> bool:
 
 
 def no_placeholder_but(*here: str, which: str) -> AfterValidator:
-    """Refuse a placeholder that another key has and this one has not: a shell would get it as it stands.
+    """Refuse a placeholder that only other keys accept: it would reach the shell unchanged.
 
     Args:
-        here: those that this key has.
+        here: the placeholders that this key accepts.
         which: the same in words.
     """
 
@@ -226,5 +226,5 @@ NO_PLACEHOLDER: Final = no_placeholder_but(which="there is none, since it is not
 
 CommandLine = Annotated[Name, AfterValidator(_quotes_are_closed)]
 NodeCommandLine = Annotated[CommandLine, ONLY_NODE]
-"""In which `{node}` stands for the node's name."""
+"""A command line; `{node}` is replaced by the node's name."""
 Positive = Annotated[StrictInt, Field(ge=1)]

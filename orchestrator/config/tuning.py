@@ -1,7 +1,6 @@
-"""The tuning profile: what is wanted of the hosts' kernels and services, with reasons and sources.
+"""The tuning profile: the wanted settings of the hosts' kernels and services, with reasons and sources.
 
-Which tunables there are, and what may be said of each, the tunables themselves know; whoever composes the
-program hands their rules in.
+The tunables and their rules are defined elsewhere; the composition of the program passes the rules in.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LONG: Final = frozenset({"value", "why", "source", "on_failure"})
 
 
 def _word(value: object) -> object:
-    """A number is what stands there; `true` is none of any tunable's words."""
+    """Turn a whole number into text; refuse `true`, which no tunable accepts."""
     if isinstance(value, bool | float):
         raise ValueError("must be a word or a whole number (YAML 1.2 takes on and off for words)")  # noqa: TRY004  (pydantic turns this one into a fault of the file)
     return str(value) if isinstance(value, int) else value

@@ -1,11 +1,11 @@
-"""YAML as configuration needs it: version 1.2, bounded, plain types only, and every key knows its line.
+"""YAML for configuration files: version 1.2, limited in size, plain types only, with the line of every key.
 
 ruamel.yaml composes the text into nodes; values are built here, because the rules are stricter than YAML's:
 
 - `off`, `NO`, `yes`, dates and `12:30` stay text (YAML 1.2, and even under a `%YAML 1.1` directive);
-- keys are the text that stands there, so that a node called `7` is `"7"`;
-- a key that stands twice, a tag, a merge key and a second document are refused;
-- size, number of values and depth are bounded, aliases included (no "billion laughs").
+- keys are always text, so that a node called `7` is `"7"`;
+- a repeated key, a tag, a merge key and a second document are refused;
+- size, number of values and depth are limited, aliases included (no "billion laughs").
 
 No message repeats a value or a key of the file: it could be a secret in the wrong place.
 """
@@ -32,20 +32,20 @@ MAX_VALUES: Final = 50_000
 """Values of one file once aliases are followed: what an alias bomb multiplies."""
 
 MAX_DEPTH: Final = 20
-"""Nesting; the deepest key of the contract stands at 5."""
+"""Nesting; the deepest key of the contract is at 5."""
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""Where a value stands: keys of mappings and indices of lists, from the top."""
+"""The place of a value: keys of mappings and indices of lists, from the top."""
 
 _TAG: Final = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where something stands, for messages.
+    """A place in a file, for messages.
 
     Attributes:
-        file: the path as the user knows it.
+        file: the path as the user wrote it.
         line: one-based.
         key: dotted path, such as `hosts.service.unit`.
     """
@@ -59,7 +59,7 @@ class Place:
 
 
 class Text(str):
-    """A text of a file that knows where it stands; secrets are named by their place, never by their value."""
+    """A text with its place in the file; messages name a secret by its place, never by its value."""
 
     __slots__ = ("place",)
     place: Place
@@ -70,7 +70,7 @@ class Document:
     """A file that was read.
 
     Attributes:
-        file: the path as the user knows it.
+        file: the path as the user wrote it.
         content: the top mapping, of plain dicts, lists, `Text`, int, float, bool and None.
         lines: one-based line of every key and list item.
     """
@@ -157,7 +157,7 @@ def _compose(text: str, file: str) -> Node | None:
         position = getattr(error, "position", None)
         line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
         raise ConfigError("holds a character that YAML does not allow", file=file, line=line) from None
-    except Exception:  # noqa: BLE001  (whatever the parser stumbles over, it is the user's text; its message may quote it)
+    except Exception:  # noqa: BLE001  (every parser error is about the user's text, and its message may quote it)
         raise ConfigError("is not valid YAML", file=file) from None
     return root
 

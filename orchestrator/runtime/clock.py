@@ -39,7 +39,7 @@ class SystemClock:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def now(self) -> Instant:
-        """Seconds since the epoch; never goes back within a process, whatever the system clock does."""
+        """Seconds since the epoch; never goes back within a process, even if the system clock is set."""
         return self._offset + self._passed()
 
     def wait(self, seconds: Seconds) -> None:
@@ -56,6 +56,6 @@ class SystemClock:
             os.write(self._wake_write, b"\0")
 
     def close(self) -> None:
-        """Give the pipe back; nobody may wait any more."""
+        """Close the pipe; no wait may follow."""
         os.close(self._wake_read)
         os.close(self._wake_write)

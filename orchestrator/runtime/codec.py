@@ -1,13 +1,13 @@
-"""Events, verbs and lease records as JSON, and back.
+"""Encode and decode events, verbs and lease records as JSON.
 
-What is written is what every view shows: the field names of the model (a trailing underscore, which only
-keeps Python's keywords apart, is dropped), enums by their value, sets sorted. An event carries its name as
-`event`. A verb carries its public name as `verb`, since two verbs can have the same fields (a stop and a
-start) and must never be taken for each other.
+The JSON has the same form as in every view: the field names of the model (without the trailing underscore of
+names that are Python keywords), enums by their value, sets sorted. An event has its name in `event`. A verb
+has its public name in `verb`, since two verbs can have the same fields (a stop and a start) and must never be
+confused.
 
-Reading is left to pydantic, built from the model's own dataclasses: a missing or wrong field is an error, a
-field that is not known (a later version added it) is passed over. What an older program cannot read is told
-by the schema version, which the state database and each lease record carry.
+Decoding uses pydantic, built from the model's own dataclasses: a missing or wrong field is an error, and an
+unknown field (from a later version) is ignored. The state database and each lease record have a schema
+version, which shows whether an older program can read them.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def encode_event(event: Event) -> dict[str, object]:
 
 
 def decode_event(data: Mapping[str, object]) -> Event:
-    """An event as it was written.
+    """Decode a written event.
 
     Raises:
-        JournalError: it is none that this version knows, or a field is missing or wrong.
+        JournalError: this version does not have such an event, or a field is missing or wrong.
     """
     name = data.get("event")
     cls = _EVENTS.get(name) if isinstance(name, str) else None
@@ -90,10 +90,10 @@ def encode_action(action: Action) -> dict[str, object]:
 
 
 def decode_action(data: object) -> Action:
-    """A verb as it was written.
+    """Decode a written verb.
 
     Raises:
-        JournalError: it is none that this version knows, or a field is missing or wrong.
+        JournalError: this version does not have such a verb, or a field is missing or wrong.
     """
     name = data.get("verb") if isinstance(data, Mapping) else None
     cls = _VERBS.get(name) if isinstance(name, str) else None
@@ -103,15 +103,15 @@ def decode_action(data: object) -> Action:
 
 
 def encode_change(change: Change) -> dict[str, object]:
-    """A change of a host's tuning, told from other kinds by its `change`."""
+    """Encode a change of a host's tuning; `change` says of which kind it is."""
     return _plain_fields(change)
 
 
 def decode_change(data: object) -> Change:
-    """A change as it was written.
+    """Decode a written change.
 
     Raises:
-        JournalError: it is none that this version knows, or a field is missing or wrong.
+        JournalError: this version does not have such a change, or a field is missing or wrong.
     """
     try:
         return cast("Change", _CHANGE.validate_python(data))
@@ -216,10 +216,10 @@ def begins_with(event: str) -> str:
 
 
 def from_text(text: str) -> Mapping[str, object]:
-    """The object that stands in the text.
+    """Parse the JSON object in a text.
 
     Raises:
-        JournalError: it is no JSON object.
+        JournalError: the text is not a JSON object.
     """
     try:
         data = json.loads(text)
@@ -272,7 +272,7 @@ def _encoder(cls: type[Any]) -> Callable[[Any], object]:
 
 
 def _clean(text: str) -> str:
-    """Text without lone surrogates (bytes of a command's output that were no UTF-8), which nobody reads."""
+    """Replace lone surrogates (bytes of a command's output that are not UTF-8), which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

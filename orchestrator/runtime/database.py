@@ -1,16 +1,16 @@
-"""The state database: where it is, how it is opened, and what its failures mean to a person.
+"""The state database: its location, how it is opened, and messages for its failures.
 
-All that is particular to SQLite stands in this module; the rest is SQLAlchemy Core, as PostgreSQL runs it.
+All SQLite-specific code is in this module; the rest is SQLAlchemy Core, which also runs on PostgreSQL.
 
-**A rollback journal (`TRUNCATE`), not WAL.** The one thing that must work when everything else fails is to
-read the journal, and a WAL database cannot even be read on a full disk, by an account without write rights,
-or from a network home. A rollback journal keeps the whole truth in one file that can be copied. `TRUNCATE`
-and not `DELETE`, because with `synchronous=FULL` a deleted journal may come back after a power cut and undo
-the last commit (https://www.sqlite.org/pragma.html#pragma_synchronous). The price, that a reader and a commit
-wait for each other, is a few milliseconds: readers fetch all rows and let go.
+**A rollback journal (`TRUNCATE`), not WAL.** The journal must be readable even when everything else fails. A
+WAL database cannot be read on a full disk, by an account without write rights, or from a network home. With a
+rollback journal all data is in one file that can be copied. `TRUNCATE` and not `DELETE`, because with
+`synchronous=FULL` a deleted journal may reappear after a power cut and undo the last commit
+(https://www.sqlite.org/pragma.html#pragma_synchronous). The cost: a reader and a commit wait for each other,
+for a few milliseconds, since readers fetch all rows and then release the file.
 
-**Rights.** The file tells host names and hook commands, and no secrets. It is 0600, in a folder of ours of
-0700. A folder that its owner has made for a group (group-writable and setgid) gets a file of 0660, so that a
+**Rights.** The file holds host names and hook commands, and no secrets. Its mode is 0600, in a folder of our
+own with 0700. In a folder that is shared with a group (group-writable and setgid) its mode is 0660, so that a
 colleague can repair a run: `install -d -m 2770 -g operators /var/lib/orchestrate`.
 """
 
@@ -88,7 +88,7 @@ def _checked(named: str) -> URL:
     form = "a file is written sqlite:////absolute/path/state.db"
     try:
         url = make_url(named)
-    except (ArgumentError, ValueError):  # ValueError: what stands where the port should
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         raise ValueError(f"this is no SQLAlchemy URL; {form}") from None
     if "@" in (url.host or ""):
         raise ValueError("an `@` in a name or a password is written %40")
@@ -220,7 +220,7 @@ def whole(connection: Connection) -> str | None:
 
 
 WITHOUT_IT: Final = "without it `orchestrate restore --cluster NAME` works from the record in the cluster"
-"""What helps where the state file is lost while a run owes something."""
+"""The remedy if the state file is lost while a run has pending changes."""
 
 _WORDS: Final = {
     sqlite3.SQLITE_FULL: "no space is left on its disk; free some, then try again",

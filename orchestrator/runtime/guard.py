@@ -1,8 +1,8 @@
-"""What may be sent, and what is sent without a reading: the loop's own rules, as functions of the state.
+"""The loop's own rules for what may be sent, and what is sent without a reading. Functions of the state.
 
-They hold whatever a decision wants: nothing is sent by a deposed process but starts of nodes of its own,
-nothing disruptive without its record in the cluster, nothing that lasts while another process may have taken
-over; and after a defect of the program nodes are started and allocation is enabled without a decision.
+They apply to every decision. A deposed process sends only starts of its own nodes. Nothing disruptive is sent
+without its record in the cluster, and no lasting change while another process may have taken over. After a
+defect of the program, nodes are started and allocation is enabled without a decision.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def blind_starts(state: RunState, *, busy: Collection[NodeName]) -> tuple[StartN
 
 
 def blind_restores(state: RunState) -> tuple[WriteSettings, ...]:
-    """Allocation as it was found. Other settings can wait for `resume` or `restore`."""
+    """Restore the original allocation. Other settings can wait for `resume` or `restore`."""
     left = state.unrestored
     changes = tuple(debt.undone() for key, debt in left.in_order if key in left.withheld)
     return (WriteSettings(changes=changes, purpose=Purpose.REASSIGN),) if changes else ()

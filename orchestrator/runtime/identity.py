@@ -1,4 +1,4 @@
-"""Who runs: the process, told apart from every other one, the operator, the host, and the run's own name."""
+"""The identity of a run: its process (unique among all processes), operator, host and run name."""
 
 from __future__ import annotations
 

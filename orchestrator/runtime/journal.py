@@ -59,16 +59,16 @@ class SqlJournal:
 
     The rows of `runs` are a summary of the events and change in the same transaction with them.
 
-    **A commit in doubt.** A connection to a database server can break after COMMIT was sent: the rows are
-    there or not, and only reading them shows which. So `append` keeps what it tried to write. When it finds
-    those very rows (same sequence, moment and content), they are ours and it continues behind them. It may
-    write them a second time without looking twice: the key (run, sequence) makes the second transaction wait
-    for the first, and refuses it where the first is committed.
+    **A commit in doubt.** A connection to a database server can break after COMMIT was sent. Only reading the
+    rows shows whether they were written. So `append` keeps the rows that it tried to write. If it finds these
+    rows (same sequence, moment and content), they are ours and it continues after them. It may write them a
+    second time without another check: the key (run, sequence) makes the second transaction wait for the
+    first, and refuses it if the first is committed.
 
     Args:
         engine: an open state database.
         run: its id; the run must have been created.
-        after: sequence of the last event that the caller has replayed; None takes what stands there now.
+        after: sequence of the last event that the caller has replayed; None for the last one in the database.
         process: identity of the process that writes; None for this one.
 
     Raises:
@@ -181,7 +181,7 @@ class SqlJournal:
         if there and not there == self._doubted[: len(there)] == rows[: len(there)]:
             raise self._taken_up(connection, [str(row["event"]) for row in there])
         line = connection.execute(_LINE, {"of": self._run}).one_or_none()
-        # After our first event the line is ours, and open until our last (which may be among the doubted).
+        # From our first event until our last (which may be in doubt) the row has our process and no outcome.
         closed = line is not None and line.outcome is not None and not there
         if self._begun and line is not None and (closed or line.process != self._process):
             theirs = connection.execute(_SINCE, {"of": self._run, "last": self._last}).mappings()
@@ -235,10 +235,10 @@ class SqlJournal:
         return self.asked()[0]
 
     def asked(self) -> tuple[Request, str]:
-        """The strongest request left, and by whom.
+        """The strongest pending request, and its sender.
 
-        While the database cannot be read, the last answer stands: a request never goes away by itself, and a
-        database that stays unreadable bars the next stop at the next append anyhow.
+        While the database cannot be read, the last answer is used: a request never disappears by itself. If
+        the database stays unreadable, the next append fails and bars the next stop.
         """
         try:
             with telling(self._where, "reading requests"), self._engine.connect() as connection:
@@ -313,9 +313,9 @@ class SqlJournal:
 
 
 class UnwrittenJournal:
-    """The journal of a repair whose state file cannot be written: nothing of it is kept.
+    """The journal of a repair whose state file cannot be written: it keeps no events.
 
-    `restore` needs nothing to be written down: done again, it finds everything put back.
+    `restore` needs no journal: if it runs again, it finds everything restored.
     """
 
     def __init__(self, run: str, *, after: int) -> None:
@@ -331,7 +331,7 @@ class UnwrittenJournal:
         return records
 
     def request(self) -> Request:
-        """Nobody can leave one."""
+        """None: no request can be written."""
         return Request.NONE
 
     def asked(self) -> tuple[Request, str]:

@@ -1,16 +1,16 @@
-"""The run's hold on its cluster: taken, kept alive, kept up to date, noticed when lost, given back.
+"""The run's lease on its cluster: take it, refresh it, update its record, detect its loss, release it.
 
-The lease stands in one or two places (the state database, the cluster), and counts as held only while it is
-held in each. A lost lease is never taken again during the run. There are three kinds of loss:
+The lease is in one or two places (the state database, the cluster), and counts as held only while it is held
+in each. A lost lease is never taken again during the run. There are three kinds of loss:
 
-- Another process's record was read where ours was: that process is our *successor*, for good. It has our
+- Another process's record is in place of ours: that process is permanently our *successor*. It has our
   pending changes, so this process is deposed: it stops nothing and writes no setting any more.
-- The record is gone, for good, and no other is there: someone removed it, or this process was suspended, and
-  another one took the lease over and gave it back. It bars the next stop alone, until another process's
-  record is read there; the run does not wait for it and stands down where the next stop would be.
-- No refresh succeeded for 60 s, until one does. It bars the next stop alone: before 90 s nobody may take the
-  lease over. But a process that was suspended or cut off may have been deposed without having read so.
-  Therefore it reads the lease before it writes anything (`confirm`).
+- The record is permanently gone, and there is no other: someone removed it, or this process was suspended and
+  another one took the lease over and released it. This bars only the next stop, until another process's
+  record is read there. The run does not wait for it and stands down before the next stop.
+- No refresh has succeeded for 60 s. This bars only the next stop, until a refresh succeeds: before 90 s no
+  process may take the lease over. But a process that was suspended or cut off may be deposed and not have
+  read that yet. Therefore it reads the lease before it writes anything (`confirm`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from orchestrator.ports import Clock
 from orchestrator.runtime.taking import Claim, Place, Taken, Terms, Watcher, WatchInterrupted, take
 
 Watching = Callable[[LeaseRecord, Seconds], None]
-"""Told of another's lease that is being watched, and of the seconds until it may be taken over."""
+"""Called with another run's lease that is being watched, and the seconds until it may be taken over."""
 
 _NOT_TAKEN: Final = "the lease was never taken, or was given back"
 _JOIN_SECONDS: Final[Seconds] = 5.0
@@ -41,8 +41,8 @@ class Lease:
 
     Args:
         places: in the order in which they are taken; the last one's epoch is the run's.
-        claim: who we are.
-        clock: goes on while the machine is suspended, as `SystemClock` does.
+        claim: the identity of this run.
+        clock: continues while the machine is suspended, as `SystemClock` does.
         terms: the lease's times.
     """
 
@@ -98,7 +98,7 @@ class Lease:
     def beat(self) -> bool:
         """Refresh the lease once; whether that succeeded everywhere."""
         with self._writing:
-            results = [hold.write(hold.wanted) for hold in self._holds]  # each place, whatever another says
+            results = [hold.write(hold.wanted) for hold in self._holds]  # each place, even if another fails
             return all(isinstance(result, Done) for result in results)
 
     def view(self) -> LeaseView:
@@ -123,12 +123,12 @@ class Lease:
         return LeaseView(held=True, holder=self._claim.owner, refreshed=age)
 
     def confirm(self) -> Reading[LeaseView]:
-        """What is known of it now; places that were not refreshed for `lost_after` are read for this.
+        """The state of the lease now. Reads each place that was not refreshed for `lost_after`.
 
         Returns:
-            Unknown when the last place had to be read and could not be: whether another process has taken
-            over is not known then. An earlier place that cannot be read hides no takeover while the last one
-            is ours, since every process takes all its places.
+            Unknown if the last place had to be read and could not be: another process may have taken over.
+            An unreadable earlier place hides no takeover while this run holds the last place, since every
+            process takes all its places.
         """
         now = self._clock.now()
         unread: str | None = None
@@ -162,7 +162,7 @@ class Lease:
         return tuple(trouble for trouble in troubles if trouble)
 
     def leave(self) -> None:
-        """Stop refreshing it and leave the record: it tells another bastion what is to be put back."""
+        """Stop refreshing it and leave the record, so that another bastion can restore the settings in it."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)  # one that hangs in a call is a daemon, and writes no more
@@ -174,7 +174,7 @@ class Lease:
             delay = self._terms.heartbeat if self.beat() else self._terms.retry
 
     def _keeping(self, watching: Watching) -> Watching:
-        """The caller's `watching`, and a refresh of what is ours already while another place is watched."""
+        """The caller's `watching`, which also refreshes the places already taken."""
 
         def watch(record: LeaseRecord, left: Seconds) -> None:
             now = self._clock.now()
@@ -207,12 +207,12 @@ class _Hold:
         self._counter = taken.record.heartbeat
 
     def says(self, state: RunState) -> bool:
-        """Whether the record that stands is that of this state."""
+        """Whether the written record is that of this state."""
         wanted = self.wanted
         return self.lost is None and record_of(state, wanted) == wanted == self.confirmed
 
     def publish(self, state: RunState) -> ActionResult:
-        """Write the record of this state if another one stands there."""
+        """Write the record of this state if the written one differs."""
         if self.lost is not None:
             return Refused(reason=f"the lease in {self.place.name} is lost to {self.lost}")
         self.wanted = record_of(state, self.wanted)
@@ -242,9 +242,9 @@ class _Hold:
         return result
 
     def remove(self) -> str:
-        """Take our epoch away; what hinders that, or an empty string."""
+        """Remove our epoch. Returns the reason why it could not be removed, or an empty string."""
         if self.lost is not None:
-            return ""  # somebody else's now
+            return ""  # it belongs to another run now
         unsure = self._unsure(self._clock.now())
         result = Refused(reason=unsure) if unsure else self.place.port.remove(self.confirmed.epoch)
         if isinstance(result, Done):
@@ -261,10 +261,10 @@ class _Hold:
         return f"the lease in {self.place.name} could not be read: {trouble}"
 
     def _unsure(self, now: Instant) -> str | None:
-        """Why the record under our epoch may not be ours, None while it must be.
+        """Why the record under our epoch may belong to another run; None while it must be ours.
 
-        After the expiry it may have been taken over, given back, and taken again from the first epoch on, so
-        that our own number stands there and is somebody else's: look before touching it.
+        After the expiry it may have been taken over, released, and taken again from the first epoch on. Then
+        another run's record has our number, so the record is read before it is changed.
         """
         if now - self.refreshed <= self._terms.expiry:
             return None

@@ -1,9 +1,9 @@
-"""The ledger of tuning: what was changed on which host, what was found there, and what is still to be undone.
+"""The ledger of tuning: the changes to each host, the original values, and what must still be undone.
 
-A row is committed before its change is sent, so whatever became of the change, undoing it needs nothing but
-the ledger and the host: a change that was never made is found so. For each subject (a path, a service) two
-things count since it was last undone: what was found at first, which is what has to come back, and every
-value that we wrote, by which we know our own work from somebody else's.
+A row is committed before its change is sent. So any change can be undone with only the ledger and the host,
+even one that was never made: the host shows that. For each subject (a path, a service) two things matter
+since it was last undone: the original value, which is restored, and every value that we wrote, which shows
+whether we wrote the current value.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OwedChange:
 
 
 Machine = Callable[[NodeName], str]
-"""What tells machines apart: nodes of one machine get the same text."""
+"""Returns the identity of a node's machine: nodes of one machine get the same text."""
 
 
 def _each_its_own(node: NodeName) -> str:
@@ -112,10 +112,10 @@ class Ledger:
                 connection.execute(insert(tables.tunings), rows)
 
     def undone(self, owed: OwedChange, *, operator: str, at: Instant) -> None:
-        """Commit that it is as it was found: nothing of it is owed from here on.
+        """Commit that the original value is restored; the change is no longer pending.
 
         Raises:
-            JournalError: it is not written; undoing it again finds it undone.
+            JournalError: it is not written; a second undo finds the original value in place.
         """
         first, last = owed.wrote[0], owed.wrote[-1]
         rows = [
@@ -152,10 +152,10 @@ class Ledger:
         return found
 
     def owed(self, machine: Machine = _each_its_own) -> Mapping[str, tuple[OwedChange, ...]]:
-        """What has to be undone, by machine, the one that was changed first last.
+        """Changes to undo, by machine; the earliest change is last.
 
         Args:
-            machine: what tells machines apart; each node by its own name if nothing is said.
+            machine: identifies the machine of a node; by default each node is its own machine.
 
         Raises:
             JournalError: the ledger cannot be read.

@@ -1,8 +1,7 @@
-"""Reads the world for one decision: cluster, hosts and gates at the same time, since each takes its time.
+"""Reads cluster, hosts and gates for one decision, in parallel, since each read is slow.
 
-Which of the first two tells of the earlier moment is left open by that. No decision may rest on either order:
-a host may be seen as it was before the cluster was read, or as it was after that. Simulations read in turn,
-in both orders.
+So the reading of a host may be older or newer than that of the cluster, and no decision may depend on the
+order. Simulations read one after the other, in both orders.
 """
 
 from __future__ import annotations

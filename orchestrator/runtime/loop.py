@@ -190,10 +190,10 @@ class Loop:
             self._write(events)
 
     def _send_blindly(self, action: Action) -> str:
-        """Send one action, whatever else fails; how it went, in words.
+        """Send one action, even if everything else fails. Returns the result in words.
 
-        Nothing that raises here may hinder the action: neither the journal, nor a view, nor the fold. A lease
-        whose check raises is no successor.
+        An error of the journal, a view or the fold must not prevent the action. If the check of the lease
+        raises, that does not count as a successor.
         """
         troubles: list[str] = []
         try:
@@ -266,7 +266,7 @@ class Loop:
             self._write(news)
 
     def _deposed(self, successor: Successor, *, by_journal: bool = False) -> Deposed:
-        """The event. A process that works from our journal has every node in hand that the journal has."""
+        """The event. A process that resumes from our journal has every node of our current wave."""
         ours = [node.name for node in self.state.nodes_in(*IN_HAND)]
         theirs = (*successor.in_hand, *(ours if by_journal or successor.run == self.state.run else ()))
         return Deposed(
@@ -291,7 +291,7 @@ class Loop:
         return False
 
     def _may_act_unjournalled(self) -> bool:
-        """Starts and restores go on without a journal; `resume` recognises them from the world."""
+        """Starts and restores continue without a journal; `resume` finds them in the cluster and hosts."""
         return self.state.phase is Phase.STANDING_DOWN or not self._journal_is_ours
 
     def _settle(self, decision: Decision, doubt: CommitInDoubt) -> bool:

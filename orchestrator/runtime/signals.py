@@ -1,9 +1,9 @@
-"""SIGINT, SIGTERM and SIGHUP: the first asks the run to stand down, a second leaves at once.
+"""SIGINT, SIGTERM and SIGHUP: the first makes the run stand down, a second ends the program at once.
 
-Python runs its signal handlers in the main thread, and only once that thread is back in the interpreter:
-never while it looks up a name or waits for a lock of SQLite. So the handlers here do nothing. The number of
-each signal goes through a pipe (`signal.set_wakeup_fd`, written by the C handler itself) to a thread that
-only reads it, and that thread can leave whatever the main thread is stuck in.
+Python runs its signal handlers in the main thread, and only when that thread is back in the interpreter: not
+while it looks up a name or waits for a lock of SQLite. So the handlers here do nothing. The C handler itself
+writes the number of each signal to a pipe (`signal.set_wakeup_fd`). A thread that only reads this pipe can
+end the program even if the main thread hangs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SAME_ACT_SECONDS: Final[Seconds] = 0.5
 """One act can send several signals: a closed terminal sends SIGHUP twice (kernel and shell), and wrappers
 such as sudo pass on a SIGINT that the terminal has sent us already. What comes within this time is one."""
 _WRITE_SECONDS: Final[Seconds] = 2.0
-"""The last words may go into a pipe that nobody reads; then we leave without them."""
+"""The last words may go into a pipe that is not read; after this time the program ends without them."""
 
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 """What `signal.signal` takes and returns; None for a handler that was not set from Python."""
@@ -61,7 +61,7 @@ class LastWords:
 
 
 def last_words(run: str | None, left: Sequence[str]) -> str:
-    """What a person must know when a run was left at once: what is not put back, and what repairs it."""
+    """The message when a run is ended at once: the settings that are not restored, and the repair."""
     if run is None:
         return (
             "orchestrate: left at once, before a run had begun; nothing was changed. A lease that was taken "
@@ -149,10 +149,10 @@ class Signals:
         late.start()
         try:
             words = self._leaving()
-        except Exception as error:  # noqa: BLE001  (whatever is wrong with the words, the operator wants to leave)
+        except Exception as error:  # noqa: BLE001  (any error in the words: the operator wants to leave)
             words = LastWords(error=f"orchestrate: left at once ({error}); see `orchestrate status`\n")
         for stream, text in ((1, words.output), (2, words.error)):
-            with contextlib.suppress(OSError):  # the reader has gone: nobody is left to be told
+            with contextlib.suppress(OSError):  # the reader is gone
                 _write_all(stream, text.encode("utf-8", "backslashreplace"))
         os._exit(int(ExitCode.NOT_RESTORED))
 

@@ -77,7 +77,7 @@ class SqlLease:
         return Done()
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Replace the record of our own epoch; `Refused` when it is ours no more (a higher epoch stands)."""
+        """Replace the record of our own epoch; `Refused` if the lease was lost (there is a higher epoch)."""
         row = self._row(record)
         where = {
             "of": self._cluster,

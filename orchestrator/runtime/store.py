@@ -199,7 +199,7 @@ class StateStore:
             connection.execute(insert(tables.requests).values(run=run, kind=int(request), by=by, at=at))
 
     def close_run(self, run: str, outcome: Outcome, at: Instant) -> None:
-        """Write off a run that another one has put back (a takeover): it is unfinished no more."""
+        """Close a run whose settings another run has restored (a takeover): it is no longer unfinished."""
         with telling(self.where, f"closing run {run}"), writing(self._engine) as connection:
             row = update(tables.runs).where(tables.runs.c.id == run)
             connection.execute(row.values(outcome=outcome.value, ended=at))

@@ -55,7 +55,7 @@ events: Final = Table(
     Column("at", Float(53), nullable=False),
     Column("event", Text, nullable=False),
 )
-"""The journals, append only: (run, sequence) cannot be written twice, whoever tries."""
+"""The journals, append only: (run, sequence) cannot be written twice by any process."""
 
 requests: Final = Table(
     "requests",
@@ -80,7 +80,7 @@ leases: Final = Table(
     Column("at", Float(53), nullable=False),
     Column("record", Text, nullable=False),
 )
-"""The lease in the state database. `record` is what stands in a cluster too; the rest is for people."""
+"""The lease in the state database. `record` has the same form as in a cluster; the rest is for people."""
 
 tunings: Final = Table(
     "tunings",

@@ -1,8 +1,8 @@
-"""How a lease is taken: free, left behind by a dead process, or run out while it was watched.
+"""Take a lease that is free, left by a dead process, or expired while it was watched.
 
-A takeover creates the next epoch, which only one can do. Whether the old holder is dead is told in one of two
-ways: its process is provably gone (same boot, same PID namespace), or its heartbeat counter has stood still
-for 90 s of the watcher's own clock. No two clocks are ever compared.
+A takeover creates the next epoch, which only one process can do. The old holder counts as dead in two cases:
+its process is provably gone (same boot, same PID namespace), or its heartbeat counter has not changed for
+90 s of the watcher's own clock. Two clocks are never compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LeaseUnreachable(LeaseError):  # noqa: N818  (the tree's other leaves are 
 
 
 class LeaseGarbled(LeaseUnreachable):
-    """What stands in its place is no record, and no wait makes it one; nothing was changed."""
+    """The lease's place holds something other than a record; waiting does not help. Nothing was changed."""
 
 
 class WatchInterrupted(LeaseError):  # noqa: N818  (as above)
@@ -59,7 +59,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a lease stands.
+    """The place of a lease.
 
     Attributes:
         name: for messages: `the cluster`, `the state file …`.
@@ -71,7 +71,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Who takes it.
+    """The run that takes the lease.
 
     Attributes:
         cluster: its name, for messages.
@@ -91,12 +91,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A lease that is ours now.
+    """A lease that this run now holds.
 
     Attributes:
-        takeover: what stands in `previous` is another run's: begin with a stand-down from it.
-        previous: what stood there before; also when a run takes up its own lease again.
-        asked: when the call began that made it ours; its age counts from there.
+        takeover: `previous` belongs to another run: begin with a stand-down from it.
+        previous: the earlier record; also if a run takes its own lease again.
+        asked: start of the call that took the lease; the lease's age counts from there.
     """
 
     record: LeaseRecord
@@ -107,11 +107,11 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """How the caller takes part in the wait for another's lease.
+    """The caller's functions for the wait for another run's lease.
 
     Attributes:
-        watching: told after each look, with the record and the seconds until it may be taken over.
-        interrupted: whether to give up waiting.
+        watching: called after each read, with the record and the seconds until it may be taken over.
+        interrupted: whether to stop waiting.
         gone: whether a process is provably gone.
         alive: whether a process is provably there, on this machine.
         suspended: the pid of such a process that is suspended; None otherwise.
@@ -136,7 +136,7 @@ class _Taking:
         self._replaced: LeaseRecord | None = None
 
     def take(self) -> Taken:
-        """Look, wait and look again until it is ours or certainly somebody else's."""
+        """Read and wait until this run holds the lease or another run certainly does."""
         while True:
             asked = self._clock.now()
             found = self._place.port.read()
@@ -180,7 +180,7 @@ class _Taking:
         return asked - self._same_since >= self._terms.expiry
 
     def _create(self, found: LeaseRecord | None) -> Taken | None:
-        """Create the next epoch; None when the answer was lost, and only another look tells."""
+        """Create the next epoch; None if the answer was lost, so that the lease must be read again."""
         new = LeaseRecord(
             epoch=found.epoch + 1 if found else 1,
             run=self._claim.run,
@@ -189,7 +189,7 @@ class _Taking:
             started=datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="seconds"),
         )
         if found is not None:
-            # Until the run has made the debts its own they stand in the new record as in the old one:
+            # The new record keeps the pending changes of the old one until the run has taken them over:
             # a second crash must not lose them.
             new = replace(
                 new,
@@ -217,7 +217,7 @@ class _Taking:
                 assert_never(result)
 
     def _refused(self, new: LeaseRecord, reason: str) -> Taken | None:
-        """Somebody else was first, or this account may not write it: only a look tells."""
+        """Read the lease: another process was first, or this account may not write it."""
         asked = self._clock.now()
         found = self._place.port.read()
         if isinstance(found, Unknown):
@@ -234,14 +234,14 @@ class _Taking:
     def _taken(self, record: LeaseRecord, asked: Instant) -> Taken:
         previous = self._replaced
         if previous is None and not record.owes_nothing:
-            # Taken by an earlier attempt of this process that another place then refused: what it took over
-            # stands in it still.
+            # Taken by an earlier attempt of this process, before another place refused. The record still has
+            # the changes that it took over.
             previous = record
         takeover = previous is not None and previous.debtor != self._claim.run
         return Taken(record=record, asked=asked, takeover=takeover, previous=previous)
 
     def _bear(self, trouble: Unknown) -> None:
-        """Wait after a call that failed; give up where no wait helps, and once calls fail for too long."""
+        """Wait after a failed call; raise if waiting cannot help or calls have failed for too long."""
         if isinstance(trouble, Garbled):
             raise LeaseGarbled(
                 f"the lease in {self._place.name} cannot be read: {trouble.reason}; nothing was changed. "
@@ -259,12 +259,12 @@ class _Taking:
 
 
 def take(place: Place, claim: Claim, *, clock: Clock, terms: Terms, watcher: Watcher) -> Taken:
-    """Take the lease at one place, waiting for another's to run out where that cannot be told at once.
+    """Take the lease at one place. Wait for another run's lease to expire if its holder may be dead.
 
     Raises:
         LeaseError: a live run holds it: who, since when, from where.
-        LeaseUnreachable: it could not be read or written for `terms.patience`; at once where it is garbled.
-        WatchInterrupted: the caller gave up.
+        LeaseUnreachable: it could not be read or written for `terms.patience`; at once if it is garbled.
+        WatchInterrupted: the caller stopped waiting.
     """
     return _Taking(place, claim, clock, terms, watcher).take()
 
@@ -277,7 +277,7 @@ def held_by(record: LeaseRecord, claim: Claim, why: str) -> LeaseError:
 
 
 def _held_by_suspended(record: LeaseRecord, claim: Claim, pid: int) -> LeaseError:
-    """The refusal where the holder acts on no request before somebody continues its process."""
+    """The refusal if the holder's process is suspended: it acts on no request until it is continued."""
     return LeaseError(
         f"{_held(record, claim, f'its process {pid} is suspended on this machine')}; continue it with "
         f"`kill -CONT {pid}`; to have it stand down, `kill {pid}` before that"

@@ -1,9 +1,8 @@
-"""The lease of a state that can be read and not written: taken in memory, over what stands there.
+"""The lease in a state database that can only be read: taken in memory, on top of the stored record.
 
-For a repair alone. A holder that is there already is seen, since it is read for as long as any watcher reads.
-Who comes later sees nothing of this: another repair, which puts the same back; or a run of somebody who can
-write after all (space was freed, another account), which shows here as a takeover does, and bars what every
-lost lease bars: no start and nothing that is put back.
+Only for a repair. It sees a holder that is already there, since it watches the record as any other run does.
+A later run does not see this lease. That run may be another repair, which restores the same values. Or it is
+a run that can write (space was freed, another account): it appears here as a takeover.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ class UnwrittenLease:
     """A `LeasePort` over another one that is only read.
 
     Args:
-        there: what stands in the state.
+        there: the lease in the state database.
     """
 
     def __init__(self, there: LeasePort) -> None:
         self._there = there
         self._ours: LeaseRecord | None = None
-        self._known = 0  # records up to this epoch stand there, and were taken over here
+        self._known = 0  # stored records up to this epoch were taken over here
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """Ours, unless a later one stands there; what was taken over stands there still, and is gone here."""
+        """Our record, unless a later one is stored. A stored record that was taken over is not returned."""
         found = self._there.read()
         return found if isinstance(found, Unknown) or self._is_news(found) else self._ours
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Keep it; `Refused` when that epoch stands there."""
+        """Keep it in memory; `Refused` if this epoch or a later one is stored."""
         found = self._there.read()
         if isinstance(found, LeaseRecord):
             if self._is_news(found) and found.epoch >= record.epoch:
@@ -42,7 +41,7 @@ class UnwrittenLease:
         return Done()
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Keep it; `Refused` when another one came to stand there: somebody could write after all."""
+        """Keep it in memory; `Refused` if another run has stored a later record."""
         found = self._there.read()
         if isinstance(found, LeaseRecord) and self._is_news(found):
             if (found.epoch, found.run, found.process) != (record.epoch, record.run, record.process):
@@ -52,7 +51,7 @@ class UnwrittenLease:
         return Done()
 
     def remove(self, epoch: int) -> ActionResult:
-        """Let it go; the next run that can write looks through what stands there once more."""
+        """Forget it; the next run that can write reads the stored record again."""
         del epoch
         self._ours = None
         return Done()

@@ -1,1 +1,1 @@
-"""How each kind of cluster is read and told."""
+"""Reading and commanding each kind of cluster."""

@@ -1,4 +1,4 @@
-"""The record of a lease as JSON, and back: the same in every kind of cluster."""
+"""Encode and decode the lease record as JSON: the same in every kind of cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def encode(record: LeaseRecord) -> Any:
 
 
 def decode(value: Any) -> Reading[LeaseRecord]:
-    """The record from JSON; `Unknown`, with what is wrong, if it is none, or one of a later version."""
+    """Decode a record; `Unknown`, with the reason, if it is invalid or from a later version."""
     try:
         return _CODEC.validate_json(json.dumps(value), extra="forbid")
     except ValidationError as error:

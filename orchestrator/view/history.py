@@ -55,11 +55,11 @@ class PastRun:
 
 
 def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastRun | None:
-    """A run's journal, summed up; None for one that did not get as far as to begin.
+    """A summary of a run's journal; None if the run never began.
 
     Args:
         records: the journal.
-        outcome: how the run ended, where its journal does not tell: another one put back what it left.
+        outcome: outcome of a run without an end in its journal, since another run restored its settings.
     """
     begun = next((one for one in records if isinstance(one.event, RunStarted)), None)
     if begun is None or not isinstance(begun.event, RunStarted):
@@ -84,7 +84,7 @@ def past_run(records: Sequence[Record], outcome: Outcome | None = None) -> PastR
 
 
 def history_object(runs: Sequence[PastRun]) -> list[dict[str, object]]:
-    """One object a run for `--output json`, the oldest first; `run` stands in each."""
+    """One object per run for `--output json`, the oldest first; each has `run`."""
     return [
         {
             "event": "past_run",

@@ -38,11 +38,11 @@ class LineReporter:
     """A `Reporter` that writes plain lines.
 
     Args:
-        stream: where to, usually standard output.
+        stream: the output, usually standard output.
         now: the run's clock.
-        kind: of the cluster, which has words of its own.
-        simulated: the run is a rehearsal, which nobody takes up.
-        pace: says which waits are worth a line.
+        kind: kind of cluster, which has its own words.
+        simulated: the run is a rehearsal, which cannot be resumed.
+        pace: decides which waits are worth a line.
     """
 
     def __init__(

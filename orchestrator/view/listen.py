@@ -51,7 +51,7 @@ class ListeningCluster:
         return Seen(recoveries=recoveries, recoveries_at=recoveries_at, health=health, health_at=health_at)
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
-        """Read through, and keep what tells how recovery goes."""
+        """Read the cluster, and keep the readings that show the progress of recovery."""
         readings = self._port.observe(look)
         if not isinstance(readings.recoveries, Unknown):
             self._recoveries = (readings.recoveries, self._now())

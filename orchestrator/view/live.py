@@ -1,13 +1,13 @@
-"""The reporter for terminals: events scroll by as lines, and below them a panel shows how things stand.
+"""The reporter for terminals: events scroll by as lines, and a panel below them shows the current state.
 
 Rules of this module:
 
 - **The run never waits for the terminal.** A terminal may stop taking output (Ctrl-S, a hung SSH session).
   The run's loop only leaves data; a painter thread of its own draws, at most four times a second.
 - **A lost terminal ends the drawing, not the run.**
-- **The terminal is left as it was.** No alternate screen, and the cursor stays visible: what a killed program
-  cannot put back, it does not take.
-- **Resizing clears and draws anew**: the terminal has re-wrapped the old lines, and nobody knows to how many.
+- **The terminal stays usable.** No alternate screen, and the cursor stays visible: a killed program could not
+  undo such a change.
+- **Resizing clears and redraws the panel**: the terminal has wrapped the old lines to an unknown number.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ from orchestrator.view.units import clock_time, visible
 from orchestrator.view.words import sentence
 
 FRAME: Seconds = 0.25
-"""At most one picture in so long."""
+"""Seconds between two pictures at least."""
 TICK: Seconds = 1.0
-"""Without news a picture in so long, so that the elapsed time is seen to go on."""
+"""Seconds between two pictures without news, so that the elapsed time is seen to advance."""
 LAST_WORDS: Seconds = 2.0
 """At the end, so long for the painter; a terminal that takes nothing gets nothing more."""
 _REPEATED_LINES = 200
@@ -91,7 +91,7 @@ def live_console(stream: TextIO, environ: Mapping[str, str]) -> Console:
 
 
 def scrolls(event: Event) -> bool:
-    """Whether an event is worth a line above the panel; the others the panel itself tells."""
+    """Whether an event gets a line above the panel; the panel itself shows the others."""
     match event:
         case GoodReading(count=count):
             return count == 0
@@ -191,7 +191,7 @@ class LiveReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the panel away, whatever happened."""
+        """Remove the panel, also after an error."""
         self._close()
 
     def events(self, records: Sequence[Record]) -> None:

@@ -53,7 +53,7 @@ def left_to_do(state: RunState, *, without: Sequence[str] = ()) -> str:
 
 
 def merges_in_words(state: RunState) -> str:
-    """How far the merges are: `3 of 12 indices merged; in hand: posts-04; 8 to come`; empty without any."""
+    """The progress of the merges, such as `3 of 12 indices merged; …; 8 to come`; empty without any."""
     indices = state.merging.indices.values()
     due = [one for one in indices if one.due]
     if not indices:

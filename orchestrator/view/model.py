@@ -47,11 +47,11 @@ class NodeCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryCell:
-    """How recovery goes. Bytes count what must be copied; what was found on disk is in neither.
+    """The progress of recovery. Bytes count only data to copy, not data that was found on disk.
 
     Attributes:
-        moving: copies on their way, the one with most to copy first.
-        unassigned: copies that nobody works on; None when that was not read lately.
+        moving: copies in recovery, the one with most to copy first.
+        unassigned: copies that are not recovering yet; None if not read lately.
     """
 
     moving: tuple[Recovery, ...]
@@ -64,11 +64,11 @@ class RecoveryCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeCell:
-    """One index whose merge is in hand.
+    """One index whose merge is in progress.
 
     Attributes:
-        segments: of the copy that had most of them, and `bytes` of all copies, when the run began.
-        seconds: since its merge was begun.
+        segments: of the copy with the most segments, and `bytes` of all copies, when the run began.
+        seconds: since its merge began.
     """
 
     index: str
@@ -92,15 +92,15 @@ class MergesCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """All that the live view shows at one moment.
+    """All data that the live view shows at one moment.
 
     Attributes:
-        left: estimated seconds to the end; None while nothing supports an estimate.
-        beside: waves before this one that still recover; empty without.
-        withheld: how long allocation has been off; None while it is on.
-        not_put_back: what the run owes the cluster, one item each.
-        trouble: what the operator must know first: a lost lease, a second failure, a stand-down.
-        merges: how the merges before the first wave stand; None when there are none, or they are done with.
+        left: estimated seconds to the end; None if there is no basis for an estimate.
+        beside: earlier waves that still recover; empty if there are none.
+        withheld: how long allocation has been disabled; None while it is enabled.
+        not_put_back: changes that the run has not restored yet, one item each.
+        trouble: the most urgent facts: a lost lease, a second failure, a stand-down.
+        merges: progress of the merges before the first wave; None if there are none or all are finished.
     """
 
     run: str
@@ -263,10 +263,10 @@ def recovery_of(seen: Seen, now: Instant) -> RecoveryCell | None:
 def seconds_left(
     state: RunState, events: Sequence[Event], *, now: Instant, predicted: Seconds | None = None
 ) -> Seconds | None:
-    """Estimated seconds to the end: by the pace of the waves finished so far, else by the plan.
+    """Estimated seconds to the end, from the pace of the finished waves, else from the plan.
 
-    The time that the wave in hand has taken already counts for it; a wave that overruns leaves at least the
-    later ones.
+    The time since the start of the current wave is subtracted. If that wave takes longer than estimated, the
+    time of the later waves remains.
     """
     to_do = sum(node.phase not in _AT_REST for node in state.nodes.values())
     waves = [event.seconds for event in events if isinstance(event, WaveFinished)]
@@ -274,7 +274,7 @@ def seconds_left(
     if not to_do or state.phase in (Phase.STANDING_DOWN, Phase.ENDED):
         return None
     if back and any(isinstance(event, WaveGaveWay) for event in events):
-        # Waves overlap, so their seconds do not add up: by the clock, whatever is in hand.
+        # Waves overlap, so their seconds do not add up: use the elapsed time per finished node.
         return (now - state.process.started) / back * to_do
     if waves and back:
         a_node = sum(waves) / back

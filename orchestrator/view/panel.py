@@ -1,6 +1,6 @@
-"""How the live view looks: a pure function from a `Screen` to a rich renderable.
+"""The layout of the live view: a pure function from a `Screen` to a rich renderable.
 
-Nothing is told by colour alone, and with `ASCII` glyphs every character is ASCII.
+No information is in the colour alone, and with `ASCII` glyphs every character is ASCII.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _progress(screen: Screen, width: int, glyphs: Glyphs) -> list[_Row]:
 
 
 def _merges(screen: Screen, width: int, room: _Room, glyphs: Glyphs) -> list[_Row]:
-    """The merges before the first wave: how many, how much, and a line for each that is in hand."""
+    """The merges before the first wave: their number and size, and a line for each that is in progress."""
     cell = screen.merges
     if cell is None:
         return []
@@ -340,7 +340,7 @@ def _moving_line(one: Recovery, glyphs: Glyphs) -> Text:
 
 
 def _owed(screen: Screen, room: _Room) -> list[_Row]:
-    """What the run has changed and will put back."""
+    """The changes that the run will restore."""
     rows: list[_Row] = []
     if screen.withheld is not None:
         rows.append(("Withheld", Text(f"allocation is off for {duration(screen.withheld)}", style="yellow")))

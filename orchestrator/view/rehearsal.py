@@ -18,13 +18,13 @@ News = Callable[[], Sequence[tuple[Instant, str]]]
 
 
 class Narrator:
-    """A `Reporter` that tells what goes wrong in between what another one tells of the run.
+    """A `Reporter` that adds the mishaps of a rehearsal to the output of another reporter.
 
     Args:
-        run: tells of the run.
-        news: what went wrong since.
-        tell: writes one of them.
-        end: called before the run's own end is told.
+        run: reports the run.
+        news: the mishaps since the last call.
+        tell: writes one mishap.
+        end: called before the end of the run is reported.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Narrator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """A rehearsal at its end.
+    """The result of a rehearsal.
 
     Attributes:
-        seed: the same one gives the same night on the same cluster.
-        mishaps: what went wrong, in its order.
-        kills: times that the program was killed and taken up again.
-        simulated: seconds of the simulated cluster's time; `took`, of ours.
-        not_as_found: settings that are not as before the run.
+        seed: the same seed on the same cluster gives the same rehearsal.
+        mishaps: all mishaps, in order.
+        kills: how often the program was killed and resumed.
+        simulated: seconds of simulated time; `took`: seconds of real time.
+        not_as_found: settings that differ from before the run.
         down: nodes that do not run.
-        against_rules: what the run did against the program's rules, of which some are switched off.
+        against_rules: actions of the run against the program's rules, of which some are disabled.
     """
 
     seed: int

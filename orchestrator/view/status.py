@@ -1,6 +1,6 @@
-"""`orchestrate status`: where a run is, what it waits for and why, since when, and what is not put back.
+"""`orchestrate status`: the progress of a run, its wait and the reason, and all that is not restored.
 
-Drawn from the journal alone, so that it can be asked while the run writes, and after it was killed.
+It reads only the journal, so it works while the run writes, and after the run was killed.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  #
     wait = wait_of(state)
     if wait is None:
         return []
-    if alive is False:  # nobody waits any more: only what it was, and no limit that somebody would keep
+    if alive is False:  # the process is gone: show its last wait, without a limit
         return [f"  was waiting for {wait.awaited}, since {stamp_seconds(wait.since)}"]
     limit = f", limit in {duration(wait.until - now)}" if wait.until is not None else ""
     return [
@@ -153,7 +153,7 @@ def _waiting(state: RunState, now: Instant, alive: bool | None) -> list[str]:  #
 
 
 def _advice(state: RunState, alive: bool | None) -> list[str]:  # noqa: FBT001  (as above)
-    """The command that goes on from here, when this process is known to do nothing more by itself."""
+    """The command to continue with, if the run's process is known to do nothing more by itself."""
     left = not_put_back(state)
     over = state.phase is Phase.ENDED or alive is False
     to_do = left_to_do(state)

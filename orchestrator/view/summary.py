@@ -1,4 +1,4 @@
-"""How a run ended: the last line of every view, and what is not put back."""
+"""The summary of a run: the last line of every view, and the changes that are not restored."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class Summary:
     """A run at its end.
 
     Attributes:
-        restarted: nodes that are back with all their copies, in the run's order.
-        failed: nodes that did not come through.
-        pending: nodes that were not reached.
-        unchecked: those among them that are back, their copies not yet seen to be.
-        unserved: those among them that are back with their copies, and owe their `after_recovery` hooks.
-        repairs: whether it only put back what another run left.
-        resumed: whether an attempt went before this one.
+        restarted: nodes that run again with all their copies, in the run's order.
+        failed: nodes whose restart failed.
+        pending: nodes that were not restarted.
+        unchecked: pending nodes that run again, but whose copies are not yet confirmed.
+        unserved: pending nodes that run again with their copies, but still need `after_recovery` hooks.
+        repairs: whether the run only restored the settings of another run.
+        resumed: whether this run was resumed.
         seconds: of this attempt.
-        node_seconds: from each node's stop to its recovery, where this process saw it.
-        left: what is not put back, one item each.
+        node_seconds: from each node's stop to its recovery, if this process saw it.
+        left: changes that are not restored, one item each.
         message: what to do next, for people.
         merges: the indices of the run, in its order; empty for a restart alone.
         recovered: figures of the nodes that this process saw recover.
         by_operations: whether this server's copies recover by operations.
-        kind: of the cluster, which has words of its own.
-        simulated: no run of that name is anywhere to be taken up.
+        kind: kind of cluster, which has its own words.
+        simulated: the run is a rehearsal, which cannot be resumed.
     """
 
     run: str
@@ -83,7 +83,7 @@ class Summary:
 
 
 def not_put_back(state: RunState) -> tuple[str, ...]:
-    """What the run has changed and not yet put back, nodes that it may have left down included."""
+    """The changes that the run has not restored yet, including nodes that it may have left down."""
     left = [
         f"setting {change.key} ({level.value}): "
         f"{setting(change.found)} was found, {setting(change.wanted)} was set"
@@ -115,7 +115,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
     skipped = names.get(NodePhase.SKIPPED, [])
     handled = {*restarted, *failed, *skipped}
     left = not_put_back(state)
-    # A node whose wave is finished has its copies; it is not RECOVERED while it owes hooks.
+    # A node whose wave is finished has its copies; it is not RECOVERED until its hooks have run.
     checked = {name for name, node in state.nodes.items() if node.undo}
     checked -= {node.name for node in (*state.wave_nodes, *state.recovering_nodes)}
     back = names.get(NodePhase.REJOINED, [])
@@ -144,7 +144,7 @@ def summary(state: RunState, outcome: Outcome, events: Sequence[Event], now: Ins
 
 
 def _held_by(events: Sequence[Event]) -> tuple[Hold, ...]:
-    """What held when the run gave up: the standing down itself holds no more."""
+    """The holds at the moment when the run began to stand down; the stand-down itself clears them."""
     holds: dict[tuple[str, str], Hold] = {}
     for event in events:
         match event:

@@ -108,7 +108,7 @@ def grid(head: Row, rows: Sequence[Row]) -> Table:
         cells = [Text(visible(cell), overflow="fold") for cell in row]
         cells[-1].stylize(_STYLES.get(row[-1].partition(":")[0], ""))
         if row[0] == before:
-            cells[0] = Text("")  # a host's name stands once
+            cells[0] = Text("")  # a host's name is shown once
         before = row[0]
         table.add_row(*cells)
     return table

@@ -13,7 +13,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SPELT_OUT = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode's categories of control, format and surrogate characters, and of line and paragraph separators."""
 _BRIEF_SECONDS = 10
-"""Below this a tenth of a second still tells something."""
+"""Below this duration a tenth of a second is still shown."""
 
 
 def duration(seconds: Seconds) -> str:

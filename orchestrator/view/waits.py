@@ -25,10 +25,10 @@ class Wait:
     """A wait as the views show it.
 
     Attributes:
-        awaited: what is waited for.
-        holds: why the run does not go on.
-        since: when the wait began.
-        until: when its limit is reached and the run stands down; None without one.
+        awaited: the condition that the run waits for.
+        holds: why the run does not continue.
+        since: start of the wait.
+        until: when the limit is reached and the run stands down; None without a limit.
     """
 
     awaited: str
@@ -38,9 +38,9 @@ class Wait:
 
 
 def wait_of(state: RunState, decision: Decision | None = None) -> Wait | None:
-    """The wait that this state (and the decision made on it) is in; None when nothing is awaited.
+    """The current wait of this state and the decision made on it; None if the run waits for nothing.
 
-    Without a decision, as for a run of which only the journal is at hand, the phase tells.
+    Without a decision, as when only the journal is available, the phase shows the wait.
     """
     holds = decision.holds if decision is not None else state.in_phase.holds
     if state.phase is Phase.ENDED:
@@ -113,7 +113,7 @@ _OF_RIAK: Final = {
 
 
 def _merging(state: RunState) -> str:
-    """Indices whose merge is in hand, and how many are to come."""
+    """Indices whose merge is in progress, and the number of indices still to merge."""
     names = [one.target.index for one in state.merging.in_hand]
     to_come = len(state.merging.pending)
     if not names:

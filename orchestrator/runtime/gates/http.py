@@ -33,7 +33,7 @@ _DENIED: Final = (401, 403)
 _REDIRECTS: Final = range(300, 400)
 
 Secrets = Callable[[str], str]
-"""The value that a reference stands for. Raises `ConfigError`, whose message holds no value."""
+"""Returns the value of a reference. Raises `ConfigError`, whose message holds no value."""
 
 
 class Get(Protocol):

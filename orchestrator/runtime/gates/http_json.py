@@ -1,4 +1,4 @@
-"""One value of a JSON document that a server tells."""
+"""A gate on one value of a JSON document from a server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""All gates of a playbook, asked at once, each within its time whatever it does.
+"""Read all gates of a playbook in parallel, each within its time limit.
 
-A gate is asked in a thread of its own, since not everything that can hang has a limit (resolving a name has
-none). One that is still being asked when it is asked again counts as unreadable, and gets no second thread.
+Each gate has its own thread, since not every call has a time limit (resolving a name has none). If the last
+read of a gate is still running at the next one, the gate counts as unreadable and gets no second thread.
 """
 
 from __future__ import annotations

@@ -16,16 +16,16 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What a request needs besides its own content.
+    """Endpoints, credentials and TLS settings of a cluster.
 
     Attributes:
         endpoints: URLs of nodes, in the order of preference.
         api_key: the encoded form (`id:key` in base 64).
         username: for basic authentication; goes with `password`.
-        ca: file of the certificates that are trusted; the system's otherwise.
+        ca: file of the trusted certificates; by default the system's.
         verify: whether certificates are checked at all.
-        client_cert: file of our own certificate; `client_key` unless it holds the key too.
-        fingerprint: SHA-256 of the certificate that is trusted, in hexadecimal; replaces the check by `ca`.
+        client_cert: file of our own certificate; it needs `client_key` unless it also holds the key.
+        fingerprint: SHA-256 of the trusted certificate, in hexadecimal; replaces the check by `ca`.
     """
 
     endpoints: tuple[str, ...]
@@ -40,7 +40,7 @@ class Access:
 
     @property
     def credentials(self) -> str:
-        """Which credentials these are, for people; never what they are."""
+        """The kind of credentials, for people; never their values."""
         if self.api_key is not None:
             return "the API key"
         return f"user {self.username}" if self.username is not None else "no credentials"
@@ -48,16 +48,16 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one request. Nothing waits longer, whatever the other side does.
+    """Limits of one request. They hold even if the server does not answer.
 
     Attributes:
         connect: seconds to connect, TLS included.
         silence: seconds between two bytes of an answer.
-        answer: seconds for a whole answer; a trickle ends here.
-        elected_master: seconds that the asked node itself looks for a master. Waiting for an election belongs
-            to whoever decides, so this is short.
-        answer_bytes: size of an answer; a hundred thousand shards take some 100 MB unfiltered.
-        attempts: how often a request is tried in all, where trying again is harmless.
+        answer: seconds for a whole answer; this ends an answer that arrives too slowly.
+        elected_master: seconds that the server searches for an elected master. It is short, because the
+            caller decides whether to wait for an election.
+        answer_bytes: maximum size of an answer; 100,000 shards take about 100 MB unfiltered.
+        attempts: how often a request is tried in all, if a repeat is harmless.
     """
 
     connect: float = 5.0
@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Endpoint:
-    """A place that HTTP requests go to."""
+    """The target of HTTP requests."""
 
     scheme: str
     host: str
@@ -85,7 +85,7 @@ class Endpoint:
 
     @property
     def place(self) -> tuple[str, int]:
-        """What is compared with a node's published address."""
+        """The host and port that are compared with a node's published address."""
         return (self.host, self.port)
 
 
@@ -93,7 +93,7 @@ def parse_endpoint(url: str) -> Endpoint:
     """Read an endpoint as the user wrote it.
 
     Raises:
-        ConfigError: it is no http(s) URL, or it holds a user or a password.
+        ConfigError: it is not an http(s) URL, or it holds a user or a password.
     """
     try:
         parts = urlsplit(url)
@@ -117,7 +117,7 @@ def parse_endpoint(url: str) -> Endpoint:
 def published_places(address: str) -> tuple[tuple[str, int], ...]:
     """Host and port of a node's `http.publish_address`, the name first; empty if unreadable.
 
-    The form with a name (`es1.example.org/10.1.0.1:9200`) is there since Elasticsearch 7.0.
+    The form with a name (`es1.example.org/10.1.0.1:9200`) exists since Elasticsearch 7.0.
     """
     match = _PUBLISHED.fullmatch(address)
     if match is None:

@@ -1,4 +1,4 @@
-"""Telling a cluster: each verb as the one request that it is, and what the answer to it means.
+"""Send each verb to a cluster as one request, and interpret the answer.
 
 `describe` and `perform` are made from the same requests, so that a plan shows what will be sent.
 """
@@ -40,17 +40,17 @@ from orchestrator.stores.elasticsearch.request import Request, quoted
 UPDATE_SECONDS: Final = 30.0
 """How long a change of the cluster state may wait in the master's queue, and for the nodes to apply it."""
 FLUSH_SECONDS: Final = 120.0
-"""A flush writes what memory holds, on every shard; only the speed of recovery depends on its end."""
+"""A flush writes the data in memory to disk, on every shard. Only the speed of recovery depends on it."""
 PROBE_KEY: Final = "logger.orchestrate.settings-probe"
-"""Taken away by the probe, where it never stood. Any name under `logger.` is a setting since 5.0, and one
-that nobody else uses cannot be changed by somebody else in between, as a real setting could."""
+"""The probe resets this setting, which is never set. Since 5.0 any name under `logger.` is a setting. Others
+may change a real setting at the same time; no other program uses this one."""
 
 OfIndex: TypeAlias = SetReplicas | ForceMerge | RefreshIndex | SetIndexSettings
 """Verbs about one index, which must still be the one that was read."""
 
 
 def request_for(action: IndexAction, dialect: Dialect) -> Request:
-    """The request that does it."""
+    """The request for this action."""
     waits = {dialect.master_timeout: calls.seconds(UPDATE_SECONDS), "timeout": calls.seconds(UPDATE_SECONDS)}
     silence = 2 * UPDATE_SECONDS + calls.ANSWER_MARGIN_SECONDS
     match action:
@@ -122,7 +122,7 @@ def request_for(action: IndexAction, dialect: Dialect) -> Request:
 
 
 def settings_body(changes: Sequence[SettingChange]) -> dict[str, dict[str, Any]]:
-    """One update of both levels. JSON null takes a setting away, which is apart from any value."""
+    """One update of both levels. JSON null removes a setting."""
     body: dict[str, dict[str, Any]] = {}
     for level in (Level.PERSISTENT, Level.TRANSIENT):
         values = {
@@ -158,9 +158,9 @@ def perform(client: ElasticsearchClient, action: IndexAction) -> ActionResult:
 
 
 def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
-    """Refused if there are archived settings, which fail every update that changes something at their level.
+    """Refused if there are archived settings: they fail every update that changes a setting at their level.
 
-    An update that changes nothing passes beside them (seen on 8.19), so they are looked for. Issues:
+    An update that changes nothing still succeeds (seen on 8.19), so they are read first. Issues:
     elastic/elasticsearch#61175, opensearch-project/OpenSearch#8714 and #18515.
     """
     read = client.read(calls.levels(dialect, client.limits))
@@ -177,10 +177,10 @@ def _archived(client: ElasticsearchClient, dialect: Dialect) -> Refused | None:
 
 
 def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) -> ActionResult | None:
-    """Done if the index is gone; None when the one that is there is ours to change.
+    """Done if the index is gone; None if it is still there and may be changed.
 
-    An index of the same name with another uuid is another index. Between this reading and the write somebody
-    may still replace it: the server takes names alone, so that gap can only be kept short.
+    An index of the same name with another uuid is another index. It may still be replaced between this
+    reading and the write: the server accepts only names, so the gap can only be kept short.
     """
     read = client.read(calls.index_uuids(dialect, client.limits, [action.index]))
     if isinstance(read, Fault):
@@ -199,7 +199,7 @@ def _index_gone(client: ElasticsearchClient, dialect: Dialect, action: OfIndex) 
 
 
 def outcome_of(action: IndexAction, outcome: Answer | Fault) -> ActionResult:
-    """What an answer means for who asked for the action."""
+    """The result of an action from the server's answer."""
     if isinstance(outcome, Fault):
         if isinstance(action, OfIndex) and outcome.error_type == "index_not_found_exception":
             return Done(output=f"index {action.index} is gone")
@@ -231,9 +231,9 @@ def _acknowledged(body: Any) -> ActionResult:
 
 
 def _copies(body: Any, done: str) -> ActionResult:
-    """A flush that missed shards is done: what was not flushed is replayed, which takes longer, no more.
+    """A flush that missed shards counts as done: recovery replays these operations and only takes longer.
 
-    So is a refresh: what a search goes through is read afterwards, of every copy.
+    So does a refresh: the searched segments of every copy are read afterwards.
     """
     match body:
         case {"_shards": {"total": int(total), "successful": int(successful), "failed": int(failed)}}:

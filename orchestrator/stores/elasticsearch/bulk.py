@@ -1,13 +1,13 @@
-"""Reading the indices that a run merges, and which force-merges run.
+"""Read the indices that a run merges, and the force-merges in progress.
 
 | what | calls |
 |---|---|
-| which index has which uuid | 1, the first time, and again when one of them is gone |
-| tasks | 1; 1 more while somebody else's merge runs that is not named as ours are |
+| uuids of indices | 1 the first time, and again when an index is gone |
+| tasks | 1; 1 more while a merge runs that names anything else than these indices |
 | state, segments, counters | 3, for as many indices as one request line holds |
 
-Tasks come first: a merge that ends in between is then read as running, with the segments that it left behind.
-The other way round it would be read as ended, with the segments that it had not merged yet.
+Tasks are read first. If a merge ends between the calls, it is read as running, with its final segments.
+In the opposite order it would be read as ended, with the segments from before the merge.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def body_of(client: ElasticsearchClient, request: Request) -> tuple[Any] | Unkno
 def merges_of(
     client: ElasticsearchClient, dialect: Dialect, indices: Mapping[str, str]
 ) -> Reading[Mapping[str, tuple[RunningMerge, ...]]]:
-    """The force-merges that run, by the uuid of each index that they are for.
+    """The running force-merges, by the uuid of each index that they include.
 
     Args:
         client: the way to the cluster.
-        dialect: of its version, which has a task list.
+        dialect: that of a version with a task list.
         indices: names by uuid.
     """
     read = body_of(client, calls.merges())
@@ -63,7 +63,7 @@ def merges_of(
 
 
 class BulkReader:
-    """Reads indices by uuid. Keeps their names: an index keeps its own for life.
+    """Reads indices by uuid. Caches their names, since an index never changes its name.
 
     Args:
         client: the way to the cluster.
@@ -74,7 +74,7 @@ class BulkReader:
         self._names: dict[str, str] = {}
 
     def read(self, uuids: Collection[str]) -> Reading[BulkView]:
-        """One reading of all of them. Those that are gone or closed are left out of `indices`."""
+        """One reading of all these indices. Deleted and closed ones are left out of `indices`."""
         if not uuids:
             return BulkView(indices={})
         dialect = self._client.dialect()
@@ -110,7 +110,7 @@ class BulkReader:
         )
 
     def _named(self, dialect: Dialect, uuids: Collection[str]) -> Reading[dict[str, str]]:
-        """Names by uuid of those that are there."""
+        """Names by uuid of the existing indices."""
         if any(uuid not in self._names for uuid in uuids):
             read = body_of(self._client, calls.index_uuids(dialect, self._client.limits, ()))
             known = read if isinstance(read, Unknown) else parse_index_uuids(read[0])

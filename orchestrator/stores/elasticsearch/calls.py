@@ -1,4 +1,4 @@
-"""Every read that is made of a cluster, as requests. One place to see what is asked and with which filter."""
+"""All read requests to a cluster, with their filters."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from orchestrator.stores.elasticsearch.request import Request, filtered, get, qu
 from orchestrator.stores.elasticsearch.resolve import RESOLVE_FIELDS
 
 LANGUID_SECONDS: Final = 5.0
-"""How long health may wait for the master's queue to drain; after that it says so (`timed_out`)."""
+"""How long health may wait for the master's queue to drain; then it answers with `timed_out`."""
 _LONGEST_NAMES: Final = 2000
 """A server refuses a request line of more than 4096 bytes (`http.max_initial_line_length`)."""
 ANSWER_MARGIN_SECONDS: Final = 10.0
-"""A server's own time-out must come first, so that it is an answer and not a lost connection."""
+"""The server's own time-out must come first, so that it is an answer and not a lost connection."""
 _DEFAULTS: Final = (
     r"defaults.cluster\.routing\.allocation\.awareness*",
     r"defaults.cluster\.routing\.allocation\.disk*",
@@ -36,24 +36,24 @@ _DEFAULTS: Final = (
 
 
 def seconds(value: Seconds) -> str:
-    """A time as the server takes it."""
+    """A time in the server's format."""
     milliseconds = round(value * 1000)
     return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
 
 
 def _named(names: Sequence[str]) -> str | None:
-    """Names as one part of a path; None when a request line might not carry them."""
+    """Names as one part of a path; None if they may be too long for a request line."""
     joined = _listed(names)
     return joined if len(joined) <= _LONGEST_NAMES else None
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names as one part of a path, few enough of them (`request_lines`)."""
+    """Names as one part of a path; they must fit (`request_lines`)."""
     return ",".join(quoted(name) for name in names)
 
 
 def request_lines(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Names in parts that a request line carries each."""
+    """Names split into parts that each fit one request line."""
     part: list[str] = []
     for name in names:
         if part and _named([*part, name]) is None:
@@ -65,7 +65,7 @@ def request_lines(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def identity() -> Request:
-    """What answers there. Not `GET /`: a module serves it, and a setting makes OpenSearch lie in it."""
+    """Product and version. Not `GET /`: it needs a module, and OpenSearch may report a false version."""
     return get(
         "/_nodes/_local/http",
         params=filtered(
@@ -79,7 +79,7 @@ def identity() -> Request:
 
 
 def addresses() -> Request:
-    """Where each node answers HTTP."""
+    """The HTTP address of each node."""
     return get(
         "/_nodes/http", params={"timeout": "5s"} | filtered("nodes.*.name", "nodes.*.http.publish_address")
     )
@@ -91,7 +91,7 @@ def processes() -> Request:
 
 
 def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
-    """Members, metadata and routing, and the snapshots under way if asked."""
+    """Members, metadata and routing, and on request the snapshots in progress."""
     metrics = "master_node,nodes,metadata,routing_table,version" + (",customs" if with_snapshots else "")
     fields = STATE_FIELDS + (SNAPSHOT_FIELDS if with_snapshots else ())
     return get(
@@ -101,7 +101,7 @@ def state(dialect: Dialect, limits: Limits, *, with_snapshots: bool) -> Request:
 
 
 def snapshots(dialect: Dialect, limits: Limits) -> Request:
-    """The snapshots under way alone."""
+    """Only the snapshots in progress."""
     return get(
         "/_cluster/state/customs",
         params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*SNAPSHOT_FIELDS),
@@ -109,7 +109,7 @@ def snapshots(dialect: Dialect, limits: Limits) -> Request:
 
 
 def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
-    """Uuids of some indices; those that are gone are left out. Of all, if their names are too long a list."""
+    """Uuids of some indices, without deleted ones; of all indices if the names do not fit a request line."""
     named = _named(names)
     return get(
         "/_cluster/state/metadata" + (f"/{named}" if named else ""),
@@ -120,7 +120,7 @@ def index_uuids(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Reque
 
 
 def names(dialect: Dialect, limits: Limits) -> Request:
-    """Every name that an index goes by. Of all indices: the answer is small, and a glob may match any."""
+    """All names of all indices: the answer is small, and a glob may match any index."""
     return get(
         "/_cluster/state/metadata",
         params={dialect.master_timeout: seconds(limits.elected_master)} | filtered(*RESOLVE_FIELDS),
@@ -128,7 +128,7 @@ def names(dialect: Dialect, limits: Limits) -> Request:
 
 
 def lives(node_ids: Sequence[str]) -> Request:
-    """What nodes say of themselves."""
+    """Static facts of nodes."""
     return get(
         f"/_nodes/{_named(node_ids) or '_all'}/jvm,http,settings",
         params={"timeout": "5s"}
@@ -145,7 +145,7 @@ def lives(node_ids: Sequence[str]) -> Request:
 
 
 def memory(node_ids: Sequence[str]) -> Request:
-    """How much memory nodes have."""
+    """The memory of nodes."""
     return get(
         f"/_nodes/{_named(node_ids) or '_all'}/stats/os",
         params={"timeout": "5s"} | filtered("cluster_name", "nodes.*.os.mem.total_in_bytes"),
@@ -153,7 +153,7 @@ def memory(node_ids: Sequence[str]) -> Request:
 
 
 def settings(dialect: Dialect, limits: Limits) -> Request:
-    """Cluster settings at both levels, and the files' and defaults for the keys that we ask about."""
+    """Cluster settings at both levels, with values from files and defaults of the keys that we use."""
     return get(
         "/_cluster/settings",
         params={
@@ -166,7 +166,7 @@ def settings(dialect: Dialect, limits: Limits) -> Request:
 
 
 def levels(dialect: Dialect, limits: Limits) -> Request:
-    """Cluster settings at both levels alone."""
+    """Only the cluster settings at both levels."""
     return get(
         "/_cluster/settings",
         params={"flat_settings": "true", dialect.master_timeout: seconds(limits.elected_master)}
@@ -175,7 +175,7 @@ def levels(dialect: Dialect, limits: Limits) -> Request:
 
 
 def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
-    """The cluster's summary after everything of this priority and above in the master's queue."""
+    """Cluster health, after all tasks of this priority and above in the master's queue."""
     return get(
         "/_cluster/health",
         params={
@@ -189,23 +189,23 @@ def health(dialect: Dialect, *, priority: str = LANGUID) -> Request:
 
 
 def recoveries(*, active_only: bool) -> Request:
-    """Recoveries under way, or all that the nodes remember."""
+    """Recoveries in progress, or also finished ones since the nodes' last start."""
     only = {"active_only": "true"} if active_only else {}
     return get("/_recovery", params=only | filtered(*RECOVERY_FIELDS))
 
 
 def tasks() -> Request:
-    """Force-merges and reindexes by node. Unfiltered: an empty answer must be told from none."""
+    """Force-merges and reindexes by node. Unfiltered: an empty answer must differ from a missing one."""
     return get("/_tasks", params={"actions": TASK_ACTIONS, "timeout": "5s"})
 
 
 def merges() -> Request:
-    """Force-merges, with what each was asked for. Unfiltered: an empty answer must be told from none."""
+    """Force-merges and their targets. Unfiltered: an empty answer must differ from a missing one."""
     return get("/_tasks", params={"actions": MERGE_ACTIONS, "detailed": "true", "timeout": "5s"})
 
 
 def task(task_id: str, *, patience: Seconds) -> Request:
-    """How one task goes, when it has ended or so many seconds have passed."""
+    """The state of one task, once it has ended or after this many seconds."""
     return get(
         f"/_tasks/{quoted(task_id)}",
         params={"wait_for_completion": "true", "timeout": seconds(patience)},
@@ -214,7 +214,7 @@ def task(task_id: str, *, patience: Seconds) -> Request:
 
 
 def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Request:
-    """Where the copies of some indices are, and how they are set; closed ones too. Gone ones are left out."""
+    """Routing and settings of some indices, closed ones too. Deleted ones are left out."""
     return get(
         f"/_cluster/state/nodes,metadata,routing_table/{_listed(names)}",
         params={
@@ -227,10 +227,10 @@ def bulk_state(dialect: Dialect, limits: Limits, names: Sequence[str]) -> Reques
 
 
 def segments(names: Sequence[str]) -> Request:
-    """The segments of every copy of some indices, which are open.
+    """The segments of every copy of some open indices.
 
-    Without `ignore_unavailable`, here and below: with it, a user who may not read an index is answered as if
-    there were none, and not told which right is missing.
+    `ignore_unavailable` is not used, here and below. With it, a user without the right to read an index gets
+    an answer as if the index did not exist, and no message about the missing right.
     """
     return get(
         f"/{_listed(names)}/_segments", params={"expand_wildcards": "none"} | filtered(*SEGMENT_FIELDS)
@@ -238,7 +238,7 @@ def segments(names: Sequence[str]) -> Request:
 
 
 def writes(names: Sequence[str]) -> Request:
-    """Counters of writes, and merges under way, of every copy of some indices, which are open."""
+    """Write counters and running merges of every copy of some open indices."""
     return get(
         f"/{_listed(names)}/_stats/indexing,merge",
         params={"level": "shards", "expand_wildcards": "none"} | filtered(*WRITE_FIELDS),
@@ -251,16 +251,16 @@ def disks() -> Request:
 
 
 def data_paths() -> Request:
-    """Where every node keeps its data.
+    """The data paths of every node.
 
-    Not `_nodes/settings`: that shows `path.data` only where it is set, and a node that was given none has its
-    data below its home. This one tells it all the same, needs no other right, and is asked for disks anyhow.
+    `_nodes/settings` shows `path.data` only if it is set; the default is a folder below the node's home. This
+    call always shows the paths. It needs no further right, since disks are read with the same call.
     """
     return get("/_nodes/stats/fs", params={"timeout": "10s"} | filtered(*DATA_PATH_FIELDS))
 
 
 def leases(dialect: Dialect, prefix: str, patience: Seconds) -> Request:
-    """Every lease record, as the template that carries it."""
+    """All lease records, in their templates."""
     return get(
         f"/{dialect.lease_template}/{prefix}*",
         params={dialect.master_timeout: seconds(patience)}

@@ -1,8 +1,8 @@
-"""Sending requests: to which node, how often, within which limits. The one place where transport is retried.
+"""Send requests: choice of node, limits and retries. Only this module retries a request.
 
-A read is tried again elsewhere. A write is tried again only where nothing can have been done: the connection
-was not made. Everything else comes back as a `Fault`, which says whether anything may have been done.
-Waiting for the *cluster* to come round is not this module's business.
+A read is tried again at another endpoint. A write is tried again only if no connection was made, so that
+nothing can have been done. Every other failure is returned as a `Fault`, which says whether the server may
+have done anything. This module does not wait for the *cluster* to become ready.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class ElasticsearchClient:
     def avoid(self, nodes: Collection[NodeName]) -> None:
         """Send nothing to these nodes from now on.
 
-        Which node answers behind each endpoint is asked now, while it still does; so are the addresses of the
-        other nodes, if they are not known yet.
+        The node behind each endpoint is read now, while it still answers. So are the addresses of the other
+        nodes, if they are unknown.
         """
         if nodes:
             with self._lock:
@@ -90,13 +90,13 @@ class ElasticsearchClient:
             self._book.avoid(nodes)
 
     def learn(self, addresses: Mapping[NodeName, str]) -> None:
-        """Take note of the `http.publish_address` of nodes."""
+        """Store the `http.publish_address` of nodes."""
         with self._lock:
             self._book.learn(addresses)
             self._peers_known = True
 
     def endpoints(self) -> Mapping[str, str | None]:
-        """What is wrong with each configured endpoint, by URL; None where it answers. Each is asked."""
+        """The problem of each configured endpoint, by URL; None if it answers. Sends a request to each."""
         with self._lock:
             configured = self._book.configured
         faults = {endpoint.url: self._identify(endpoint) for endpoint in configured}
@@ -117,7 +117,7 @@ class ElasticsearchClient:
             return next(iter(self._servers.values()))
 
     def dialect(self) -> Dialect | Fault:
-        """How the cluster is spoken to; a fault for versions that this program does not restart."""
+        """The dialect of the cluster; a fault for versions that this program does not restart."""
         server = self.server()
         if isinstance(server, Fault):
             return server
@@ -127,11 +127,11 @@ class ElasticsearchClient:
             return Fault(reason=str(error), nothing_done=True)
 
     def read(self, request: Request) -> Answer | Fault:
-        """Send a read, and again elsewhere if it gets lost."""
+        """Send a read; retry at another endpoint if it gets no answer."""
         return self._sent(request, retry_lost=True)
 
     def write(self, request: Request) -> Answer | Fault:
-        """Send a write; again only where the connection was not made."""
+        """Send a write; retry only if no connection was made."""
         return self._sent(request, retry_lost=False)
 
     def once(self, request: Request) -> Answer | Fault:
@@ -148,7 +148,7 @@ class ElasticsearchClient:
         tried: list[Endpoint] = []
 
         def next_endpoint() -> Endpoint | None:
-            # One that was tried comes again only when all have had their turn.
+            # An endpoint is tried again only after all others.
             endpoints = self._usable()
             return next((each for each in endpoints if each not in tried), next(iter(endpoints), None))
 
@@ -200,7 +200,7 @@ class ElasticsearchClient:
             return self._book.usable() or self._book.unidentified()
 
     def _attempt(self, request: Request, endpoint: Endpoint) -> Answer | Fault:
-        """One request to one endpoint, which is probed first if it never was."""
+        """One request to one endpoint, which is probed before its first request."""
         with self._lock:
             known = endpoint in self._servers
         if not known:
@@ -210,7 +210,7 @@ class ElasticsearchClient:
         with self._lock:
             avoided = self._book.node_of(endpoint) in self._book.avoided
         if avoided:
-            # It was not known to be that node, and it answers: let it name the others.
+            # An endpoint whose node was unknown answers: read the addresses of the other nodes from it.
             self._learn_from(self._connection(endpoint).exchange(calls.addresses()))
             reason = f"{endpoint.url} is a node that goes down"
             return Fault(reason=reason, nothing_done=True, elsewhere=bool(self._usable()))
@@ -223,7 +223,7 @@ class ElasticsearchClient:
         return outcome
 
     def _identify(self, endpoint: Endpoint) -> Fault | None:
-        """Ask an endpoint what it is and which node; what is wrong with it, or None."""
+        """Read product and node of an endpoint. Returns its problem, or None."""
         server = self._connection(endpoint).probe()
         with self._lock:
             if isinstance(server, Fault):
@@ -237,7 +237,7 @@ class ElasticsearchClient:
 
     def _learn_from(self, outcome: Answer | Fault) -> None:
         if isinstance(outcome, Fault):
-            return  # no addresses: the configured endpoints are all there is
+            return  # no addresses: only the configured endpoints are used
         self.learn(http_addresses(outcome.body))
 
     def _connection(self, endpoint: Endpoint) -> Connection:

@@ -42,19 +42,19 @@ class ElasticsearchCluster:
         self._restarted: frozenset[NodeName] = frozenset()
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
-        """Read the parts asked for. Finished recoveries are told of nodes that were avoided at some time."""
+        """Read the requested parts. Finished recoveries are listed only for nodes that were once avoided."""
         return self._observer.observe(look, restarted=self._restarted)
 
     def bulk(self, uuids: Collection[str]) -> Reading[BulkView]:
-        """Read segments, writes, merges and settings of these indices, whatever the others are.
+        """Read segments, writes, merges and settings of these indices only.
 
-        An index that is gone is left out. So is one that is closed, which can be neither read nor merged; it
-        is told under `closed`. A copy that is started and could not be read makes it `Unknown`.
+        A deleted index is left out. A closed index can be neither read nor merged, so it is only listed under
+        `closed`. The result is `Unknown` if a started copy could not be read.
         """
         return self._bulk.read(uuids)
 
     def perform(self, action: ClusterAction) -> ActionResult:
-        """Do it once, with retries only where nothing can have been done."""
+        """Perform the action once; retry only if the first try certainly did nothing."""
         if isinstance(action, ForceHandoff):
             return Refused(reason=_NOT_OURS)
         return perform(self._client, action)
@@ -62,7 +62,7 @@ class ElasticsearchCluster:
     def describe(self, action: ClusterAction) -> str:
         """The exact call on one line.
 
-        When the cluster cannot be asked what it is, the call is shown as the newest takes it.
+        If the cluster's version is unknown, this is the call for the newest version.
         """
         if isinstance(action, ForceHandoff):
             return f"({_NOT_OURS})"
@@ -70,16 +70,16 @@ class ElasticsearchCluster:
         return str(request_for(action, Dialect(family="") if isinstance(dialect, Fault) else dialect))
 
     def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
-        """Long-poll until it seems to hold (True) or the time is out or the connection lost (False)."""
+        """Long-poll: True once the condition seems to hold, False after a time-out or a lost connection."""
         return watch_for(self._client, watch, timeout)
 
     @property
     def traffic(self) -> Traffic:
-        """What went over the wire so far."""
+        """Requests and bytes so far."""
         return self._client.traffic
 
     def endpoints(self) -> Mapping[str, str | None]:
-        """What is wrong with each endpoint; None where it answers."""
+        """The problem of each endpoint; None if it answers."""
         return self._client.endpoints()
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
@@ -88,9 +88,9 @@ class ElasticsearchCluster:
         self._client.avoid(nodes)
 
     def data_paths(self) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
-        """Where each node keeps its data, as the node's own process sees its file system.
+        """The data paths of each node, as seen by the node's own process.
 
-        In a container that is not the path on its host: `hosts.data` of the cluster file goes before this.
+        In a container they differ from those on the host: `hosts.data` of the cluster file overrides them.
         """
         outcome = self._client.read(calls.data_paths())
         return (
@@ -98,7 +98,7 @@ class ElasticsearchCluster:
         )
 
     def resolve(self, patterns: Sequence[str]) -> Reading[Resolution]:
-        """What names, globs, aliases and data streams stand for; one call.
+        """Resolve names, globs, aliases and data streams to indices; one call.
 
         Patterns that name another cluster (`cluster:index`) match nothing: no name here has a colon.
         """
@@ -111,5 +111,5 @@ class ElasticsearchCluster:
         return parse_resolution(outcome.body, patterns)
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
         self._client.close()

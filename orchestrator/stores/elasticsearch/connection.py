@@ -1,4 +1,4 @@
-"""One endpoint: its connections, what answers there, and one exchange of a request and an answer."""
+"""One endpoint: its connections, its product and version, and the exchange of a request and an answer."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from orchestrator.stores.elasticsearch.transport import SAID_PRODUCT, PlainTrans
 
 _FIRST_ERROR_STATUS: Final = 300
 _FIRST_OWN_MAJOR: Final = 4
-"""OpenSearch numbers 1 to 3 meet Elasticsearch's of old; there never was an Elasticsearch 3 or 4."""
+"""OpenSearch 1 to 3 share version numbers with old Elasticsearch; Elasticsearch 3 and 4 never existed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What answers at an endpoint.
+    """The server at an endpoint.
 
     Attributes:
-        address: its `http.publish_address`, None when it does not tell.
+        address: its `http.publish_address`, None if not in the answer.
     """
 
     distribution: str
@@ -43,7 +43,7 @@ class Server:
 
 
 class Connection:
-    """The way to one endpoint. Safe to share between threads.
+    """The connections to one endpoint. Safe to share between threads.
 
     Raises:
         ConfigError: a certificate or key cannot be used.
@@ -58,7 +58,7 @@ class Connection:
         if access.api_key is not None:
             options["api_key"] = access.api_key
         elif access.username is not None:
-            # The client encodes a pair as ASCII alone; the servers read UTF-8.
+            # The client encodes a pair only as ASCII; the servers read UTF-8.
             pair = f"{access.username}:{access.password or ''}"
             options["basic_auth"] = b64encode(pair.encode()).decode("ascii")
         if endpoint.scheme == "https":
@@ -84,7 +84,7 @@ class Connection:
         return outcome if isinstance(outcome, Fault) else outcome[0]
 
     def probe(self) -> Server | Fault:
-        """Ask what answers here."""
+        """Read the product and version of this endpoint."""
         outcome = self._exchange(calls.identity())
         if isinstance(outcome, Fault):
             return outcome
@@ -118,7 +118,7 @@ class Connection:
 
 
 def _tls(access: Access) -> dict[str, Any]:
-    """The client's options for TLS. Files are tried now: the client would find out at its first request.
+    """The client's options for TLS. Files are checked now, not only at the first request.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -147,14 +147,14 @@ def _naming(key: str, file: str) -> Iterator[None]:
 
 
 def parse_server(body: Any, said_product: str) -> Server:
-    """What answered the probe.
+    """The product and version that answered the probe.
 
-    Elasticsearch says so in a header since 7.14. Without it, numbers from 4 on are an older Elasticsearch;
-    1 to 3 are OpenSearch if the node tells its `build_type`, which Elasticsearch does since 6.
+    Elasticsearch sends its name in a header since 7.14. Without the header, versions from 4 on are an older
+    Elasticsearch. Versions 1 to 3 are OpenSearch if `build_type` is present; Elasticsearch has it since 6.
 
     Raises:
-        Malformed: that is not what a node answers.
-        ValueError: the version is no version.
+        Malformed: this is not the answer of a node.
+        ValueError: the version is not valid.
     """
     nodes = list(mapping(within(body, "nodes"), "nodes").values())
     if len(nodes) != 1:

@@ -1,8 +1,8 @@
-"""What differs between the versions of Elasticsearch and OpenSearch: one frozen value a family.
+"""The differences between versions of Elasticsearch and OpenSearch: one frozen value per family.
 
-Made for every version since 0.90, so that a table shows what an older one needs; only the families with
-`accepted` are spoken to in this version of the program. Sources: the field notes of real nodes, and the
-breaking-changes pages of the versions named in the comments.
+The table has every version since 0.90, to show what older versions need. This version of the program supports
+only the families with `accepted`. Sources: the field notes of real nodes, and the breaking-changes pages of
+the versions named in the comments.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ OPENSEARCH: Final = "opensearch"
 
 
 class Flush(Enum):
-    """How copies are made cheap to recover."""
+    """The kind of flush that makes recovery fast."""
 
     PLAIN = "plain"
     SYNCED = "synced"
 
 
 class VotingExclusions(Enum):
-    """How a node is taken out of the voting configuration."""
+    """The API that removes a node from the voting configuration."""
 
     NONE = "none"
     PATH = "path"
@@ -36,15 +36,15 @@ class VotingExclusions(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one family of versions is spoken to.
+    """The API of one family of versions.
 
     Attributes:
         family: for people, such as `Elasticsearch 8`.
         accepted: whether this version of the program restarts such a cluster.
         master_timeout: the query parameter that limits the search for a master.
-        allocation_key: the setting that withholds allocation.
-        null_resets: whether `null` takes a setting away (5.0 and later); before, a value is written back.
-        streams: whether `indices.recovery.concurrent_streams` is there (gone in 5.0).
+        allocation_key: the setting that disables allocation.
+        null_resets: whether `null` removes a setting (5.0 and later); before 5.0 a value is written instead.
+        streams: whether `indices.recovery.concurrent_streams` exists (removed in 5.0).
         flush: synced from 1.6 until 7.5; a plain flush does as much from 7.6 (elastic/elasticsearch#50882).
         voting: 7.0 and later; by query parameters from 7.8.
         shutdowns: whether the state may hold node-shutdown records (7.13 and later).
@@ -52,11 +52,11 @@ class Dialect:
         lease_template: where the lease is kept: composable templates from 7.8, `_template` before.
         roles_in_state: whether the cluster state lists nodes' roles and versions (8.0 and later, seen on 8.19
             and 9.1; not on OpenSearch 2.19); otherwise they come from `_nodes`.
-        health_timeout_status: what health answers when its wait runs out: 200 before 2.0, 408 since.
-        merge_call: how a force-merge is asked for: `_optimize` before 2.1, `_forcemerge` since.
-        merge_task: `_forcemerge?wait_for_completion=false`, which gives a task at once (Elasticsearch 8.1 and
-            later, elastic/elasticsearch#80463; OpenSearch 2.7 and later, opensearch-project/OpenSearch#6434);
-            otherwise the call is answered when the merge has ended.
+        health_timeout_status: HTTP status of health when its wait times out: 200 before 2.0, 408 since.
+        merge_call: the force-merge API: `_optimize` before 2.1, `_forcemerge` since.
+        merge_task: `_forcemerge?wait_for_completion=false`, which returns a task at once (Elasticsearch 8.1
+            and later, elastic/elasticsearch#80463; OpenSearch 2.7 and later,
+            opensearch-project/OpenSearch#6434); otherwise the call returns when the merge has ended.
         task_list: `_tasks` (5.0 and later).
         sequence_numbers: whether shards number their operations (6.0 and later).
     """
@@ -152,10 +152,10 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 
 def family_of(distribution: str, version: str) -> Dialect | None:
-    """The dialect of a version, accepted or not; None for one that nobody has heard of.
+    """The dialect of a version, accepted or not; None for an unknown version.
 
     Raises:
-        ValueError: the version is no version.
+        ValueError: the version is not valid.
     """
     major, minor, _ = parse_version(version)
     if major > _NEWEST_MAJOR.get(distribution, -1):

@@ -39,7 +39,7 @@ class EndpointBook:
                 self.published[name] = places
 
     def node_of(self, endpoint: Endpoint) -> NodeName | None:
-        """The node behind it, None when that is not known."""
+        """The node of an endpoint, None if unknown."""
         if endpoint in self.names:
             return self.names[endpoint]
         return next(
@@ -50,8 +50,8 @@ class EndpointBook:
     def usable(self) -> tuple[Endpoint, ...]:
         """Endpoints that a request may go to, the best first.
 
-        While nodes are avoided, these are endpoints of nodes that are known not to be among them; if no
-        configured one is left, other nodes at the addresses that they publish, by the same scheme.
+        While nodes are avoided, only endpoints of other, known nodes are used. If no configured endpoint is
+        left, other nodes are used at their published addresses, with the same scheme.
         """
         if not self.avoided:
             return self._healthy_first(self.configured)
@@ -59,19 +59,19 @@ class EndpointBook:
         return self._healthy_first(tuple(allowed)) or self._healthy_first(self._discovered())
 
     def unidentified(self) -> tuple[Endpoint, ...]:
-        """Configured endpoints of which nobody knows which node they are."""
+        """Configured endpoints whose node is unknown."""
         return tuple(each for each in self.configured if self.node_of(each) is None)
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Replace the set of nodes that nothing may be sent to."""
+        """Replace the set of nodes that get no requests."""
         self.avoided = frozenset(nodes)
 
     def succeeded(self, endpoint: Endpoint) -> None:
-        """It answered."""
+        """The endpoint answered."""
         self.failed.pop(endpoint, None)
 
     def went_wrong(self, endpoint: Endpoint) -> None:
-        """It did not; others come first from now on."""
+        """The endpoint did not answer; others come first from now on."""
         self.failed.pop(endpoint, None)
         self.failed[endpoint] = None
 

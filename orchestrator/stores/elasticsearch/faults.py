@@ -1,4 +1,4 @@
-"""What can go wrong with a request, in words that say what to do, and whether anything may have been done."""
+"""Failures of requests: the message, the remedy, and whether the server may have changed anything."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ROLE_PAGE: Final = "docs/reference/elasticsearch-role.yml"
 _LONGEST_REASON: Final = 400
 _REFUSING: Final = range(400, 500)
 _MAY_HAVE_BEEN_DONE: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT})
-"""Client errors that do not say that nothing was done. 408 is also what a wait that ran out answers with."""
+"""Client errors after which the server may have done something. 408 also reports a wait's time-out."""
 _NOTHING_DONE_TYPES: Final = frozenset(
     {"cluster_block_exception", "circuit_breaking_exception", "process_cluster_event_timeout_exception"}
 )
-"""Errors with a status of 500 and above that are raised before anything is done.
+"""Errors with a status of 500 and above that are raised before the server does anything.
 
-The last one says that a change waited too long in the master's queue and was taken out of it. Not among them:
-`master_not_discovered_exception`, since a master that then went away may have done it before.
+The last one means that a change waited too long in the master's queue and was removed from it. Not included:
+`master_not_discovered_exception`, since a master may have made the change before it went away.
 """
 _WORTH_ANOTHER_TRY: Final = frozenset(
     {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT}
@@ -35,10 +35,10 @@ _UNTRUSTED: Final = "is not signed by an authority that we trust"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the server said, when that is no error for who asked.
+    """An answer that is not an error for the caller.
 
     Attributes:
-        node: name of the node that was asked, where it is known.
+        node: name of the node that answered, if known.
     """
 
     status: int
@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A request that came to nothing.
+    """A failed request.
 
     Attributes:
         reason: one line: what, where, what to do.
@@ -70,7 +70,7 @@ class Fault:
 
 
 def transport_fault(error: Exception, *, url: str) -> Fault:
-    """What a request without a whole answer means."""
+    """The fault for a request without a complete answer."""
     cause = error.__cause__ or error
     if isinstance(error, SerializationError):
         reason = (
@@ -85,7 +85,7 @@ def transport_fault(error: Exception, *, url: str) -> Fault:
         return _unreached(f"the host of {url} does not resolve")
     if isinstance(cause, urllib3.exceptions.NewConnectionError):
         return _unreached(f"{url} takes no connections: {_root(cause)}")
-    # After the one above, which is a subclass of it without having to do with time.
+    # After the class above: that is a subclass of this one, although it is not a time-out.
     if isinstance(cause, urllib3.exceptions.ConnectTimeoutError):
         return _unreached(f"{url} did not take the connection in time")
     if isinstance(error, ConnectionTimeout):
@@ -113,8 +113,8 @@ def _root(error: BaseException) -> str:
 def _while_connecting(cause: BaseException) -> bool:
     """Whether TLS failed before a request could be sent: at the check of the certificate.
 
-    Other failures may come later: TLS 1.3 tells a client that its certificate is refused only after the
-    handshake, and a request may be on its way by then (though such a server has not read it).
+    Other failures may come later. In TLS 1.3 a client gets the refusal of its certificate only after the
+    handshake. A request may already be sent then, but such a server has not read it.
     """
     text = str(cause).lower()
     certain = ("certificate verify failed", "fingerprint", "wrong version number", "hostname mismatch")
@@ -154,14 +154,14 @@ def _inmost_tls(cause: BaseException) -> str:
 
 
 def error_fault(status: int, body: Any, *, url: str, call: str, credentials: str) -> Fault:
-    """What an error status means.
+    """The fault for an error status.
 
     Args:
-        status: HTTP's.
+        status: HTTP status.
         body: parsed JSON, or text.
-        url: where it was asked.
+        url: the endpoint.
         call: method and path, without the query.
-        credentials: which were sent, for people.
+        credentials: the kind of credentials sent, for people.
     """
     error_type, said = _said(body)
     nothing_done = (
@@ -196,11 +196,11 @@ _NO_MASTER: Final = frozenset({"master_not_discovered_exception", "cluster_manag
 
 
 def _said(body: Any) -> tuple[str | None, str]:
-    """The server's name for the error and its reason."""
+    """The server's name of the error, and its reason."""
     if not isinstance(body, dict):
         return None, _shortened(" ".join(str(body).split())) or "no reason given"
     error = body.get("error")
-    if not isinstance(error, dict):  # before 2.0, and of some handlers until today, the error is a text
+    if not isinstance(error, dict):  # before 2.0, and in some handlers still, the error is a text
         return None, _shortened(str(error if error is not None else body))
     error_type, reason = error.get("type"), error.get("reason")
     return (

@@ -26,19 +26,19 @@ _POWERS: Final = {
     "pb": 5,
 }
 _LONGEST_NUMBER = 20
-"""Digits of a 64-bit number and its sign: a longer text is none that a server writes."""
+"""Digits of a 64-bit number and its sign: a server writes no longer number."""
 
 
 class Malformed(Exception):  # noqa: N818  (says what the answer is)
-    """The answer lacks what it must have, or has it in another shape. Becomes `Unknown` at the border."""
+    """A required part of the answer is missing or has another form. The caller turns it into `Unknown`."""
 
 
 class NotYetReported(Malformed):
-    """It lacks what will be there a moment later. Becomes an `Unknown` that passes."""
+    """A part is missing that will be there a moment later. Becomes an `Unknown` that passes."""
 
 
 def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
-    """Run a parser; what it cannot read is `Unknown`, with what and why."""
+    """Run a parser; if it fails, the result is `Unknown`, with what failed and why."""
     try:
         return parse()
     except NotYetReported as error:
@@ -51,7 +51,7 @@ def mapping(value: Any, where: str) -> dict[str, Any]:
     """A JSON object.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is another value.
     """
     if not isinstance(value, dict):
         raise Malformed(f"{where} is {_shown(value)} instead of an object")
@@ -62,7 +62,7 @@ def items(value: Any, where: str) -> list[Any]:
     """A JSON array.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is another value.
     """
     if not isinstance(value, list):
         raise Malformed(f"{where} is {_shown(value)} instead of a list")
@@ -73,7 +73,7 @@ def text(value: Any, where: str) -> str:
     """A text that is not empty.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is another value.
     """
     if not isinstance(value, str) or not value:
         raise Malformed(f"{where} is {_shown(value)} instead of a text")
@@ -81,10 +81,10 @@ def text(value: Any, where: str) -> str:
 
 
 def number(value: Any, where: str) -> int:
-    """A whole number; a text of digits is one too, as settings are texts.
+    """A whole number, or a text of digits, since settings are texts.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is another value.
     """
     if isinstance(value, str) and len(value) <= _LONGEST_NUMBER and value.removeprefix("-").isdecimal():
         return int(value)
@@ -94,10 +94,10 @@ def number(value: Any, where: str) -> int:
 
 
 def truth(value: Any, where: str) -> bool:
-    """A boolean; the texts `true` and `false` are ones too.
+    """A boolean, or the text `true` or `false`.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is another value.
     """
     if value in ("true", "false"):
         return bool(value == "true")
@@ -107,10 +107,10 @@ def truth(value: Any, where: str) -> bool:
 
 
 def count(value: Any, where: str) -> int:
-    """A number of things.
+    """A count.
 
     Raises:
-        Malformed: it is no number, or below 0.
+        Malformed: it is not a number, or is below 0.
     """
     found = number(value, where)
     if found < 0:
@@ -119,10 +119,10 @@ def count(value: Any, where: str) -> int:
 
 
 def within(value: Any, *path: str) -> Any:
-    """What stands at a path of objects, None when some part of it is absent.
+    """The value at a path of nested objects, or None if a part of the path is absent.
 
     Raises:
-        Malformed: a part of the path is there but is no object.
+        Malformed: a part of the path is present but is not an object.
     """
     for depth, step in enumerate(path):
         if value is None:
@@ -132,7 +132,7 @@ def within(value: Any, *path: str) -> Any:
 
 
 def given(value: Any, otherwise: Any) -> Any:
-    """What stands there, or `otherwise` where nothing does. 0 and false are something, only not the right."""
+    """The value, or `otherwise` if it is None. 0 and false are values and are kept."""
     return otherwise if value is None else value
 
 
@@ -144,7 +144,7 @@ def parse_size(value: str, where: str) -> int:
     """Bytes of `500mb` (1 mb = 1024² bytes).
 
     Raises:
-        Malformed: it is no size.
+        Malformed: it is not a size.
     """
     match = _SIZE.fullmatch(value.strip())
     if match is None or len(value) > _LONGEST_SIZE:

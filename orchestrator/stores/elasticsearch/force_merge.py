@@ -1,8 +1,8 @@
-"""Asking for a force-merge: once, and never while one runs.
+"""Request a force-merge: once, and never while another one runs.
 
-A merge is not ended by whoever asked for it, be it killed or hung up on (seen on Elasticsearch 8.19 and 9.1
-and on OpenSearch 2.19), and a second one queues behind it on every node. So the task list is asked first, and
-no answer that does not come is taken for a refusal.
+A merge continues when its client is killed or disconnects (seen on Elasticsearch 8.19 and 9.1 and on
+OpenSearch 2.19). A second merge queues behind it on every node. So the task list is read first, and a missing
+answer is not treated as a refusal.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.request import Request, quoted
 
 PATIENCE: Final[Seconds] = 5.0
-"""How long a call is listened to that is answered when the merge has ended: long enough for a refusal, which
-comes at once, and for a merge of next to nothing."""
+"""How long to wait for a call that returns when the merge has ended: long enough for a refusal, which comes
+at once, and for a very small merge."""
 RESULT_PATIENCE: Final[Seconds] = 3.0
-"""How long a task that was begun is waited for, which may have been refused."""
+"""How long to wait for the result of a new task, which may be a refusal."""
 _REFUSALS: Final = frozenset({"security_exception", "index_closed_exception", "cluster_block_exception"})
-"""Errors of a task that come before anything is merged."""
+"""Errors of a task from before any merge."""
 
 
 def merge_request(action: ForceMerge, dialect: Dialect) -> Request:
-    """The call. It flushes afterwards, by default, so that what was merged is also what a restart finds."""
+    """The call. By default it flushes afterwards, so that the merged segments survive a restart."""
     params = {"max_num_segments": str(action.max_segments)}
     path = f"/{quoted(action.index)}/{dialect.merge_call}"
     if dialect.merge_task:
@@ -39,10 +39,10 @@ def merge_request(action: ForceMerge, dialect: Dialect) -> Request:
 
 
 def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> ActionResult:
-    """Ask for it, unless one runs that is for this index too, whoever asked for that one.
+    """Request a merge of this index, unless a merge that includes it already runs, from any client.
 
-    Between that reading and the call somebody else may ask too. Both merges are then carried out, one after
-    the other on each node, and the second finds little to do.
+    Another client may request one between the reading and the call. Each node then runs both merges in turn,
+    and the second has little to do.
     """
     running = _running(client, dialect, action)
     if isinstance(running, Unknown):
@@ -63,17 +63,17 @@ def force_merge(client: ElasticsearchClient, dialect: Dialect, action: ForceMerg
 
 
 def _begun(client: ElasticsearchClient, action: ForceMerge, body: Any) -> ActionResult:
-    """What became of a call that was answered.
+    """The result of an answered call.
 
-    A task is given before anything is looked at: a missing right and a closed index are told by its result
-    alone (seen on 9.1). They come at once, so it is waited for a little; that a merge goes on is no fault.
+    The server returns a task before any check. A missing right or a closed index appears only in the task's
+    result (seen on 9.1), at once, so we wait briefly for it. A merge that still runs then is no fault.
     """
     asked = merge_asked(body)
     if not isinstance(body, dict) or not isinstance(body.get("task"), str) or not isinstance(asked, Done):
         return asked
     outcome = client.once(calls.task(body["task"], patience=RESULT_PATIENCE))
     if isinstance(outcome, Fault):
-        return asked  # it goes on, or its result is not written yet
+        return asked  # it still runs, or its result is not written yet
     match outcome.body:
         case {"completed": True, "error": {"type": str(kind), "reason": reason}}:
             why = f"the force-merge of {action.index} came to nothing ({asked.output}): {reason}"
@@ -88,7 +88,7 @@ def _begun(client: ElasticsearchClient, action: ForceMerge, body: Any) -> Action
 
 
 def _running(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) -> Done | Unknown | None:
-    """Done with its task's id if a merge of the index runs; None where none does, or no list would tell."""
+    """Done with the task's id if a merge of the index runs; None if none does or there is no task list."""
     if not dialect.task_list:
         return None
     running = merges_of(client, dialect, {action.index_uuid: action.index})
@@ -99,7 +99,7 @@ def _running(client: ElasticsearchClient, dialect: Dialect, action: ForceMerge) 
 
 
 def merge_asked(body: Any) -> ActionResult:
-    """The answer to a call that was made: of a task that was begun, or of a merge that has ended."""
+    """The result of a call that started a task or that has finished the merge."""
     match body:
         case {"task": str(task)} if task:
             return Done(output=f"task {task}")

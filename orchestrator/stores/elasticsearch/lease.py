@@ -1,14 +1,13 @@
-"""The lease in cluster state: one index template an epoch, which matches no index and carries the record.
+"""The lease in cluster state: one index template per epoch, which matches no index and holds the record.
 
-Index templates live in cluster state, so the lease needs no shard, which a restart could take away, and
-survives every node but the last. What makes it a lock is that creating a template that exists is refused
-by the elected master (seen on 8.19, 9.1, OpenSearch 2.19): of all that want epoch N only one gets it.
+Index templates are in cluster state. So the lease needs no shard, which a restart could make unavailable, and
+it survives until the last node is gone. The elected master refuses to create a template that exists (seen on
+8.19, 9.1, OpenSearch 2.19): only one of the runs that want epoch N gets it.
 
-What it cannot do: a heartbeat replaces the record of our own epoch after *reading* that no higher one
-stands. A takeover between that reading and the write is not seen until the next heartbeat. It does no harm
-to the record, since the highest epoch counts, but for one interval two runs may believe that they hold the
-lease. The taker waits out the expiry (90 s, heartbeats are 15 s apart) to make that gap small, and every
-stop is gated on a fresh lease.
+Limit: a heartbeat first *reads* that there is no higher epoch, then replaces the record of our own epoch. A
+takeover between the reading and the write is seen only at the next heartbeat. The record stays correct, since
+the highest epoch counts, but for one interval two runs may both act as the holder. To keep that gap small, a
+new run waits for the expiry (90 s, heartbeats are 15 s apart). In addition, every stop needs a fresh lease.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from orchestrator.stores.lease_record import decode, encode
 PREFIX: Final = "orchestrate-lease-"
 META_KEY: Final = "orchestrate"
 PRIORITY: Final = 1_966_080_417
-"""Templates with overlapping patterns must differ in priority, and somebody's may match `*`."""
+"""Templates with overlapping patterns must differ in priority, and a user's template may match `*`."""
 UPDATE_SECONDS: Final = 10.0
 """Shorter than the heartbeat's interval (15 s): a late answer is a missed beat."""
 _NAME: Final = re.compile(re.escape(PREFIX) + r"(\d+)")
 
 
 def lease_body(record: LeaseRecord) -> dict[str, Any]:
-    """The template. No index name may begin with a hyphen, so its pattern matches none."""
+    """The template. Index names cannot begin with a hyphen, so its pattern matches none."""
     return {
         "index_patterns": [f"-{PREFIX}{record.epoch}"],
         "priority": PRIORITY,
@@ -56,7 +55,7 @@ class ElasticsearchLease:
         self._client = client
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """The record with the highest epoch; None when there is none."""
+        """The record with the highest epoch; None if there is none."""
         found = self._all()
         if isinstance(found, Unknown):
             return found
@@ -82,7 +81,7 @@ class ElasticsearchLease:
         )
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch; `Refused` when somebody else was first, or a higher one stands already."""
+        """Create this epoch; `Refused` if another run was first or a higher epoch exists."""
         found = self._all()
         if isinstance(found, Unknown):
             return Refused(reason=found.reason)
@@ -91,7 +90,7 @@ class ElasticsearchLease:
         return self._put(record, create="true")
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Replace the record of our own epoch; `Refused` when it is ours no more."""
+        """Replace the record of our own epoch; `Refused` if another run now holds the lease."""
         current = self.read()
         if isinstance(current, Unknown):
             return Refused(reason=current.reason)
@@ -102,7 +101,7 @@ class ElasticsearchLease:
         return self._put(record, create="false")
 
     def remove(self, epoch: int) -> ActionResult:
-        """Remove every record up to this epoch, the highest last; what is gone already is done."""
+        """Remove every record up to this epoch, the highest last. Missing records count as removed."""
         found = self._all()
         if isinstance(found, Unknown):
             return Refused(reason=found.reason)
@@ -114,7 +113,7 @@ class ElasticsearchLease:
         return Done()
 
     def _all(self) -> Reading[dict[int, Any]]:
-        """Records as they stand, by epoch."""
+        """All records, by epoch."""
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
             return Unknown(reason=dialect.reason)
@@ -153,7 +152,7 @@ def _records(answer: Answer) -> dict[int, Any]:
         raise Malformed(f"answered with {answer.status}: {str(answer.body)[:200]}")
     listed = within(answer.body, "index_templates")
     if listed is None and answer.status == 404 and answer.body == {}:  # noqa: PLR2004  (HTTP's own number)
-        return {}  # the filter leaves an empty list away
+        return {}  # the filter drops an empty list
     found: dict[int, Any] = {}
     for value in items(listed, "index_templates"):
         name = text(mapping(value, "a template").get("name"), "name")

@@ -1,8 +1,8 @@
-"""Reading a cluster: the parts asked for, in as few and as small calls as will do.
+"""Read the requested parts of a cluster with few and small calls.
 
 | part | calls |
 |---|---|
-| CLUSTER | 1; when a node has begun a new life 1 more, and 1 more if it is dedicated to cold or frozen data |
+| CLUSTER | 1; after the restart of a node 1 more, and 1 more if it is dedicated to cold or frozen data |
 | SETTINGS | 1 |
 | HEALTH | 1 |
 | RECOVERIES | 1; 1 more without CLUSTER when an index is new to us |
@@ -55,7 +55,7 @@ from orchestrator.stores.elasticsearch.request import Request
 
 
 class Observer:
-    """Reads one cluster. Keeps what cannot change: what a node says of its present life, and uuids by name.
+    """Reads one cluster. Caches facts that cannot change: facts of a node's process, and uuids by name.
 
     Args:
         client: the way to it.
@@ -70,12 +70,12 @@ class Observer:
         self._present: frozenset[str] = frozenset()
 
     def observe(self, look: Collection[Look], *, restarted: Collection[NodeName]) -> ClusterReadings:
-        """Read the parts asked for.
+        """Read the requested parts.
 
         Args:
-            look: which parts; those about hosts are not ours.
-            restarted: nodes of which finished recoveries are wanted too. Asking for those makes the answer
-                many times larger, so until there are any, only recoveries under way are asked for.
+            look: the parts; parts about hosts are ignored.
+            restarted: nodes whose finished recoveries are needed too. They make the answer many times larger,
+                so without such nodes only recoveries in progress are read.
         """
         dialect = self._client.dialect()
         if isinstance(dialect, Fault):
@@ -90,7 +90,7 @@ class Observer:
             )
         found = ClusterReadings()
         snapshots: Reading[tuple[str, ...]] = NOT_READ
-        if Look.HEALTH in look:  # first: it waits for the master's queue, so what follows is not older
+        if Look.HEALTH in look:  # first: it waits for the master's queue, so the later reads are not older
             found = replace(found, health=self._health(dialect))
         if Look.CLUSTER in look:
             cluster, snapshots = self._cluster(dialect, with_snapshots=Look.ACTIVITY in look)
@@ -143,17 +143,17 @@ class Observer:
         return view, parse_snapshots(body) if with_snapshots else NOT_READ
 
     def _meet(self, state: Any) -> None:
-        """Ask nodes that are new, or have begun a new life, about themselves.
+        """Read the facts of nodes that are new or were restarted.
 
-        The answers come later than the state, so a node that restarted in between would have its next life's
-        start time taken for this one's: an incarnation is compared by its ephemeral id first.
+        These answers are later than the state. If a node restarted in between, its new start time would be
+        taken for the old process. So an incarnation is compared by its ephemeral id first.
         """
         new = unfamiliar(state, self._lives)
         if not new:
             return
         read = self._body(calls.lives(new))
         if isinstance(read, Unknown):
-            return  # what is needed of it is missed, and said so, where the state is parsed
+            return  # the parser of the state reports its missing facts
         told = reading("nodes", lambda: parse_lives(read[0]))
         if isinstance(told, Unknown):
             return
@@ -165,12 +165,12 @@ class Observer:
                     if life.http is not None:
                         addresses[NodeName(name)] = life.http
                 case _:
-                    continue  # it has left since
+                    continue  # it has left the cluster since
         self._client.learn(addresses)
         self._weigh(state)
 
     def _weigh(self, state: Any) -> None:
-        """Ask for the memory of nodes whose speed of recoveries goes by it; unread counts as most."""
+        """Read the memory of nodes whose recovery rate depends on it; unread memory counts as the largest."""
         wanted: dict[str, str] = {}
         for node_id, node in state["nodes"].items():
             ephemeral = str(node.get("ephemeral_id")) if isinstance(node, dict) else ""
@@ -192,7 +192,7 @@ class Observer:
         return with_largest_rate(settings, [self._rate(ephemeral) for ephemeral in self._present])
 
     def _rate(self, ephemeral: str) -> int | None:
-        """Bytes a second that a node of this life may copy; None where that is not known."""
+        """Bytes per second that this node process may copy; None if unknown."""
         life = self._lives.get(ephemeral)
         return None if life is None else rate_of(life.roles, life.rate, self._memory.get(ephemeral))
 

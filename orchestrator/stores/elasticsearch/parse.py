@@ -1,4 +1,4 @@
-"""Settings, health, recoveries and work under way. Pure; tolerant of what is more, not of what is less."""
+"""Parse settings, health, recoveries and tasks. Pure. Extra fields are ignored; missing ones are errors."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _REINDEXES: Final = (
     "indices:data/write/delete/byquery",
 )
 TASK_ACTIONS: Final = ",".join(f"{action}*" for action in (_MERGE, *_REINDEXES))
-"""What is asked of `_tasks`; each action has parts such as `[n]` on the nodes where its work is."""
+"""The actions requested from `_tasks`; each has parts such as `[n]` on the nodes that do its work."""
 
 
 def parse_settings(body: Any) -> Reading[SettingsView]:
-    """`_cluster/settings?flat_settings&include_defaults`; every level must be there, if only empty."""
+    """`_cluster/settings?flat_settings&include_defaults`; every level must be present, even if empty."""
 
     def parse() -> SettingsView:
         levels = [_flat(within(body, level), level) for level in ("persistent", "transient", "defaults")]
@@ -122,14 +122,14 @@ def recovering_indices(body: Any) -> Reading[tuple[str, ...]]:
 def parse_recoveries(
     body: Any, *, uuids: Mapping[str, str], finished_on: Collection[NodeName]
 ) -> Reading[tuple[Recovery, ...]]:
-    """`_recovery`: those under way, and those that are done on some nodes.
+    """`_recovery`: recoveries in progress, and finished ones on some nodes.
 
     Args:
-        body: the answer; an empty object when there is none.
-        uuids: of indices by name, since the answer names indices alone. An index that is not among them is
-            gone again, and its recoveries with it.
-        finished_on: nodes of which finished recoveries are of interest. A node knows the recoveries of its
-            present life only.
+        body: the answer; an empty object if there are no recoveries.
+        uuids: uuids by index name, since the answer has only names. An index that is missing here is already
+            deleted, and its recoveries are skipped.
+        finished_on: nodes whose finished recoveries are needed. A node lists only recoveries since its last
+            start.
     """
 
     def parse() -> tuple[Recovery, ...]:
@@ -162,9 +162,9 @@ def _recovery(index: str, uuid: str, value: Any) -> Recovery:
 
 
 def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
-    """Snapshots under way, as `repository/name`, from the cluster state's own record of them.
+    """Snapshots in progress, as `repository/name`, from their record in the cluster state.
 
-    The record is absent until the first snapshot is taken; the cluster's name shows that the answer is one.
+    The record is absent until the first snapshot; the cluster's name shows that the answer is valid.
     """
 
     def parse() -> tuple[str, ...]:
@@ -181,14 +181,14 @@ def parse_snapshots(body: Any) -> Reading[tuple[str, ...]]:
 def parse_tasks(
     body: Any, *, snapshots: tuple[str, ...], members: Mapping[str, NodeName] = MappingProxyType({})
 ) -> Reading[Activity]:
-    """`_tasks`, with the snapshots that were read beside it.
+    """`_tasks`, together with the snapshots from a separate reading.
 
-    A member that did not answer is told as unread: one that stands still, as in a long garbage collection,
-    says nothing about the others. Any other failure makes all of it unknown.
+    A member that did not answer is listed as unread; one node in a long garbage collection does not affect
+    the others. Any other failure makes the whole reading unknown.
 
     Args:
         body: the answer.
-        snapshots: that run.
+        snapshots: snapshots in progress.
         members: names by node id.
     """
 

@@ -1,10 +1,10 @@
 """Segments, writes and settings of indices after a bulk load. Pure.
 
-What counts is what a search goes through, `search` in `_segments`. Seen on Elasticsearch 8.19 and 9.1 and on
-OpenSearch 2.19: `_stats` counts searched and committed segments together, so that a flush without a refresh
-shows one more, and after a force-merge OpenSearch goes on searching the old ones until it is refreshed (14
-searched, 3 committed, and `_stats` says 15). What is only committed is the future's, what is only searched is
-what a refresh takes away; neither may pass for the other.
+Only the segments that a search reads count: `search` in `_segments`. Seen on Elasticsearch 8.19 and 9.1 and
+on OpenSearch 2.19: `_stats` counts searched and committed segments together, so a flush without a refresh
+adds one. After a force-merge OpenSearch searches the old segments until a refresh (14 searched, 3 committed,
+and `_stats` says 15). A segment that is only committed is searched after the next refresh; one that is only
+searched disappears with it. The two must not be confused.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _STARTED: Final = frozenset({CopyState.STARTED, CopyState.RELOCATING})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedCopy:
-    """A started copy, as the routing table has it."""
+    """A started copy from the routing table."""
 
     shard: ShardId
     primary: bool
@@ -73,7 +73,7 @@ class PlacedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkState:
-    """An index in the cluster's metadata and routing, before its copies were asked."""
+    """An index from the cluster's metadata and routing, before its copies are read."""
 
     name: str
     uuid: str
@@ -85,10 +85,10 @@ class BulkState:
 
 
 def parse_bulk_state(body: Any) -> Reading[Mapping[str, BulkState]]:
-    """Indices by uuid, from a cluster state of some indices; those that are gone are not in it."""
+    """Indices by uuid, from a cluster state of some indices; deleted ones are left out."""
 
     def parse() -> dict[str, BulkState]:
-        text(within(body, "cluster_name"), "cluster_name")  # the answer is one, though it may list no index
+        text(within(body, "cluster_name"), "cluster_name")  # the answer is valid, though it may list no index
         listed = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
         states = [_state(name, listed[name], body) for name in listed]
         return {state.uuid: state for state in states}
@@ -135,20 +135,20 @@ def _placed(name: str, uuid: str, body: Any) -> Iterator[PlacedCopy]:
             node = NodeName(text(within(nodes, node_id, "name"), f"the node {node_id} of {shard}"))
             yield PlacedCopy(shard=shard, primary=primary, node_id=node_id, node=node)
         if primaries != 1:
-            # Its writes and its segments are somebody's guess: what was read before does not hold any more.
+            # Its writes and segments are unknown: earlier readings are no longer valid.
             raise Malformed(f"{shard} has {primaries} started primaries")
 
 
 def parse_bulk_index(
     state: BulkState, *, segments: Any, writes: Any, sequence_numbers: bool
 ) -> Reading[BulkIndex]:
-    """One open index, from its state and what its copies say. A copy that says nothing makes it unknown.
+    """One open index, from its state and the readings of its copies. A missing copy makes it unknown.
 
     Args:
-        state: of it.
-        segments: the answer of `_segments`, about other indices too.
-        writes: the answer of `_stats/indexing,merge?level=shards`, about other indices too.
-        sequence_numbers: whether the version has any.
+        state: the state of the index.
+        segments: the answer of `_segments`, with other indices too.
+        writes: the answer of `_stats/indexing,merge?level=shards`, with other indices too.
+        sequence_numbers: whether the version has sequence numbers.
     """
 
     def parse() -> BulkIndex:
@@ -175,7 +175,7 @@ def parse_bulk_index(
 
 
 def _of_copy(copy: PlacedCopy, answer: Any, what: str) -> Any:
-    """What an answer says of a copy, which is known by its shard and its node."""
+    """The part of an answer about one copy, found by its shard and its node."""
     shard = copy.shard
     shards = within(answer, "indices", shard.index, "shards", str(shard.number))
     for each in items(given(shards, []), f"{what} of {shard}"):
@@ -187,7 +187,7 @@ def _of_copy(copy: PlacedCopy, answer: Any, what: str) -> Any:
 def _segments(copy: PlacedCopy, answer: Any) -> CopySegments:
     value = _of_copy(copy, answer, "segments")
     where = f"segments of {copy.shard} on {copy.node}"
-    # An empty copy has an empty object there, which a filter leaves away; so the count is told apart.
+    # `filter_path` drops the empty object of an empty copy, so the segment count is checked separately.
     listed = mapping(given(within(value, "segments"), {}), where)
     sizes = [
         count(within(each, "size_in_bytes"), f"{where}: size_in_bytes")
@@ -215,7 +215,7 @@ def _writes(name: str, primaries: Sequence[Any], *, sequence_numbers: bool) -> W
     )
     if not sequence_numbers:
         return Writes(operations=operations, sequence=None)
-    # An empty shard's is -1.
+    # An empty shard has -1.
     sequence = sum(
         number(within(value, "seq_no", "max_seq_no"), f"{name}: max_seq_no") for value in primaries
     )

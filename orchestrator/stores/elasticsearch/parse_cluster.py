@@ -1,7 +1,7 @@
-"""The cluster state: membership, metadata and routing that belong together. Pure.
+"""Parse the cluster state: membership, metadata and routing of one moment. Pure.
 
-A part that is absent is an empty one only where the server leaves empty parts away (`filter_path` does);
-whatever must be there and is not makes the whole reading unknown.
+An absent part counts as empty only where the server omits empty parts (`filter_path` does). If a required
+part is absent, the whole reading is unknown.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ STATE_FIELDS: Final = (
     "routing_table.indices.*.shards.*.unassigned_info.reason",
     "routing_table.indices.*.shards.*.unassigned_info.failed_attempts",
 )
-"""What is asked of the cluster state: without it, mappings and features make up nearly all of the answer."""
+"""The filter of the cluster state. Without it, mappings and features are nearly all of the answer."""
 _SNAPSHOT_STORES: Final = frozenset({"snapshot", "remote_snapshot"})
 """`index.store.type` of searchable snapshots: Elasticsearch 7.10 and later; OpenSearch 2.4 and later."""
 _ABSENT: Final = frozenset({"", "_absent_"})
-"""What an exclusion says for a name or an id that it was not given and could not find."""
+"""The value in an exclusion for a name or an id that is unknown to the server."""
 
 
 def parse_cluster(
     body: Any, lives: Mapping[str, Life], *, distribution: str, dialect: Dialect
 ) -> Reading[ClusterView]:
-    """A `_cluster/state` answer as the model sees it; `Unknown` when anything in it is not as it must be.
+    """A `_cluster/state` answer as a model object; `Unknown` if any part of it is invalid.
 
     Args:
         body: the parsed answer.
-        lives: what nodes said of themselves, by ephemeral id.
+        lives: facts of nodes, by ephemeral id.
         distribution: `elasticsearch` or `opensearch`.
-        dialect: of its version.
+        dialect: dialect of its version.
     """
     return reading("cluster state", lambda: _cluster(body, lives, distribution=distribution, dialect=dialect))
 
@@ -177,7 +177,7 @@ def _index(name: str, value: dict[str, Any]) -> Index:
 
 
 def _filters(allocation: Any) -> str:
-    """What an index says of where its copies may be, as one text; `enable` is a matter of its own."""
+    """The allocation filters of an index, as one text, without `enable`."""
     given_ = (
         {key: value for key, value in allocation.items() if key != "enable"}
         if isinstance(allocation, dict)
@@ -194,7 +194,7 @@ def _copies(body: Any, indices: Mapping[str, Index], nodes: Mapping[str, Node]) 
     table = mapping(given(within(body, "routing_table", "indices"), {}), "routing_table.indices")
     if strangers := sorted(set(table) - set(indices)):
         raise Malformed(f"index {strangers[0]} has a routing but no metadata")
-    # Closed indices have a routing since 7.2; open ones always.
+    # Closed indices have routing since 7.2, open indices always.
     if unrouted := sorted(name for name, index in indices.items() if index.open and name not in table):
         raise Malformed(f"index {unrouted[0]} has metadata but no routing")
     found: list[ShardCopy] = []
@@ -247,10 +247,10 @@ def _place(node_id: Any, nodes: Mapping[str, Node], where: str) -> NodeName | No
 
 
 def parse_index_uuids(body: Any) -> Reading[dict[str, str]]:
-    """Uuids by index name, from a cluster state of metadata alone; empty when none is there."""
+    """Uuids by index name, from a cluster state with only metadata; empty if there are no indices."""
 
     def parse() -> dict[str, str]:
-        text(within(body, "cluster_name"), "cluster_name")  # the answer is one, though it may list no index
+        text(within(body, "cluster_name"), "cluster_name")  # the answer is valid, though it may list no index
         listed = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
         return {
             name: text(within(value, "settings", "index", "uuid"), f"metadata.indices.{name}: uuid")

@@ -1,4 +1,4 @@
-"""Disks and the watermarks that allocation measures them by. Pure."""
+"""Parse disks and the watermarks of allocation. Pure."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Watermark:
     """How much of a disk must stay free.
 
     Attributes:
-        free_bytes: when set as a size.
-        used_share: when set as a percentage or ratio, 0 to 1.
-        max_headroom: no more bytes than these need be free, however large the disk (8.5 and later).
+        free_bytes: if set as a size.
+        used_share: if set as a percentage or ratio, 0 to 1.
+        max_headroom: maximum of bytes that must be free, even on a large disk (8.5 and later).
     """
 
     free_bytes: int | None = None
@@ -51,28 +51,28 @@ class Watermark:
     max_headroom: int | None = None
 
     def must_stay_free(self, *, total: int) -> float:
-        """Bytes of a path with so many in all."""
+        """Bytes that must stay free on a path of this size."""
         if self.free_bytes is not None:
             return self.free_bytes
         needed = total * (1 - (self.used_share if self.used_share is not None else 1.0))
         return needed if self.max_headroom is None else min(needed, self.max_headroom)
 
     def passed(self, *, total: int, available: int) -> bool:
-        """Whether a path with so many bytes is over it."""
+        """Whether a path is over the watermark."""
         return available < self.must_stay_free(total=total)
 
     def room(self, *, total: int, available: int) -> int:
-        """Bytes that a path may still take before it is over it; 0 when it is."""
+        """Bytes that may still be written before the path is over the watermark; 0 if it already is."""
         return max(0, int(available - self.must_stay_free(total=total)))
 
 
 def parse_watermark(value: SettingValue | None, headroom: SettingValue | None, where: str) -> Watermark:
-    """A watermark as it is set: `85%`, `0.85`, or `50gb` that must stay free.
+    """A watermark setting: `85%`, `0.85`, or `50gb` that must stay free.
 
-    A headroom of -1 is none; it is what the default becomes once the watermark itself is set (seen on 8.19).
+    A headroom of -1 is no headroom. The default becomes -1 once the watermark itself is set (seen on 8.19).
 
     Raises:
-        Malformed: it is none of these.
+        Malformed: it has none of these forms.
     """
     written = text(value, where)
     largest = None if headroom in (None, "-1") else parse_size(text(headroom, where), f"{where}.max_headroom")
@@ -91,19 +91,19 @@ def _share(value: str, where: str) -> float:
 
 
 def parse_disks(body: Any, settings: SettingsView) -> Reading[Mapping[NodeName, Disk]]:
-    """`_nodes/stats/fs` measured by the watermarks in the settings; a node that did not answer is left out.
+    """`_nodes/stats/fs`, compared with the watermarks in the settings.
 
-    One that stands still says nothing about the disks of the others. Whoever needs its own misses it.
+    A node that did not answer is left out; the disks of the others are still read.
 
     Args:
         body: the answer.
-        settings: the cluster's, with the defaults under `cluster.routing.allocation.disk.`.
+        settings: cluster settings, with the defaults under `cluster.routing.allocation.disk.`.
     """
     return reading("disks", lambda: _disks(body, settings))
 
 
 def parse_data_paths(body: Any) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
-    """Data paths by node from `_nodes/stats/fs`; a node that tells of none is left out."""
+    """Data paths by node from `_nodes/stats/fs`; a node without paths in the answer is left out."""
     return reading("data paths", lambda: _data_paths(body))
 
 
@@ -155,8 +155,8 @@ def _disk(value: Any, where: str, *, low: Watermark, high: Watermark, enabled: b
         used_share=max(1 - available / total for total, available in paths),
         over_low=measured and any(low.passed(total=total, available=free) for total, free in paths),
         over_high=measured and any(high.passed(total=total, available=free) for total, free in paths),
-        # A shard is on one path, and stays there: what is free on another is of no use to its merge. Which
-        # path that is, is not asked, so the one with the least room stands for all.
+        # A shard stays on one data path, so its merge cannot use free space on another. Its path is not read,
+        # so the path with the least room is used.
         room_bytes=min(
             high.room(total=total, available=free) if measured else max(0, free) for total, free in paths
         ),

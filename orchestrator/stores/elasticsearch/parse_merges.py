@@ -1,10 +1,10 @@
-"""Force-merges that run, from the task list, and which indices each of them is for. Pure.
+"""Parse the running force-merges and their indices from the task list. Pure.
 
-A request is a task `indices:admin/forcemerge` on the node that was asked, with a part `…forcemerge[n]` on
-every node that has copies. Seen on Elasticsearch 8.19 and 9.1 and on OpenSearch 2.19: all of them stay when
-whoever asked hangs up; when the node that was asked is killed, the parts go on, with the id of a task that is
-gone as their parent. So a request is told by its parts where it is not listed itself. On OpenSearch a part
-has no description, and one that still waits in its node's queue is not listed.
+A request is a task `indices:admin/forcemerge` on the node that received it. It has a part `…forcemerge[n]` on
+every node with copies. Seen on Elasticsearch 8.19 and 9.1 and on OpenSearch 2.19: all tasks continue after
+the client disconnects. If the receiving node is killed, the parts continue, and their parent task id no
+longer exists. So a request that is not listed is found by its parts. On OpenSearch a part has no description,
+and a part that waits in its node's queue is not listed.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from orchestrator.stores.elasticsearch.resolve import matches
 MERGE_ACTIONS: Final = "indices:admin/forcemerge*"
 _REQUEST: Final = "indices:admin/forcemerge"
 _DESCRIPTION: Final = re.compile(r"Force-merge indices \[(?P<named>.*)\], maxSegments\[.*", re.DOTALL)
-"""Begins alike on all three. What is named stands there as it was asked for: globs, aliases and data streams
-too, and nothing for all indices."""
+"""The start is the same on all three. The names are those of the request: also globs, aliases and data
+streams. They are empty for all indices."""
 _DATE_MATH: Final = "<"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningMerge:
-    """A request for a force-merge that runs.
+    """A request for a force-merge in progress.
 
     Attributes:
         task: id of its task, `node:number`.
-        named: what it was asked for; empty for all indices. None when that cannot be read.
+        named: the names in the request; empty for all indices. None if they cannot be read.
     """
 
     task: str
     named: tuple[str, ...] | None
 
     def covers(self, names: Collection[str]) -> bool:
-        """Whether it may be for the index that goes by these names.
+        """Whether the request may include the index with these names.
 
-        What cannot be read covers every index, and what a request leaves out again (`-name`) counts as taken:
-        a merge that is taken for running is waited for, one that is missed is begun twice.
+        A request with unreadable names counts for every index, and exclusions (`-name`) are ignored. If a
+        merge is wrongly taken for running, the run waits for it; if it is missed, the merge is done twice.
         """
         if not self.named:
             return True
@@ -81,5 +81,5 @@ def _named(description: Any) -> tuple[str, ...] | None:
 
 
 def named_otherwise(merges: Collection[RunningMerge], names: Collection[str]) -> bool:
-    """Whether some merge names anything but these indices, so that only all names tell what it is for."""
+    """Whether a merge names anything else than these indices, so that all names are needed to resolve it."""
     return any(pattern not in names for merge in merges for pattern in merge.named or ())

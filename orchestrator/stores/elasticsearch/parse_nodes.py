@@ -1,4 +1,4 @@
-"""Nodes: from the cluster state, completed by what each node says of itself (`_nodes`). Pure."""
+"""Parse nodes from the cluster state, together with each node's own facts (`_nodes`). Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _ROLES: Final = {role.value: role for role in Role} | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """What a node says of itself; it never changes within one life of its process.
+    """The facts of a node, which never change while its process runs.
 
     Attributes:
-        http: its `http.publish_address`; None where HTTP is off.
-        rate: what its elasticsearch.yml says of the speed of recoveries.
+        http: its `http.publish_address`; None if HTTP is off.
+        rate: the recovery rate in its elasticsearch.yml.
     """
 
     roles: frozenset[Role]
@@ -40,7 +40,7 @@ class Life:
 
 
 def http_addresses(body: Any) -> dict[NodeName, str]:
-    """Addresses by node from `_nodes/http`; what is not there, or not readable, is left out."""
+    """Addresses by node from `_nodes/http`; missing or unreadable ones are left out."""
     nodes = body.get("nodes") if isinstance(body, dict) else None
     found: dict[NodeName, str] = {}
     for node in nodes.values() if isinstance(nodes, dict) else ():
@@ -48,7 +48,7 @@ def http_addresses(body: Any) -> dict[NodeName, str]:
             case {"name": str(name), "http": {"publish_address": str(address)}}:
                 found[NodeName(name)] = address
             case _:
-                continue  # a node without HTTP: nothing can be sent to it anyhow
+                continue  # a node without HTTP: it cannot get requests
     return found
 
 
@@ -66,10 +66,10 @@ def process_ids(body: Any) -> dict[NodeName, int]:
 
 
 def parse_lives(body: Any) -> dict[str, Life]:
-    """What nodes say of themselves, by node id, from `_nodes/{ids}/jvm,http,settings`.
+    """The facts of nodes, by node id, from `_nodes/{ids}/jvm,http,settings`.
 
     Raises:
-        Malformed: that is not such an answer.
+        Malformed: the answer has another form.
     """
     found: dict[str, Life] = {}
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
@@ -89,10 +89,10 @@ def parse_lives(body: Any) -> dict[str, Life]:
 
 
 def parse_roles(value: Any, where: str) -> frozenset[Role]:
-    """Roles of a node; one without any coordinates alone. Roles that we do not know change nothing here.
+    """Roles of a node; a node without roles only coordinates. Unknown roles are ignored.
 
     Raises:
-        Malformed: it is no list of texts.
+        Malformed: it is not a list of texts.
     """
     names = [text(name, where) for name in items(value, where)]
     known = frozenset(_ROLES[name] for name in names if name in _ROLES)
@@ -100,11 +100,11 @@ def parse_roles(value: Any, where: str) -> frozenset[Role]:
 
 
 def unfamiliar(body: Any, lives: Collection[str]) -> tuple[str, ...]:
-    """Ids of nodes in a cluster state whose present life is not among those known.
+    """Ids of nodes in a cluster state whose current process is unknown.
 
     Args:
         body: the cluster state.
-        lives: ephemeral ids of known lives.
+        lives: ephemeral ids of known processes.
     """
     nodes = body.get("nodes") if isinstance(body, dict) else None
     return tuple(
@@ -119,13 +119,13 @@ def parse_nodes(body: Any, lives: Mapping[str, Life], *, roles_in_state: bool) -
 
     Args:
         body: the cluster state.
-        lives: what is known of nodes, by ephemeral id.
+        lives: facts of nodes, by ephemeral id.
         roles_in_state: whether this version's state lists roles and versions. Where it does not, a node that
             has not reported them yet makes the reading unknown: its roles decide whether others may go down.
 
     Raises:
         Malformed: a node lacks what it must have.
-        NotYetReported: a node has joined, or begun a new life, and has not said what it is.
+        NotYetReported: a node has joined or was restarted, and has not reported its facts yet.
     """
     found: dict[str, Node] = {}
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():

@@ -1,11 +1,11 @@
-"""Up to which priority a reading of health waits for the master's queue. Pure.
+"""Chooses the task priority that a reading of health waits for in the master's queue. Pure.
 
-Health with `wait_for_events=P` is itself a task of priority P in the master queue: everything that is queued
-before it with that priority or a higher one is done before the answer. The queue takes higher priorities
-first, whenever they came. So on a master that always has something else to do (mapping updates are HIGH) a
-`languid` wait never ends. After some waits that ran out, the next reading waits for less: it is then as new
-as everything of that priority, and the reading says which one it was. Joins and departures of nodes and
-started shards are URGENT or above.
+Health with `wait_for_events=P` is itself a task of priority P in the master's queue. All earlier tasks of
+that priority or a higher one are done before the answer. The queue always takes higher priorities first. So
+on a master that is always busy (mapping updates are HIGH) a `languid` wait never ends. After several waits
+that timed out, the next reading waits for a higher priority only. It then includes all tasks of that
+priority, and the reading names the priority. Joins and departures of nodes and started shards are URGENT or
+above.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 LANGUID: Final = "languid"
 _PRIORITIES: Final = (LANGUID, "normal", "high", "urgent")
 _MISSES: Final = 2
-"""Waits in a row that ran out, before the next waits for less."""
+"""Waits in a row that timed out, before the next one waits for a higher priority only."""
 _GOOD: Final = 10
-"""Readings with a lesser wait, before `languid` is tried again."""
+"""Readings with a higher priority, before `languid` is tried again."""
 
 
 class Patience:
-    """What the next reading of health waits for, by how the last ones went."""
+    """Chooses the priority for the next reading of health from the results of the last ones."""
 
     def __init__(self) -> None:
         self._step = self._misses = self._good = 0
@@ -32,7 +32,7 @@ class Patience:
         return _PRIORITIES[self._step]
 
     def answered(self, *, settled: bool) -> None:
-        """Take note of an answer; `settled` says that its wait did not run out."""
+        """Record an answer; `settled`: its wait did not time out."""
         if settled:
             self._misses = 0
             self._good += self._step > 0

@@ -1,9 +1,9 @@
-"""How fast each node may copy: `indices.recovery.max_bytes_per_sec`, where no cluster setting says. Pure.
+"""The recovery rate of each node: `indices.recovery.max_bytes_per_sec` without a cluster setting. Pure.
 
-`_cluster/settings?include_defaults` shows the value of the one node that answers. Others may have another: in
-their elasticsearch.yml, or by the default, which on a node with no other data role than cold and frozen, and
-without the master role, goes by its memory (`RecoverySettings`, Elasticsearch 7.11 and later). A cluster
-setting replaces them all. So what it is compared with is the largest: else it would slow a node down.
+`_cluster/settings?include_defaults` shows only the value of the node that answers. Other nodes may differ: by
+their elasticsearch.yml, or by the default, which depends on memory if a node has only the data roles cold and
+frozen and no master role (`RecoverySettings`, Elasticsearch 7.11 and later). A cluster setting replaces all
+of them. So it is compared with the largest of them: a smaller setting would slow a node down.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _GOES_BY_MEMORY: Final = frozenset({Role.DATA_COLD, Role.DATA_FROZEN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRate:
-    """What one node's elasticsearch.yml says.
+    """The recovery rate in one node's elasticsearch.yml.
 
     Attributes:
-        bytes_per_second: None where it says nothing.
-        by_hardware: `node.bandwidth.recovery.*` is set: the rate goes by those, in a way that no API shows.
+        bytes_per_second: None if not set.
+        by_hardware: `node.bandwidth.recovery.*` is set: the rate depends on it, and no API shows the result.
     """
 
     bytes_per_second: int | None = None
@@ -41,16 +41,16 @@ class OwnRate:
 
 
 def goes_by_memory(roles: frozenset[Role]) -> bool:
-    """Whether the default of a node with these roles goes by its memory."""
+    """Whether the default of a node with these roles depends on its memory."""
     data = roles & DATA_ROLES
     return bool(data) and data <= _GOES_BY_MEMORY and Role.MASTER not in roles
 
 
 def parse_own_rate(settings: Any, where: str) -> OwnRate:
-    """From a node's `settings` in `_nodes/settings`.
+    """Read the rate from a node's `settings` in `_nodes/settings`.
 
     Raises:
-        Malformed: what stands there is no size.
+        Malformed: the value is not a size.
     """
     written = within(settings, "indices", "recovery", "max_bytes_per_sec")
     by_hardware = within(settings, "node", "bandwidth", "recovery") is not None
@@ -64,10 +64,10 @@ def parse_own_rate(settings: Any, where: str) -> OwnRate:
 
 
 def parse_memory(body: Any) -> dict[str, int]:
-    """Memory of nodes in bytes, by node id, from `_nodes/{ids}/stats/os`; what is not there is left out.
+    """Memory of nodes in bytes, by node id, from `_nodes/{ids}/stats/os`; missing values are left out.
 
     Raises:
-        Malformed: that is not such an answer.
+        Malformed: the answer has another form.
     """
     found: dict[str, int] = {}
     for node_id, value in mapping(within(body, "nodes"), "nodes").items():
@@ -78,12 +78,12 @@ def parse_memory(body: Any) -> dict[str, int]:
 
 
 def rate_of(roles: frozenset[Role], own: OwnRate, memory: int | None) -> int | None:
-    """Bytes a second that a node may copy, 0 for no limit; None where that cannot be known.
+    """Bytes per second that a node may copy, 0 for no limit; None if unknown.
 
     Args:
-        roles: of the node.
-        own: what its file says.
-        memory: in bytes; where it is not known the largest default is assumed.
+        roles: roles of the node.
+        own: the rate in its elasticsearch.yml.
+        memory: in bytes; if unknown, the largest default is assumed.
     """
     if own.by_hardware:
         return None
@@ -97,9 +97,9 @@ def rate_of(roles: frozenset[Role], own: OwnRate, memory: int | None) -> int | N
 
 
 def with_largest_rate(settings: SettingsView, rates: Iterable[int | None]) -> SettingsView:
-    """The settings, whose files' rate is the largest of these.
+    """The settings, with the largest of these rates as the rate from configuration files.
 
-    Without one where a rate is not known: what nobody says cannot be raised, and so is left.
+    If one of the rates is unknown, none is set, and the rate is not raised.
     """
     if any(settings.at(level, BANDWIDTH) is not None for level in Level):
         return settings

@@ -1,4 +1,4 @@
-"""A request as data: what is sent is what is described, since both are made of the same value."""
+"""A request as data. The same value is sent and described, so the two cannot differ."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Request:
     Attributes:
         path: without a query; names in it are quoted already (`quoted`).
         params: the query; values are quoted when sent.
-        body: JSON, None for none.
+        body: JSON, None for no body.
         accept: statuses of 300 and above that are an answer, not an error, to this request.
-        silence: seconds that the server may take before it answers; None for the client's own limit.
+        silence: seconds until the server must answer; None for the client's own limit.
     """
 
     method: str
@@ -45,10 +45,10 @@ def get(path: str, **more: Any) -> Request:
 
 
 def quoted(name: str) -> str:
-    """A name as one part of a path, whatever is in it."""
+    """Quote a name as one part of a path, with any characters in it."""
     return quote(name, safe="")
 
 
 def filtered(*fields: str) -> dict[str, str]:
-    """The query that has the server send these fields alone."""
+    """The query for an answer with only these fields."""
     return {"filter_path": ",".join(fields)}

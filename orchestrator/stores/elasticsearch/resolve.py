@@ -1,7 +1,7 @@
-"""Names, globs, aliases and data streams as the indices that they stand for. Pure.
+"""Resolve names, globs, aliases and data streams to indices. Pure.
 
-From one reading of the cluster's metadata, which has all four and the uuids too, and which needs no right on
-any index. The server's own `_resolve/index` (7.9 and later) tells no uuids.
+All come from one reading of the cluster's metadata, which includes the uuids and needs no right on any index.
+The server's own `_resolve/index` (7.9 and later) returns no uuids.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EVERYTHING: Final = "_all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """One index, with every name that it goes by."""
+    """One index, with all its names."""
 
     index: ResolvedIndex
     open: bool
@@ -47,17 +47,17 @@ class _Known:
 
 
 def patterns_in(given_patterns: Iterable[str]) -> tuple[str, ...]:
-    """Patterns one by one, each once: commas separate them, as in a request."""
+    """Patterns without repetition; commas separate them, as in a request."""
     each = (part.strip() for pattern in given_patterns for part in pattern.split(","))
     return tuple(dict.fromkeys(part for part in each if part))
 
 
 def parse_resolution(body: Any, patterns: Sequence[str]) -> Reading[Resolution]:
-    """What patterns stand for.
+    """Resolve patterns to indices.
 
     A glob has `*` for any number of characters; `_all` is `*`. It matches names of indices, aliases and data
-    streams. An index is left out as hidden unless one of its names was given in full, or by a glob that has
-    the leading dot which the name has: the rule that the servers have for their own requests.
+    streams. A hidden index is left out unless a pattern is one of its names in full, or a glob with the same
+    leading dot: this is the servers' own rule.
 
     Args:
         body: the cluster's metadata (`RESOLVE_FIELDS`).
@@ -85,12 +85,12 @@ def _resolution(known: Sequence[_Known], patterns: Sequence[str]) -> Resolution:
 
 
 def parse_names(body: Any) -> Reading[Mapping[str, frozenset[str]]]:
-    """Every name that an index goes by, its own, its aliases' and its data stream's, by its uuid."""
+    """All names of each index (its own, aliases, data stream), by its uuid."""
     return reading("index metadata", lambda: {each.index.uuid: each.names for each in _known(body)})
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name or a glob is for this name."""
+    """Whether a name or a glob matches this name."""
     if pattern == _EVERYTHING:
         return True
     return (
@@ -103,12 +103,12 @@ def _matching(pattern: str, index: _Known) -> frozenset[str]:
 
 
 def _wanted(pattern: str, index: _Known, matched: frozenset[str]) -> bool:
-    """Whether this pattern means this index, though it be hidden."""
+    """Whether this pattern includes this index even if it is hidden."""
     if "*" not in pattern and pattern != _EVERYTHING:
         return True
     if pattern.startswith("."):
         return True
-    # By the name of an alias or a data stream that is itself in the open, its hidden indices are meant.
+    # The name of a visible alias or data stream includes its hidden indices.
     others = matched - {index.index.name}
     return any(not name.startswith(".") for name in others) or not index.hidden
 
@@ -118,7 +118,7 @@ def _in_order(indices: Iterable[_Known]) -> tuple[ResolvedIndex, ...]:
 
 
 def _known(body: Any) -> tuple[_Known, ...]:
-    text(within(body, "cluster_name"), "cluster_name")  # the answer is one, though it may list no index
+    text(within(body, "cluster_name"), "cluster_name")  # the answer is valid, though it may list no index
     listed = mapping(given(within(body, "metadata", "indices"), {}), "metadata.indices")
     streams = _streams(body)
     return tuple(
@@ -142,7 +142,7 @@ def _one(name: str, value: dict[str, Any], streams: Mapping[str, frozenset[str]]
 
 
 def _streams(body: Any) -> dict[str, frozenset[str]]:
-    """Backing indices by the name of a data stream or of an alias of some, which stands with the streams."""
+    """Backing indices by the name of a data stream, or of an alias of data streams."""
     where = "metadata.data_stream"
     own = mapping(given(within(body, "metadata", "data_stream"), {}), where)
     found = {

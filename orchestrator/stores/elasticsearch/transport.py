@@ -1,8 +1,8 @@
-"""The wire: one client library that speaks to every server, with limits on time and size, and counted.
+"""HTTP transport: one client library for every server, with limits on time and size, and counters.
 
-elasticsearch-py 9 asks for `application/vnd.elasticsearch+json; compatible-with=9`, which Elasticsearch 7 and
-OpenSearch refuse, and believes only servers that send `X-Elastic-Product`. Both are taken back here, in a
-`transport_class`, the client's own seam: what the server is, is found out by a probe of ours first.
+elasticsearch-py 9 requests `application/vnd.elasticsearch+json; compatible-with=9`, which Elasticsearch 7 and
+OpenSearch refuse, and accepts only servers that send `X-Elastic-Product`. A `transport_class`, the client's
+own extension point, undoes both here. Our own probe finds out the product first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elastic_transport import (
     Urllib3HttpNode,
 )
 from elastic_transport import ConnectionError as LostConnection
-from elastic_transport._node import NodeApiResponse  # what the base class returns, yet not exported
+from elastic_transport._node import NodeApiResponse  # returned by the base class, yet not exported
 from elastic_transport.client_utils import DEFAULT, DefaultType
 
 from orchestrator.stores.elasticsearch.access import Limits
@@ -36,13 +36,13 @@ _TEXT: Final = "text/plain"
 _CHUNK_BYTES: Final = 256 * 1024
 _FIRST_ERROR_STATUS: Final = 300
 
-# What goes wrong is returned as a fault with its reason. The library logs every lost node as well, which
-# Python prints on standard error, amid the run's own lines, where nobody has set up logging.
+# Errors are returned as faults with their reasons. The library also logs every lost node, and without logging
+# set up Python prints that to standard error, between the run's own lines.
 logging.getLogger("elastic_transport").addHandler(logging.NullHandler())
 
 
 class AnswerLimit(Exception):  # noqa: N818  (says what was reached)
-    """An answer was larger, or took longer, than any that we ask for."""
+    """An answer was larger or slower than the limits allow."""
 
 
 class Traffic:
@@ -55,22 +55,22 @@ class Traffic:
         self.bytes_received = 0
 
     def sent(self, size: int) -> None:
-        """Count one request of so many bytes."""
+        """Count one request with its bytes."""
         with self._lock:
             self.requests += 1
             self.bytes_sent += size
 
     def received(self, size: int) -> None:
-        """Count so many bytes of an answer."""
+        """Count bytes of an answer."""
         with self._lock:
             self.bytes_received += size
 
 
 class PlainTransport(Transport):
-    """Sends and accepts plain JSON, never tries twice, and lets every product pass.
+    """Sends and accepts plain JSON, never retries, and accepts every product.
 
-    The client's own check of the product is answered here, since OpenSearch and Elasticsearch before 7.14
-    would fail it; what the server really said stands in `SAID_PRODUCT`, for the probe that comes first.
+    OpenSearch and Elasticsearch before 7.14 would fail the client's own product check, so this class adds the
+    header that the check expects. The server's real header is in `SAID_PRODUCT`, for the first probe.
     """
 
     def perform_request(
@@ -85,8 +85,8 @@ class PlainTransport(Transport):
             plain.pop("content-type", None)
         more["max_retries"] = 0
         meta, parsed = super().perform_request(method, target, body=body, headers=plain, **more)
-        # Deprecation warnings would be raised as Python warnings. We know of the one that concerns us:
-        # transient settings, which are written only where a transient value stands already.
+        # Deprecation warnings would become Python warnings. Only one concerns this program: transient
+        # settings, which it writes only where a transient value already exists.
         kept = {name: value for name, value in meta.headers.items() if name.lower() != "warning"}
         kept[SAID_PRODUCT] = kept.get(_PRODUCT_HEADER, "")
         kept[_PRODUCT_HEADER] = "Elasticsearch"
@@ -101,14 +101,14 @@ class PlainTransport(Transport):
 
 
 def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> type[Urllib3HttpNode]:
-    """A node class for `elastic_transport` with limits on the whole answer, which is counted.
+    """A node class for `elastic_transport` that counts each whole answer and limits its time and size.
 
-    The library's own node has a limit on the silence between two bytes alone: a trickle has no end there.
+    The library's own node limits only the silence between two bytes, so a slow answer may never end.
 
     Args:
-        traffic: is told what goes over the wire.
-        limits: of a request.
-        now: seconds that never go back.
+        traffic: counts requests and bytes.
+        limits: limits of a request.
+        now: monotonic clock, in seconds.
     """
 
     class LimitedNode(Urllib3HttpNode):
@@ -125,7 +125,7 @@ def limited_node(traffic: Traffic, limits: Limits, now: Callable[[], float]) -> 
             """Send one request and read its whole answer.
 
             Raises:
-                TransportError: no whole answer came; the cause tells how far it got.
+                TransportError: no complete answer; the cause says how far the request got.
             """
             silence = request_timeout if isinstance(request_timeout, int | float) else limits.silence
             began, allowed = now(), max(limits.answer, silence)

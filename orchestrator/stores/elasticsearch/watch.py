@@ -1,4 +1,4 @@
-"""Long polls: the cluster answers when it is ready, so that nobody has to ask again and again."""
+"""Long polls: the cluster answers when it is ready, so no repeated requests are needed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from orchestrator.stores.elasticsearch.faults import Fault
 from orchestrator.stores.elasticsearch.request import Request, get
 
 _MARGIN_SECONDS: Final = 2.0
-"""What an answer may come late, so that the server's own time-out is an answer."""
+"""Extra time for the answer, so that the server's own time-out arrives as an answer."""
 
 
 def watch_request(watch: ClusterWatch, timeout: Seconds, dialect: Dialect) -> Request:
-    """The long poll for it. Health waits on the master, so a node that has none waits for one as long."""
+    """The long-poll request. Health waits on the master; a node without a master waits as long for one."""
     match watch:
         case NodesJoined(count=count):
             # `>=` is written as `ge(…)` too; this form needs no quoting.
@@ -38,7 +38,7 @@ def watch_request(watch: ClusterWatch, timeout: Seconds, dialect: Dialect) -> Re
 
 
 def watch_for(client: ElasticsearchClient, watch: ClusterWatch, timeout: Seconds) -> bool:
-    """Wait until it seems to hold (True), the time is out, or the connection is lost (False)."""
+    """Wait: True once the condition seems to hold, False after a time-out or a lost connection."""
     dialect = client.dialect()
     if isinstance(dialect, Fault):
         return False

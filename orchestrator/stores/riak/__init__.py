@@ -1,1 +1,1 @@
-"""How a Riak cluster is read: its command's text, and HTTP. 2.0 to 3.2."""
+"""Riak 2.0 to 3.2, by the output of its commands and by HTTP."""

@@ -1,12 +1,12 @@
-"""Riak's commands as argument lists, each with a limit of our own, and what they answer.
+"""Riak's commands as argument lists, each with our own time limit, and their results.
 
-Several commands never end by themselves: `wait-for-service` for a service that does not come, 3.x
-`riak start` for a node that does not answer. So every one is run with a limit, and one that ran into it has
-said nothing. No command here changes the members of the cluster: never `riak admin down` in a restart.
+Several commands may never end by themselves: `wait-for-service` for a service that does not start, 3.x
+`riak start` for a node that does not answer. So every command has a time limit, and one that reaches it has
+no result. No command here changes the members of the cluster: never `riak admin down` in a restart.
 
-The packaged `riak` of 3.x writes its arguments into a script that a second shell reads, unquoted. So no word
-here may mean anything to a shell, and names that do are not taken from any output (`terms`, bucket types);
-`riak eval`, whose argument is full of such marks, is not used.
+The packaged `riak` of 3.x writes its arguments, unquoted, into a script for a second shell. So no word here
+may have a special meaning in a shell, and names that have one are refused (`terms`, bucket types).
+`riak eval` is not used, since its argument is full of such characters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KV: Final = "riak_kv"
 _TIMER: Final = "vnode_management_timer"
 _MANAGER: Final = "riak_core_vnode_manager"
 _OWN: Final = "transfer_limit"
-"""Any key would do: `show` tells of the node that is asked alone, and names it."""
+"""Any key works: `show` lists only the node that runs it, with its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class Command:
     """One command line.
 
     Attributes:
-        argv: its words; none means anything to a shell.
-        timeout: when we end it.
-        as_root: whether it needs what Riak's scripts need: root's rights, or those of the user `riak`.
+        argv: its words; none has a special meaning in a shell.
+        timeout: seconds until we end it.
+        as_root: whether it needs the rights of root or of the user `riak`, as Riak's scripts do.
     """
 
     argv: tuple[str, ...]
@@ -61,7 +61,7 @@ class Command:
 
 
 class Runner(Protocol):
-    """Runs a command on a node's machine, as the user that Riak's scripts want."""
+    """Runs a command on a node's machine, as the user that Riak's scripts need."""
 
     def run(self, node: NodeName, command: Command) -> CommandOutput | Unknown:
         """How it ended; an output without an exit code when our limit or a lost connection ended it.
@@ -74,12 +74,12 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """The words of each command.
+    """The command lines.
 
     Attributes:
         riak: the program, such as `/usr/sbin/riak`.
-        admin: the words before an administrative command's own, such as `riak admin`.
-        pid_word: what asks for the process; `getpid` before 3.0.
+        admin: the start of an administrative command line, such as `riak admin`.
+        pid_word: the command for the pid; `getpid` before 3.0.
     """
 
     riak: tuple[str, ...]
@@ -88,7 +88,7 @@ class Commands:
 
     @property
     def pid(self) -> Command:
-        """The process of the Erlang machine: another one after a restart."""
+        """The pid of the Erlang VM, which changes with a restart."""
         return Command(argv=(*self.riak, self.pid_word))
 
     @property
@@ -106,18 +106,18 @@ class Commands:
         return Command(argv=(*self.admin, *words))
 
     def wait_for_service(self, service: str, node: NodeName, seconds: Seconds) -> Command:
-        """Ends when the service is up on that node, as the asked one sees it, or at our limit."""
+        """Ends when the node that runs it sees the service up on that node, or at our limit."""
         return Command(argv=(*self.admin, "wait-for-service", service, node), timeout=seconds)
 
     def watched_nodes(self, service: str) -> Command:
-        """The nodes on which the asked one sees a service up.
+        """The nodes on which the node that runs it sees a service up.
 
-        To a second shell the brackets are a pattern for a file of one letter. No such file lies where Riak's
-        script runs, so they stay as they are; were one there, the answer would be an error.
+        A second shell reads the brackets as a pattern for a file name of one letter. Riak's script runs in a
+        folder without such a file, so the brackets stay. With such a file, the answer would be an error.
         """
         return Command(argv=(*self.riak, "rpc", "riak_core_node_watcher", "nodes", f"[{service}]"))
 
-    # The words of `rpc` are terms without a blank; to a shell their brackets are as above.
+    # The words of `rpc` are terms without a blank; for the brackets see above.
 
     @property
     def timer(self) -> Command:
@@ -125,22 +125,22 @@ class Commands:
         return Command(argv=(*self.riak, "rpc", "application", "get_env", f"[riak_core,{_TIMER}]"))
 
     def set_timer(self, milliseconds: int) -> Command:
-        """Set it, in the memory of the node alone."""
+        """Set that time, only in the memory of the node."""
         words = f"[riak_core,{_TIMER},{milliseconds}]"
         return Command(argv=(*self.riak, "rpc", "application", "set_env", words))
 
     @property
     def force_handoff(self) -> Command:
-        """Have every node that the asked one is connected with hand off at once what waits."""
+        """Start all waiting handoffs now, on every node connected to the one that runs this."""
         return Command(argv=(*self.riak, "rpc", "rpc", "multicall", f"[{_MANAGER},force_handoffs,[]]"))
 
     @property
     def manager_state(self) -> Command:
-        """The state of the node's vnode manager, the whole ring in it."""
+        """The state of the node's vnode manager, with the whole ring."""
         return Command(argv=(*self.riak, "rpc", "sys", "get_state", f"[{_MANAGER}]"))
 
     def set_transfer_limit(self, node: NodeName, limit: int) -> Command:
-        """Of one node; for all of them at once there would be no word of which one had which before."""
+        """Set one node's limit. A command for all nodes does not show the earlier limit of each."""
         return Command(argv=(*self.admin, "transfer-limit", node, str(limit)))
 
 
@@ -150,7 +150,7 @@ class Programs:
 
     Attributes:
         riak: the program, as words.
-        admin: the words before an administrative command; none where the version decides.
+        admin: the start of an administrative command line; empty if the version decides.
     """
 
     riak: tuple[str, ...]
@@ -160,12 +160,12 @@ class Programs:
 def commands_for(
     dialect: Dialect, *, riak: tuple[str, ...] = ("riak",), admin: tuple[str, ...] = ()
 ) -> Commands:
-    """The commands of a version, with the words of the cluster file where it has some.
+    """The commands of a version, with the overrides of the cluster file.
 
     Args:
-        dialect: of the version.
+        dialect: dialect of the version.
         riak: the program.
-        admin: the words before an administrative command; the version's when empty, found where `riak` is.
+        admin: the start of an administrative command line; if empty, the version's, in the folder of `riak`.
     """
     return Commands(
         riak=riak, admin=admin or _admin(dialect, riak), pid_word="pid" if dialect.has_eval else "getpid"
@@ -175,7 +175,7 @@ def commands_for(
 def _admin(dialect: Dialect, riak: tuple[str, ...]) -> tuple[str, ...]:
     *before, program = riak
     folder, _, name = program.rpartition("riak")
-    if name:  # a wrapper of the operator's: nothing is known of what stands beside it
+    if name:  # a wrapper of the operator: the files beside it are unknown
         return (*riak, "admin") if dialect.has_eval else dialect.admin
     return tuple(before) + tuple(
         f"{folder}{word}" if word.startswith("riak") else word for word in dialect.admin
@@ -184,10 +184,10 @@ def _admin(dialect: Dialect, riak: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakAdmin:
-    """What a cluster answers. Every method asks one node, once, and returns a value or `Unknown`.
+    """Runs commands on a cluster. Every method runs one command on one node and returns a value or `Unknown`.
 
     Attributes:
-        commands: by the node on whose machine they run.
+        commands: by node.
     """
 
     runner: Runner
@@ -195,7 +195,7 @@ class RiakAdmin:
     dialect: Dialect
 
     def pid(self, node: NodeName) -> Reading[int]:
-        """The process of its Erlang machine."""
+        """The pid of its Erlang VM."""
         return self._ask(node, self.commands(node).pid, lambda output, _: parse_node.parse_pid(output))
 
     def ring_ready(self, node: NodeName) -> Reading[RingReady]:
@@ -221,13 +221,13 @@ class RiakAdmin:
         return self._ask(node, self.commands(node).asking("transfers"), parse_transfers)
 
     def transfer_limits(self, node: NodeName) -> Reading[TransferLimits]:
-        """`transfer-limit`, of all nodes that answer."""
+        """`transfer-limit`: the limits of all nodes that answer."""
         return self._ask(
             node, self.commands(node).asking("transfer-limit"), parse_limits.parse_transfer_limits
         )
 
     def set_transfer_limit(self, asked: NodeName, node: NodeName, limit: int) -> Reading[LimitSet]:
-        """Set one node's limit, asked of any node."""
+        """Set one node's limit; any node can run the command."""
         command = self.commands(asked).set_transfer_limit(node, limit)
         return self._ask(asked, command, parse_limits.parse_limit_set)
 
@@ -236,22 +236,22 @@ class RiakAdmin:
         return self._ask(node, self.commands(node).timer, lambda output, _: parse_pace.parse_timer(output))
 
     def set_timer(self, node: NodeName, milliseconds: int) -> Reading[bool]:
-        """Set it on that node."""
+        """Set that time on one node."""
         command = self.commands(node).set_timer(milliseconds)
         return self._ask(node, command, lambda output, _: parse_pace.parse_done(output))
 
     def force_handoff(self, asked: NodeName) -> Reading[int]:
-        """Have all nodes hand off at once what waits; how many took it."""
+        """Start all waiting handoffs on all nodes. Returns the number of nodes that accepted."""
         command = self.commands(asked).force_handoff
         return self._ask(asked, command, lambda output, _: parse_pace.parse_forced(output))
 
     def unstarted(self, node: NodeName) -> Reading[int]:
-        """How many vnodes it has never started since it runs."""
+        """The number of vnodes that the node has not started since its own start."""
         command = self.commands(node).manager_state
         return self._ask(node, command, lambda output, _: parse_pace.parse_unstarted(output))
 
     def who_answers(self, node: NodeName) -> Reading[NodeName]:
-        """The name of the node that answers on this one's machine; no other command says its own name."""
+        """The name of the node that answers on this one's machine; no other command shows its own name."""
         command = self.commands(node).asking("show", _OWN)
         found = self._ask(
             node, command, lambda output, dialect: parse_limits.parse_shown(output, dialect, _OWN)
@@ -259,15 +259,15 @@ class RiakAdmin:
         return found if isinstance(found, Unknown) else found[0]
 
     def wait_for_service(self, asked: NodeName, node: NodeName, seconds: Seconds) -> Reading[ServiceWait]:
-        """Wait so long at most for the key-value store of one node, as a peer sees it."""
+        """Wait until a peer sees the key-value store of one node up, at most this long."""
         command = self.commands(asked).wait_for_service(KV, node, seconds)
         return self._ask(asked, command, lambda output, _: parse_node.parse_wait_for_service(output, KV))
 
     def where_it_is_up(self, asked: NodeName) -> Reading[frozenset[NodeName]]:
-        """The nodes whose key-value store is up, as the asked one sees them; Unknown before 3.0.
+        """The nodes whose key-value store is up, as seen by one node; Unknown before 3.0.
 
-        It answers at once, where `wait-for-service` waits: what ends that from outside leaves its loop behind
-        on the host (seen on 3.2.1).
+        It answers at once. `wait-for-service` waits, and ending it from outside leaves its loop behind on the
+        host (seen on 3.2.1).
         """
         if not self.dialect.has_eval:
             return Unknown(reason="riak rpc: this version has no such command")
@@ -279,7 +279,7 @@ class RiakAdmin:
         return found if isinstance(found, Unknown) else frozenset(found)
 
     def partitions(self, asked: NodeName, owner: NodeName) -> Reading[frozenset[int]]:
-        """Indices of the partitions that a node owns."""
+        """The indices of a node's partitions."""
         command = self.commands(asked).asking("cluster", "partitions", "-n", owner)
         found = self._ask(asked, command, parse_partitions)
         if isinstance(found, Unknown):

@@ -35,25 +35,25 @@ from orchestrator.stores.riak.contact import Contact, Contacts, Reach, usable
 from orchestrator.stores.riak.reading import Memory, Reader, awaits_handoff, up
 
 _WORKERS: Final = 8
-"""Commands at a time: each is an Erlang machine for a second or two on the host that is asked."""
+"""Parallel commands: each runs an Erlang VM on its host for a second or two."""
 _TRIED: Final = 3
-"""Members that are asked for the state of the cluster before the reading is given up."""
+"""Members to try for the state of the cluster before the reading fails."""
 _PING_SECONDS: Final[Seconds] = 0.25
 
 _CLUSTER: Final = frozenset({Look.CLUSTER, Look.HEALTH, Look.ACTIVITY, Look.RECOVERIES})
-"""Parts of which the ring's own reading has something."""
+"""Parts that need a reading of the ring."""
 
 
 class RiakCluster:
     """A Riak cluster as a port.
 
-    It has no name of its own and no identity but its members: the name is the operator's, and the rules ask
-    whether all members are up and agree.
+    A Riak cluster has no name, and its members are its only identity. The operator gives it a name, and the
+    predicates check that all members are up and agree.
 
     Args:
-        name: of the cluster file.
+        name: the name in the cluster file.
         reach: how it is reached.
-        now: a clock that never goes back, in seconds.
+        now: monotonic clock, in seconds.
     """
 
     def __init__(self, name: str, reach: Reach, *, now: Callable[[], Instant] = time.monotonic) -> None:
@@ -64,7 +64,7 @@ class RiakCluster:
         self._closed = threading.Event()
 
     def observe(self, look: Collection[Look]) -> ClusterReadings:
-        """Read the parts asked for; commands run side by side."""
+        """Read the requested parts; commands run in parallel."""
         contact = self._contacts.find()
         if isinstance(contact, Unknown):
             return _nothing(look, contact)
@@ -86,7 +86,7 @@ class RiakCluster:
         return _readings(look, view, settings, len(up(status[1])))
 
     def _counted(self, contact: Contact, look: Collection[Look], pool: Executor) -> ClusterReadings | None:
-        """A reading by `/stats` alone, which proves that handoff goes on; None where it does not."""
+        """A reading from `/stats` alone if that proves that handoff is in progress, else None."""
         status = self._memory.status_with_all_up()
         if status is None:
             return None
@@ -103,9 +103,9 @@ class RiakCluster:
     def _settings(
         self, reader: Reader, nodes: Collection[Node], *, recent: bool, paced: bool
     ) -> Reading[SettingsView]:
-        """The limits, and the timers with `paced`.
+        """The limits, and with `paced` also the timers.
 
-        With `recent`, those that were read of these very processes a moment ago will do.
+        With `recent`, limits that were just read from the same processes are used.
         """
         known, writes = self._memory.limits_of(nodes) if recent else None, self._memory.writes
         if known is not None:
@@ -116,16 +116,16 @@ class RiakCluster:
         return found
 
     def endpoints(self) -> Mapping[str, str | None]:
-        """What is wrong with each endpoint; None where it answers."""
+        """The problem of each endpoint; None if it answers."""
         return self._contacts.endpoints()
 
     def members(self) -> Reading[tuple[NodeName, ...]]:
-        """Every member, also those that are down."""
+        """All members, including those that are down."""
         contact = self._contacts.find()
         return contact if isinstance(contact, Unknown) else contact.members
 
     def data_paths(self) -> Reading[Mapping[NodeName, tuple[str, ...]]]:
-        """Riak tells nobody where it keeps its data."""
+        """Unknown: Riak does not show its data paths."""
         return Unknown(reason="Riak does not show where its nodes keep their data")
 
     def resolve(self, patterns: Collection[str]) -> Reading[Resolution]:
@@ -139,7 +139,7 @@ class RiakCluster:
         return Unknown(reason="a Riak cluster has no indices")
 
     def perform(self, action: ClusterAction) -> ActionResult:
-        """Set transfer limits and timers, and hasten handoff; everything else is no verb of Riak."""
+        """Set transfer limits and timers, and hasten handoff; Riak has no other verbs."""
         contact = self._contacts.find()
         if isinstance(contact, Unknown):
             return Refused(reason=contact.reason)
@@ -172,7 +172,7 @@ class RiakCluster:
                 return f"(no verb of Riak: {type(action).__name__})"
 
     def _commands(self, contact: Contact) -> Commands:
-        """Of the member that is asked first."""
+        """The version of the first member."""
         return contact.admin.commands(usable(contact.members, self._avoided)[0])
 
     @staticmethod
@@ -185,7 +185,7 @@ class RiakCluster:
         return " ".join(commands.set_transfer_limit(node, number).argv)
 
     def watch(self, watch: ClusterWatch, timeout: Seconds) -> bool:
-        """Return True when a node that is waited for answers `/ping`; Riak offers nothing to listen to."""
+        """Return True when an awaited node answers `/ping`; Riak offers no long poll."""
         limit = time.monotonic() + timeout
         awaited = self._avoided if isinstance(watch, NodesJoined) else frozenset()
         before = {node for node in awaited if self._answers(node)}
@@ -200,16 +200,16 @@ class RiakCluster:
         return self._contacts.http(node).ping() is True
 
     def avoid(self, nodes: Collection[NodeName]) -> None:
-        """Ask others than these; a peer is asked of them."""
+        """Send commands to other nodes; a peer is asked about these."""
         self._avoided = frozenset(nodes)
         self._memory.lives.restarting(self._avoided)
 
     def close(self) -> None:
-        """End a watch that goes on. Connections belong to the hosts."""
+        """End a watch in progress. Connections belong to the hosts."""
         self._closed.set()
 
     def _status(self, contact: Contact) -> Reading[tuple[NodeName, ClusterStatus]]:
-        """The state of the cluster, and who told it: the first of a few members that does."""
+        """The state of the cluster, and the member that reported it: the first that answers of a few."""
         reasons = []
         for node in usable(contact.members, self._avoided)[:_TRIED]:
             status = contact.admin.cluster_status(node)
@@ -226,7 +226,7 @@ class RiakCluster:
         return limits if isinstance(limits, Unknown) else (status[0], limits)
 
     def _probe(self, contact: Contact) -> ActionResult:
-        """Set one node's limit to what it is."""
+        """Set one node's limit."""
         found = self._limits(contact)
         if isinstance(found, Unknown):
             return Refused(reason=found.reason)
@@ -245,7 +245,7 @@ class RiakCluster:
         status = self._status(contact)
         if isinstance(status, Unknown):
             return Refused(reason=status.reason)
-        # Each for itself: one node that does not take its limit must not keep the others raised, nor waiting.
+        # Each node separately: if one fails to set its limit, the others must not stay raised or wait.
         with Daemons(_WORKERS, "riak-limit") as pool:
             under_way = {
                 key: pool.submit(_set_timer, contact.admin, node, number)
@@ -256,7 +256,7 @@ class RiakCluster:
             return _of_all({key: done.result() for key, done in under_way.items()})
 
     def _force(self, contact: Contact) -> ActionResult:
-        """Asked of one member, for all that it is connected with; a part of them may have taken it."""
+        """Run on one member, for all members connected to it; only some of them may have accepted."""
         never = impossible(contact.version)
         if never is not None:
             return Refused(reason=never)
@@ -265,7 +265,7 @@ class RiakCluster:
 
 
 def _of_all(done: Mapping[str, ActionResult]) -> ActionResult:
-    """What became of a write of several settings: in doubt as soon as any was done, or may have been."""
+    """The result of writing several settings; in doubt if any of them may have been written."""
     failed = {key: result.reason for key, result in done.items() if not isinstance(result, Done)}
     if not failed:
         return Done()
@@ -306,7 +306,7 @@ def _number(value: object) -> int | None:
 
 
 def _nothing(look: Collection[Look], why: Unknown) -> ClusterReadings:
-    """What was asked for, and could not be read."""
+    """The requested parts that could not be read."""
     return ClusterReadings(
         cluster=why if _CLUSTER & set(look) else NOT_READ,
         settings=why if Look.SETTINGS in look else NOT_READ,
@@ -327,7 +327,7 @@ def _readings(
 
 
 def _health(members_up: int) -> HealthView:
-    """Riak has no summary of its own, and no queue of a master that a reading could be older than."""
+    """The cluster's health. Riak has no health report of its own and no master's queue."""
     return HealthView(
         status=Health.GREEN,
         settled=True,

@@ -25,11 +25,11 @@ class Reach:
     Attributes:
         endpoints: URLs of the HTTP ports of some of its nodes.
         runner: runs commands on the nodes' machines.
-        address: of a member's machine, by its name.
-        machine: the same text for all members of one machine: an address, or that it is this machine.
+        address: address of a member's machine, by member name.
+        machine: identity of a member's machine: an address, or a mark for this machine.
         programs: Riak's programs on a member's machine.
-        tls: how an `https` endpoint is trusted.
-        fingerprint: SHA-256 of the one certificate that is trusted, in hexadecimal; None: `tls` decides.
+        tls: how an `https` endpoint is verified.
+        fingerprint: SHA-256 of the only trusted certificate, in hexadecimal; None: `tls` decides.
     """
 
     endpoints: Sequence[str]
@@ -43,10 +43,10 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """What does not change while a program runs.
+    """Facts about the cluster that do not change while the program runs.
 
     Attributes:
-        members: as the endpoint that answered first knows them.
+        members: the members that the first endpoint to answer listed.
     """
 
     admin: RiakAdmin
@@ -55,7 +55,7 @@ class Contact:
 
 
 class Contacts:
-    """Finds the cluster through its endpoints, once, and knows the HTTP port of each member. Thread-safe."""
+    """Finds the cluster through its endpoints, once, and holds the HTTP port of each member. Thread-safe."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
@@ -65,7 +65,7 @@ class Contacts:
         self._known: set[NodeName] = set()
 
     def find(self) -> Reading[Contact]:
-        """The contact; every endpoint is asked until one has told, and a node of it its version."""
+        """The contact. Endpoints are asked until one lists the members, then a member for its version."""
         with self._lock:
             if self._found is None:
                 found = self._look()
@@ -75,25 +75,25 @@ class Contacts:
             return self._found
 
     def endpoints(self) -> dict[str, str | None]:
-        """What is wrong with each endpoint; None where it answers."""
+        """The problem of each endpoint; None if it answers."""
         return {
             url: answer.reason if isinstance(answer, Unknown) else None
             for url, answer in self._asked().items()
         }
 
     def address(self, node: NodeName) -> str:
-        """Where a member's machine is."""
+        """The address of a member's machine."""
         return self._reach.address(node)
 
     def http(self, node: NodeName) -> NodeHttp:
-        """The HTTP port of a member: the endpoint that is it, else the first one's port on its machine."""
+        """The HTTP port of a member: its own endpoint, else the port of the first endpoint on its machine."""
         if (url := self._urls.get(node)) is None:
             first = urlsplit(self._reach.endpoints[0])
             address = self._reach.address(node)
             host = f"[{address}]" if ":" in address else address
             url = f"{first.scheme}://{host}:{first.port}"
             if url in self._urls.values():
-                # Nodes of one machine: it was down when the endpoints were asked who they are.
+                # Nodes of one machine: this node was down when the endpoints were read.
                 self._asked()
                 url = self._urls.get(node, url)
         return self._http(url)
@@ -102,7 +102,7 @@ class Contacts:
         return NodeHttp(url, tls=self._reach.tls, fingerprint=self._reach.fingerprint)
 
     def stats(self, node: NodeName) -> Reading[NodeStats]:
-        """What a member tells of itself; Unknown when it is another one that answers there."""
+        """The `/stats` of a member; Unknown if another node answers at its address."""
         found = self.http(node).stats()
         if isinstance(found, Unknown) or found.node == node:
             return found
@@ -111,10 +111,10 @@ class Contacts:
         )
 
     def stranger(self, admin: RiakAdmin, node: NodeName) -> Unknown | None:
-        """Why a member's machine is not known to be its own; None when the node there has said its name.
+        """Why a member may not run on its machine; None if the node there has reported the member's name.
 
-        Names go to machines by the cluster file. Where that is wrong another node would be stopped than the
-        one that the rules spoke of. A node that has said its name is not asked again.
+        The cluster file maps names to machines. If it is wrong, the run would stop another node than the
+        safety predicates allowed. A node that has reported its name is not asked again.
         """
         if node in self._known:
             return None
@@ -127,7 +127,7 @@ class Contacts:
         return None
 
     def _other(self, node: NodeName, found: NodeName) -> str:
-        """That another node answers, with the key of the cluster file that corrects it."""
+        """The message that another node answers, with the key of the cluster file to correct."""
         programs = self._reach.programs(node)
         where = f"on the machine of {node} ({self.address(node)}) {found} answers"
         if self._reach.machine(found) != self._reach.machine(node):
@@ -173,7 +173,7 @@ class Contacts:
         return Unknown(reason=f"which version it is: {reason}")
 
     def _version(self, node: NodeName) -> Reading[str]:
-        """By the word of 3.x, else by that of the versions before it; each script has but one of them."""
+        """Read the version, by the command of 3.x or that of earlier versions; each script has only one."""
         commands = Commands(riak=self._reach.programs(node).riak, admin=())
         reasons = []
         for command, parse in ((commands.versions, parse_versions), (commands.version, parse_version)):
@@ -195,7 +195,7 @@ class Contacts:
 
 
 def _apart(told: Sequence[NodeStats]) -> Unknown | None:
-    """Riak has no name that would tell two clusters from each other: each must call the others members."""
+    """Check that the endpoints are of one cluster, which has no name: each must list the others."""
     for stats in told:
         strangers = sorted({other.node for other in told} - stats.members)
         if strangers:

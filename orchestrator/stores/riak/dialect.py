@@ -1,4 +1,4 @@
-"""What differs between versions of Riak, as far as its commands are read and given."""
+"""The differences between versions of Riak in its commands and their output."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from orchestrator.engine.kinds.riak.hasten import impossible
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\D.*)?", re.DOTALL)
 _FIRST_WITHOUT_RIAK_ADMIN: Final = (3, 0)
 _OLDEST: Final = (2, 0)
-"""The first with `cluster status`, `cluster partitions`, `show` and bucket types: no stop is allowed without
-what these tell."""
+"""The first version with `cluster status`, `cluster partitions`, `show` and bucket types: every stop needs
+their output."""
 _FIRST_WITH_RETURN_TERM: Final = (3, 2)
 
 
@@ -21,10 +21,10 @@ class Dialect:
     """A family of versions.
 
     Attributes:
-        returns_term: the last line of a `riak admin` command is what it returned.
-        admin: the words before a command's own, unless the cluster file says otherwise.
+        returns_term: the last line of a `riak admin` command is its return term.
+        admin: the start of an administrative command line, unless the cluster file overrides it.
         has_eval: `riak rpc` exists.
-        can_be_hastened: what its vnode manager has not started can be read out of its state.
+        can_be_hastened: the state of its vnode manager shows the vnodes that are not started.
     """
 
     returns_term: bool
@@ -34,7 +34,7 @@ class Dialect:
 
 
 def dialect_of(version: str) -> Dialect | None:
-    """The dialect of a version such as `3.2.1`; None for one that is too old or no version at all."""
+    """The dialect of a version such as `3.2.1`; None if it is too old or not a version."""
     number = _number(version)
     if number is None or number < _OLDEST:
         return None

@@ -1,7 +1,7 @@
-"""Riak's HTTP interface, as far as a restart reads it: `/ping` and `/stats` of one node.
+"""The parts of Riak's HTTP interface that a restart needs: `/ping` and `/stats` of one node.
 
-`/ping` answers 200 as soon as the listener is up, while no vnode runs (seen): it is a sign of life, not of
-service.
+`/ping` answers 200 as soon as the listener is up, even if no vnode runs (seen). So it shows that the node
+runs, not that it serves requests.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class HttpLimits:
     Attributes:
         connect: seconds to connect.
         silence: seconds between two bytes of the answer.
-        answer: seconds for all of it; `/stats` of a busy node may take some.
-        answer_bytes: size of an answer; `/stats` has some 20 kB.
+        answer: seconds for the whole answer; `/stats` of a busy node may take several.
+        answer_bytes: maximum size of an answer; `/stats` has about 20 kB.
     """
 
     connect: Seconds = 5.0
@@ -41,13 +41,13 @@ class HttpLimits:
 
 
 class NodeHttp:
-    """One node's HTTP interface. Connections are not kept: between two readings the node may be another life.
+    """One node's HTTP interface. Connections are not kept: the node may restart between two readings.
 
     Args:
         url: such as `http://10.0.0.1:8098`.
-        tls: how an `https` one is trusted.
-        fingerprint: SHA-256 of the one certificate that is, in hexadecimal; nothing else of it is checked.
-        now: a clock that never goes back, in seconds.
+        tls: how an `https` URL is verified.
+        fingerprint: SHA-256 of the only trusted certificate, in hexadecimal; nothing else of it is checked.
+        now: monotonic clock, in seconds.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class NodeHttp:
         self._now = now
 
     def ping(self) -> Reading[bool]:
-        """True when it answers `OK`; `Unknown` when it does not, which need not mean that it is down."""
+        """True if it answers `OK`; `Unknown` if not, although the node may still be up."""
         body = self._get("/ping")
         if isinstance(body, Unknown):
             return body
@@ -74,7 +74,7 @@ class NodeHttp:
         return True
 
     def stats(self) -> Reading[NodeStats]:
-        """What the node counts of itself and of its ring."""
+        """The statistics of the node and of its ring."""
         body = self._get("/stats")
         if isinstance(body, Unknown):
             return body
@@ -116,7 +116,7 @@ class NodeHttp:
 
 
 def _in_words(error: Exception) -> str:
-    """Why a node was not reached; the library's sentence names its own objects."""
+    """Why a node was not reached, without the library's own object names."""
     cause = error.__cause__
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return "the host name does not resolve"

@@ -4,16 +4,16 @@ Riak itself has no place that only one can take (docs/development/adr/0007-riak-
 hosts have: a file that `ln` makes only where none of its name exists. Of all that want epoch N only one gets
 a majority.
 
-- A number counts unless a majority of the machines have answered without a file of it. So whatever a majority
-  accepted is seen by every reader that reaches a majority, and what one machine alone has is seen as what it
-  is: an attempt that failed, or something that a stranger put there.
-- The file with the highest number that counts is the lease. Files of one number that differ are of several
-  runs that wanted it: the one on most machines has it, and of one run's the latest heartbeat is read.
-- A lease that was given back is removed. Where that cannot be done everywhere (a host is away, another
-  account left a file) a mark is left that it was released, and the next lease takes the number after it.
+- A number counts unless a majority of the machines answered without a file of that number. So every reader
+  that reaches a majority sees each lease that a majority accepted. A file on only one machine is recognized
+  as a failed attempt or as a file from outside this program.
+- The file with the highest number that counts is the lease. If files of one number differ, several runs
+  wanted it: the run with the most machines has it. Of the files of one run, the latest heartbeat is read.
+- A released lease is removed. If it cannot be removed everywhere (a host is unreachable, another account left
+  a file), a mark says that it is released, and the next lease uses the next number.
 
-What it cannot do is the same as in Elasticsearch: a heartbeat replaces our files after *reading* that no
-higher number counts. A takeover in between is seen at the next heartbeat.
+The limit is the same as in Elasticsearch: a heartbeat first *reads* that no higher number counts, then
+replaces our files. A takeover between the two is seen at the next heartbeat.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from orchestrator.stores.riak.lease_files import (
 from orchestrator.stores.riak.output import CommandOutput
 
 ROUND_SECONDS: Final[Seconds] = 10.0
-"""For one question to all hosts. Shorter than the heartbeat's interval (15 s)."""
+"""For one command on all hosts. Shorter than the heartbeat's interval (15 s)."""
 GRACE_SECONDS: Final[Seconds] = 2.0
-"""For the last hosts, once a majority has answered: one that is down must not delay every stop and start."""
+"""For the last hosts, once a majority has answered: a dead host must not delay every stop and start."""
 
 _Answers: TypeAlias = dict[NodeName, Reading[CommandOutput]]
 
@@ -57,7 +57,7 @@ class RiakLease:
 
     Args:
         runner: runs commands on the machines of nodes, as the account that reaches them.
-        members: every member of the cluster, also those that are down.
+        members: all members of the cluster, including those that are down.
         folder: where the files are.
         clock: monotonic seconds.
     """
@@ -78,7 +78,7 @@ class RiakLease:
         self._unproven: set[Key] = set()
 
     def read(self) -> Reading[LeaseRecord | None]:
-        """The record of the lease; None when there is none. `Unknown` without a majority of the machines."""
+        """The record of the lease; None if there is none; `Unknown` without a majority of the machines."""
         with self._lock:
             census = self._census()
             if isinstance(census, Unknown):
@@ -96,10 +96,10 @@ class RiakLease:
             return found.kept.record
 
     def create(self, record: LeaseRecord) -> ActionResult:
-        """Create that epoch on a majority of the machines; `Refused` when somebody else was first.
+        """Create this epoch on a majority of the machines; `Refused` if another run was first.
 
-        What was made on fewer machines is removed again. Once it is made, files of lower numbers are removed:
-        a run that is killed and resumed takes a number each time, and a host lists only so many.
+        Without a majority the new files are removed again. With one, files of lower numbers are removed: a
+        run that is killed and resumed takes a new number each time, and a host lists a limited number.
         """
         text = text_of(record, Mark.HELD)
         if (fault := fault_of(text)) is not None:
@@ -125,13 +125,13 @@ class RiakLease:
             if lost is not None:
                 return lost
             self._unproven.discard(key)
-            self._discard(census, census.up_to(number - 1))  # what stays is outranked
+            self._discard(census, census.up_to(number - 1))  # a file that stays has a lower number
             return Done()
 
     def write(self, record: LeaseRecord) -> ActionResult:
-        """Replace our record on every machine that answers; `Refused` when the lease is ours no more.
+        """Replace our record on every machine that answers; `Refused` if this run lost the lease.
 
-        A machine that was away during an earlier write gets the record now.
+        A machine that missed an earlier write gets the record now.
         """
         text = text_of(record, Mark.HELD)
         if (fault := fault_of(text)) is not None:
@@ -152,9 +152,9 @@ class RiakLease:
             return self._replace(census, found.number, text)
 
     def remove(self, epoch: int) -> ActionResult:
-        """Give back our lease of this epoch: its files and those of all before it are removed.
+        """Release our lease of this epoch: remove its files and those of all earlier epochs.
 
-        Where one stays (a host is away, another account's in a sticky folder) a mark is left instead.
+        If a file stays (a host is unreachable, another account's file in a sticky folder), a mark is left.
         """
         with self._lock:
             census = self._census()
@@ -167,7 +167,7 @@ class RiakLease:
                 return Done()
             if found.kept.record.epoch > epoch:
                 older = census.up_to(found.number - (found.kept.record.epoch - epoch))
-                self._discard(census, older)  # what stays is outranked
+                self._discard(census, older)  # a file that stays has a lower number
                 return Done()
             if found.kept.key not in self._ours:
                 return Done()  # another program's
@@ -193,7 +193,7 @@ class RiakLease:
         return self._replace(census, number, text_of(record, Mark.RELEASED))
 
     def _census(self) -> Reading[Census]:
-        """What every machine has, from all that answer; `Unknown` without a majority."""
+        """The lease files of all machines that answer; `Unknown` without a majority."""
         members = self._members()
         if isinstance(members, Unknown):
             return Unknown(reason=f"the lease could not be read: {members.reason}")
@@ -212,7 +212,7 @@ class RiakLease:
         return census if census.has_majority else Unknown(reason=census.too_few)
 
     def _leading(self, census: Census) -> Found | Garbled | None:
-        """The lease; None where nothing counts."""
+        """The lease; None if no number counts."""
         number = max((each for each in census.numbers if census.counts(each)), default=None)
         if number is None:
             return None
@@ -237,10 +237,10 @@ class RiakLease:
         )
 
     def _make(self, census: Census, number: int, text: str) -> dict[NodeName, str]:
-        """Create the file on every machine that has none of that number; why it was not made on some.
+        """Create the file on every machine without a file of this number. Returns the failures by node.
 
-        The first of them decides alone: who is not first there does not try the others. So of several that
-        begin at once one comes through as a rule, and they do not take the machines from each other.
+        The file on the first machine is created first; if that fails, the others are not tried. So if several
+        runs begin at once, usually one succeeds, and they do not block each other.
         """
         command = self._folder.create(number, text)
         troubles: dict[NodeName, str] = {}
@@ -264,7 +264,7 @@ class RiakLease:
     def _prove(
         self, before: Census, number: int, key: Key, text: str, troubles: Mapping[NodeName, str]
     ) -> ActionResult | None:
-        """See our file on a majority, and no higher number; else withdraw it. None when it is ours."""
+        """None if a majority has our file and there is no higher number; else withdraw our file."""
         census = self._census()
         if isinstance(census, Unknown):
             self._withdraw([machine.node for machine in before.machines], number, text)
@@ -281,12 +281,12 @@ class RiakLease:
         return Refused(reason=f"the file of the lease is not on a majority of the machines ({said})")
 
     def _withdraw(self, nodes: Collection[NodeName], number: int, text: str) -> None:
-        """Remove our attempt where it is. What another run has made of this number stays."""
+        """Remove our attempt everywhere. Files of another run with this number stay."""
         command = self._folder.withdraw(number, text)
         self._round.ask(dict.fromkeys(nodes, command), _all_of(nodes))
 
     def _replace(self, census: Census, number: int, text: str) -> ActionResult:
-        """Write the file on every machine that answered; done once a majority has it."""
+        """Write the file on every machine that answered; done if a majority has it."""
         nodes = [machine.node for machine in census.machines]
         answers = self._round.ask(
             dict.fromkeys(nodes, self._folder.replace(number, text)),
@@ -299,7 +299,7 @@ class RiakLease:
         return InDoubt(reason=f"the file of the lease was not written on a majority of the machines ({why})")
 
     def _discard(self, census: Census, numbers: Collection[int]) -> bool:
-        """Remove these files; whether one may be left."""
+        """Remove these files. Returns whether one may be left."""
         nodes = [m.node for m in census.machines if m.listing.files.keys() & set(numbers)]
         answers = self._round.ask(dict.fromkeys(nodes, self._folder.remove(numbers)), _all_of(nodes))
         for node in nodes:
@@ -316,7 +316,7 @@ def _key_at(listing: Listing, number: int) -> Key | None:
 
 
 def _rivals(census: Census, number: int, key: Key) -> Sequence[str]:
-    """Who else has files of this number."""
+    """The other holders of files with this number."""
     others = [found for found in census.at(number) if found.kept.key != key]
     damaged = [
         f"a file of {file.owner} on {machine.node}"
@@ -349,7 +349,7 @@ def _all_of(nodes: Collection[NodeName]) -> Callable[[Mapping[NodeName, object]]
 
 @dataclass(slots=True)
 class _Round:
-    """Asks many hosts at once. A host that is still at an earlier question is not asked another one."""
+    """Runs commands on many hosts in parallel. A host that is still busy with an earlier one is skipped."""
 
     runner: Runner
     clock: Callable[[], Seconds]
@@ -357,11 +357,11 @@ class _Round:
     _at_work: set[NodeName] = field(default_factory=set)
 
     def ask(self, commands: Mapping[NodeName, Command], enough: Callable[[_Answers], bool]) -> _Answers:
-        """Run a command on each host; what came back by the limit.
+        """Run a command on each host. Returns the results that arrived within the limit.
 
         Args:
             commands: by node.
-            enough: whether these answers do: the others then get `GRACE_SECONDS` more.
+            enough: whether these answers suffice: the others then get `GRACE_SECONDS` more.
         """
         answers: _Answers = {}
         with self._news:

@@ -1,4 +1,4 @@
-"""What the machines of a cluster have of the lease, counted: which number counts, and who has it. Pure."""
+"""Counts the lease files on the machines of a cluster: which number counts, and which run holds it. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.stores.riak.lease_files import Kept, Listing, Mark
 Key: TypeAlias = tuple[int, str, str]
 """A lease of a process: epoch, run and process."""
 SHOWN: Final = 5
-"""Of a long list, in a message."""
+"""Items of a long list in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A lease, as most machines have it.
+    """A lease that most machines agree on.
 
     Attributes:
-        machines: so many have it.
+        machines: number of machines with it.
     """
 
     number: int
@@ -43,12 +43,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """What the machines of a cluster have.
+    """The lease files on the machines of a cluster.
 
     Attributes:
-        machines: those that answered, in the order of their nodes: the same for every run.
-        silent: why nodes did not answer that are on no machine that did.
-        total: machines; a node of which nothing is known counts as one on a machine of its own.
+        machines: the machines that answered, in the order of their nodes, which is the same for every run.
+        silent: the errors of nodes whose machine did not answer through any node.
+        total: number of machines; a node with an unknown machine counts as a machine of its own.
     """
 
     machines: Sequence[Machine]
@@ -57,22 +57,22 @@ class Census:
 
     @property
     def majority(self) -> int:
-        """So many machines decide."""
+        """The number of machines that is a majority."""
         return self.total // 2 + 1
 
     @property
     def has_majority(self) -> bool:
-        """Whether so many answered."""
+        """Whether a majority answered."""
         return len(self.machines) >= self.majority
 
     @property
     def whole(self) -> bool:
-        """Whether all did."""
+        """Whether all machines answered."""
         return len(self.machines) == self.total
 
     @property
     def too_few(self) -> str:
-        """Why it decides nothing."""
+        """Why the census has no result."""
         why = "; ".join(f"{node}: {reason}" for node, reason in list(self.silent.items())[:SHOWN])
         return (
             f"{len(self.machines)} of {self.total} machines answered, and the lease needs {self.majority} "
@@ -81,11 +81,11 @@ class Census:
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Of all files."""
+        """The numbers of all files."""
         return frozenset(number for machine in self.machines for number in machine.listing.files)
 
     def counts(self, number: int) -> bool:
-        """Whether it may be on a majority, or leaves no majority to anybody else."""
+        """Whether the number may be on a majority, or leaves no majority for another one."""
         without = sum(number not in machine.listing.files for machine in self.machines)
         return without < self.majority
 
@@ -94,7 +94,7 @@ class Census:
         return frozenset(each for each in self.numbers if each <= number)
 
     def at(self, number: int) -> Sequence[Found]:
-        """The leases that have this number, each with the latest that its run wrote."""
+        """The leases with this number, each with the latest record of its run."""
         files = [machine.listing.files.get(number) for machine in self.machines]
         kept = [file for file in files if isinstance(file, Kept)]
         return [
@@ -104,12 +104,12 @@ class Census:
         ]
 
     def with_key(self, key: Key) -> Sequence[Found]:
-        """The same of one lease alone, whether its number counts or not."""
+        """The same for one lease, whether its number counts or not."""
         return [found for number in self.numbers for found in self.at(number) if found.kept.key == key]
 
 
 def count(told: Mapping[NodeName, Reading[Listing]], known: Mapping[NodeName, str]) -> Census:
-    """Put nodes of one machine together; `known` says on which machine a silent node was seen before."""
+    """Group nodes by machine; `known` has the earlier machine of a node that did not answer."""
     machines: dict[str, Machine] = {}
     silent: dict[NodeName, str] = {}
     for node, listing in sorted(told.items()):
@@ -127,7 +127,7 @@ def count(told: Mapping[NodeName, Reading[Listing]], known: Mapping[NodeName, st
 
 
 def _latest(files: Sequence[Kept], majority: int) -> Kept:
-    """What one run wrote last. A release counts once a majority has it: one machine's word is no release."""
+    """The last record of one run. A release counts only if a majority has it."""
     released = [file for file in files if file.mark is Mark.RELEASED]
     held = [file for file in files if file.mark is Mark.HELD]
     latest = released if len(released) >= majority or not held else held
@@ -135,7 +135,7 @@ def _latest(files: Sequence[Kept], majority: int) -> Kept:
 
 
 def most(found: Sequence[Found]) -> Found | None:
-    """The one on most machines; then the one that was refreshed most often."""
+    """The lease on the most machines; among equals the one that was refreshed most often."""
     return max(
         found,
         key=lambda each: (each.machines, each.kept.record.heartbeat, each.number, each.kept.record.run),

@@ -1,14 +1,14 @@
-r"""The lease's files on one host: the shell script that reads, makes and removes them, and what it prints.
+r"""The lease's files on one host: the shell script that reads, creates and removes them, and its output.
 
 One file for each number, `orchestrate-lease.NAME-HASH.NUMBER.json`, in a folder in which every account can
 create files. A file appears under its name in one step: `ln` refuses a name that exists, `mv` replaces it.
 
-Any user of the host can put something into that folder. Therefore the script follows no symbolic link, opens
-no device and no pipe, reads `MOST_BYTES` of at most `MOST_FILES` files, and takes line ends out of them, so
-that no content can look like a line of its own. What it read is checked here as strictly as what a stranger
-sends: names of nodes go into commands again.
+Any user of the host can write to that folder. Therefore the script follows no symbolic link, opens no device
+and no pipe, reads `MOST_BYTES` of at most `MOST_FILES` files, and removes line ends from them, so that no
+content can look like a separate line of output. The content is checked here as untrusted input, since its
+node names go into commands again.
 
-It needs no rights but those of the account, and runs under dash and BusyBox.
+The script needs only the rights of the account, and runs under dash and BusyBox.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from orchestrator.stores.riak.output import CommandOutput, Malformed, shown
 from orchestrator.stores.riak.terms import node_name
 
 MOST_BYTES: Final = 64 * 1024
-"""Of a file: the record of 500 nodes with raised limits has less, and Linux passes arguments of 128 KiB."""
+"""Of a file: a record of 500 nodes with raised limits is smaller, and Linux passes arguments of 128 KiB."""
 MOST_FILES: Final = 16
-"""A cluster has one or two; this program never makes more."""
+"""A cluster has one or two files; this program never creates more."""
 COMMAND_SECONDS: Final[Seconds] = 8.0
-"""Less than the interval of heartbeats (15 s), so that a host that hangs costs one of them at most."""
+"""Less than the interval of heartbeats (15 s), so that a hanging host costs at most one of them."""
 _LONGEST_TEXT: Final = 1000
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
@@ -135,7 +135,7 @@ esac
 
 
 class Mark(Enum):
-    """What a file says of its lease."""
+    """The state of a lease in its file."""
 
     HELD = "held"
     RELEASED = "released"
@@ -146,9 +146,9 @@ class Kept:
     """A file of this program.
 
     Attributes:
-        owner: the account that wrote it, as the host names it.
-        record: what it holds.
-        mark: whether the lease was given back since.
+        owner: the account that wrote it, by its name on the host.
+        record: the lease record in it.
+        mark: whether the lease was released since.
     """
 
     owner: str
@@ -157,17 +157,17 @@ class Kept:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """Which lease of which process it is: the same on every host."""
+        """The lease and its process: the same on every host."""
         return self.record.epoch, self.record.run, self.record.process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """Something under the name of such a file that holds no record.
+    """A file with such a name that holds no record.
 
     Attributes:
-        owner: the account that it belongs to.
-        why: what is wrong with it.
+        owner: the account that owns it.
+        why: the problem with it.
     """
 
     owner: str
@@ -179,10 +179,10 @@ LeaseFile: TypeAlias = Kept | Damaged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What one host has.
+    """The lease files of one host.
 
     Attributes:
-        place: tells folders apart. Nodes that answer with the same one share a machine and its files.
+        place: identifies a folder. Nodes that answer with the same place share a machine and its files.
         files: by number.
     """
 
@@ -192,7 +192,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """Where the files of a cluster are, and the commands on them.
+    """The place of a cluster's files, and the commands on them.
 
     Attributes:
         path: absolute, the same on every host.
@@ -204,7 +204,7 @@ class Folder:
 
     @property
     def prefix(self) -> str:
-        """How the names of the files begin; two names of clusters have two, whatever is in them."""
+        """The prefix of the file names. It differs for each cluster name, with any characters in it."""
         digest = hashlib.sha256(self.cluster.encode()).hexdigest()[:8]
         return f"orchestrate-lease.{_UNSAFE.sub('_', self.cluster)[:60]}-{digest}"
 
@@ -213,23 +213,23 @@ class Folder:
         return f"{self.path.rstrip('/')}/{self.prefix}.{number}.json"
 
     def list(self) -> Command:
-        """Reads every file; see `parse_listing`."""
+        """The command that reads every file; see `parse_listing`."""
         return self._command("list", str(MOST_BYTES + 1), str(MOST_FILES))
 
     def create(self, number: int, text: str) -> Command:
-        """Makes a file, unless its name is taken; see `parse_put`."""
+        """The command that creates a file unless it exists; see `parse_put`."""
         return self._command("create", str(number), text)
 
     def replace(self, number: int, text: str) -> Command:
-        """Makes a file, in the place of one that has its name; see `parse_put`."""
+        """The command that creates or replaces a file; see `parse_put`."""
         return self._command("replace", str(number), text)
 
     def withdraw(self, number: int, text: str) -> Command:
-        """Removes a file that has this content, and no other; what it prints means nothing."""
+        """The command that removes a file only if it has this content; its output is ignored."""
         return self._command("withdraw", str(number), text)
 
     def remove(self, numbers: Collection[int]) -> Command:
-        """Removes files; see `parse_left`."""
+        """The command that removes files; see `parse_left`."""
         return self._command("remove", *map(str, sorted(numbers)))
 
     def _command(self, verb: str, *words: str) -> Command:
@@ -247,13 +247,13 @@ def text_of(record: LeaseRecord, mark: Mark) -> str:
 
 
 def fault_of(text: str) -> str | None:
-    """Why a content would not be read again; None when it would."""
+    """Why a content could not be read again; None if it could."""
     found = _file(text, "")
     return found.why if isinstance(found, Damaged) else None
 
 
 def parse_listing(output: CommandOutput) -> Reading[Listing]:
-    """What a host has; `Unknown` when the answer is not whole."""
+    """The files of a host; `Unknown` if the answer is incomplete."""
     lines = _answer(output, "place ", "failed ")
     if len(lines) == 1 and lines[0].startswith("failed "):
         return Unknown(reason=lines[0].removeprefix("failed "))
@@ -275,7 +275,7 @@ def parse_listing(output: CommandOutput) -> Reading[Listing]:
 
 
 def parse_put(output: CommandOutput) -> str | None:
-    """Why the file was not made; None when it was. `taken`: there is one already."""
+    """Why the file was not created; None if it was. `taken`: the file already exists."""
     said = " ".join(" ".join(_answer(output, "made", "taken", "failed ")).split())
     if output.exit != 0 or not said:
         return f"its answer did not come ({_said(output)})"
@@ -291,9 +291,9 @@ def parse_left(output: CommandOutput) -> Reading[frozenset[int]]:
 
 
 def _answer(output: CommandOutput, *first: str) -> Sequence[str]:
-    """The lines from the one that begins so: a login shell may have greeted before.
+    """The lines from the first one with this start: a login shell may print a greeting before.
 
-    They are parted at line feeds alone: a file may have other marks that end a line.
+    Only line feeds separate them: a file may hold other line separators.
     """
     lines = output.stdout.removesuffix("\n").split("\n")
     begin = next((at for at, line in enumerate(lines) if line.startswith(first)), len(lines))
@@ -305,7 +305,7 @@ def _said(output: CommandOutput) -> str:
 
 
 def _file(text: str, owner: str) -> LeaseFile:
-    """A file by its content."""
+    """Parse the content of a file."""
     if len(text.encode()) > MOST_BYTES:
         return Damaged(owner=owner, why=f"it is larger than {MOST_BYTES} bytes")
     try:
@@ -326,10 +326,10 @@ def _file(text: str, owner: str) -> LeaseFile:
 
 
 def _require_plain(value: Any) -> None:
-    """See that every text can be shown to a person.
+    """Check that every text is safe to show.
 
     Raises:
-        Malformed: one is too long, or has marks that steer a terminal.
+        Malformed: a text is too long, or has control characters.
     """
     if isinstance(value, str) and (len(value) > _LONGEST_TEXT or not value.isprintable()):
         raise Malformed("it has a text that is too long, or that cannot be printed")
@@ -343,10 +343,10 @@ def _require_plain(value: Any) -> None:
 
 
 def _require_names(record: LeaseRecord) -> None:
-    """See that names and numbers are such as this program writes: commands are made of them.
+    """Check that names and numbers have the form that this program writes: commands are built from them.
 
     Raises:
-        Malformed: one is not.
+        Malformed: one of them has another form.
     """
     if record.epoch < 1 or record.heartbeat < 0:
         raise Malformed("its epoch or its heartbeat is no count")

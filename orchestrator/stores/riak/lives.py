@@ -1,9 +1,9 @@
-"""Which process a node is: Riak tells no start time, so its host is asked for it.
+"""Identify the process of a node. Riak does not report a start time, so it is read on the host.
 
-A process is known by the boot of its machine, its number and the moment of its start, in clock ticks since
-that boot: field 22 of `/proc/PID/stat` (proc(5)). With the moment of the boot (`btime` in `/proc/stat`) it is
-a time of the host's own clock, for `--started-before`. That is never what tells two lives apart: the kernel
-reckons `btime` back from the clock as it is now, so that a clock that was set moves it.
+A process is identified by the boot id of its machine, its pid and its start in clock ticks since that boot:
+field 22 of `/proc/PID/stat` (proc(5)). With the boot time (`btime` in `/proc/stat`) this gives a time of the
+host's clock, for `--started-before`. That time never identifies a process: the kernel computes `btime` from
+the current clock, so it changes when the clock is set.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _AFTER_THE_NAME: Final = 2
 _START_FIELD: Final = 22
 _BOOT_TIME: Final = re.compile(r"btime (\d{1,12})")
 _TICKS_PER_SECOND: Final = 100
-"""Of the ticks in which the kernel tells processes a time (USER_HZ), wherever Riak runs."""
+"""The kernel's clock ticks for processes (USER_HZ), on every platform that runs Riak."""
 _ENDED: Final = frozenset({"Z", "X", "x"})
-"""States of a process that has ended and still has its number (proc(5))."""
+"""States of a process that has ended and still has its pid (proc(5))."""
 
 
 class Lives:
     """The process of each node, found with as few starts of an Erlang VM as possible. Thread-safe.
 
-    `riak pid` starts a VM on the node. It is run once for a process: while `/proc` shows that number with the
-    same start on the same boot, it is the same process. The process that a node had when the run began to
-    restart it is not believed in this way: it may still be there while the next one runs already.
+    `riak pid` starts a VM on the node, so it runs once per process: as long as `/proc` shows the pid with the
+    same start on the same boot, it is the same process. This shortcut is not used for the process from before
+    the node's restart: it may still exist while the next one already runs.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Lives:
         self._outgoing: dict[NodeName, str | None] = {}
 
     def restarting(self, nodes: Collection[NodeName]) -> None:
-        """The nodes that are being restarted now; the process that each of them has is the outgoing one."""
+        """Set the nodes that are being restarted now; their known processes are the outgoing ones."""
         with self._lock:
             before, found = self._outgoing, self._found
             self._outgoing = {
@@ -50,9 +50,9 @@ class Lives:
             }
 
     def of(self, admin: RiakAdmin, node: NodeName) -> Reading[Incarnation]:
-        """The process that answers for a node now; one command on its host, or two with a VM.
+        """The current process of a node; one command on its host, or two with a VM.
 
-        Whether it is that node's is for `Contacts.stranger` to say: a process has no name.
+        `Contacts.stranger` checks that the process is that of the node: a process has no name.
         """
         with self._lock:
             known, restarting = self._found.get(node), node in self._outgoing
@@ -84,7 +84,7 @@ def _process(admin: RiakAdmin, node: NodeName, pid: int) -> Reading[Incarnation]
 
 
 def parse_life(output: CommandOutput, pid: int) -> Reading[Incarnation]:
-    """Boot id, `/proc/PID/stat` and `/proc/stat`, one after the other; without `btime` no start is told."""
+    """Parse boot id, `/proc/PID/stat` and `/proc/stat`, in this order; no start time without `btime`."""
     lines = output.stdout.splitlines()
     boots = [found for line in lines[2:] if (found := _BOOT_TIME.fullmatch(line))]
     # The second field is the program's name in brackets, which may hold blanks and brackets itself.

@@ -1,14 +1,14 @@
-"""What a command printed, and the proof that it is all there. Pure.
+"""The output of a command, and the check that it is complete. Pure.
 
-The rules of every parser of this package:
+Rules for every parser of this package:
 
-1. A command that was cut (our own limit, a lost connection, too much output) is `Unknown`.
+1. Output that was cut (our own limit, a lost connection, too much output) is `Unknown`.
 2. From 3.2 on the last line is the return term. Without it the text is cut: `Unknown`.
-3. Before 3.2 there is none, so each parser asks for the last thing that its command always prints.
-4. A line that is not known, stands twice or stands elsewhere makes the whole reading `Unknown`.
-5. What the scripts around a command print before it is no part of the answer: `lines_of` leaves it out.
-6. Exit code 0 proves nothing: 3.2 exits so for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
-   and 3.2.1, called as root, for everything. Another exit code forbids a good reading.
+3. Before 3.2 there is no return term, so each parser requires the last thing that its command always prints.
+4. An unknown, repeated or misplaced line makes the whole reading `Unknown`.
+5. Wrapper scripts may print lines before the answer: `lines_of` leaves these out.
+6. Exit code 0 proves nothing: 3.2 returns 0 for `ringready` FALSE, and the packaged `/usr/sbin/riak` of 3.2.0
+   and 3.2.1, called as root, returns 0 for everything. Any other exit code rules out a good reading.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _NOISE: Final = re.compile(
     r"|\S*sh: (?:line \d+: )?warning: setlocale: .*"
     r"|(?:shell-init|sh: \d+): .*getcwd.*"
 )
-"""What the start scripts, and the shells and sudo around them, print before anything else."""
+"""Lines that the start scripts, shells and sudo print before the output."""
 _LONGEST_SHOWN: Final = 100
 _LONGEST_REASON: Final = 500
-"""Reasons are shown and journalled at every reading; what a node says may be megabytes."""
+"""Reasons are shown and journalled at every reading; a node's output may be megabytes."""
 
 
 class Malformed(Exception):  # noqa: N818  (says what the text is)
-    """The text is not what the command prints when all is told. Becomes `Unknown` at the border."""
+    """The text is not the complete output of the command. The caller turns it into `Unknown`."""
 
 
 class Return(Enum):
-    """The return term of 3.2; NONE before it."""
+    """The return term of 3.2; NONE before 3.2."""
 
     OK = "ok"
     ERROR = "error"
@@ -57,10 +57,10 @@ class Return(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOutput:
-    """A command's output as it came, blank lines and line ends included.
+    """A command's raw output, including blank lines and line ends.
 
     Attributes:
-        exit: its exit code; None when it did not come to its end, or a part of the output was thrown away.
+        exit: its exit code; None if it did not end by itself, or a part of the output was dropped.
     """
 
     exit: int | None
@@ -70,10 +70,10 @@ class CommandOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a command said, without the return term.
+    """The output of a command, without the return term.
 
     Attributes:
-        lines: without line ends; a term that was wrapped is one line again.
+        lines: without line ends; wrapped terms are joined to one line.
     """
 
     lines: tuple[str, ...]
@@ -82,11 +82,11 @@ class Said:
 
     @property
     def text(self) -> str:
-        """Everything as one line."""
+        """All lines as one text."""
         return " ".join(line.strip() for line in self.lines if line.strip())
 
     def must_be_ok(self) -> None:
-        """Nothing good is believed of a command that says it failed.
+        """Refuse the output of a command that failed.
 
         Raises:
             Malformed: the exit code or the return term says so.
@@ -98,21 +98,21 @@ class Said:
 
 
 def reading(what: str, parse: Callable[[], T]) -> Reading[T]:
-    """Run a parser; what it cannot read is `Unknown`, with what and why."""
+    """Run a parser; if it fails, the result is `Unknown`, with what failed and why."""
     try:
         return parse()
     except Malformed as error:
         why = str(error)
         return Unknown(reason=f"{what}: {why[:_LONGEST_REASON]}{'…' if len(why) > _LONGEST_REASON else ''}")
-    except ValueError:  # Python turns no text of more than 4300 digits into a number
+    except ValueError:  # Python converts no text of more than 4300 digits to a number
         return Unknown(reason=f"{what}: it holds a number that is too long to be one")
 
 
 def said(output: CommandOutput, dialect: Dialect) -> Said:
-    """The lines of a command of `riak admin`, or why they are not to be believed.
+    """The lines of a `riak admin` command, after checks that they are complete.
 
     Raises:
-        Malformed: it was cut, or the node that was asked does not run.
+        Malformed: the output was cut, or the node that ran the command is down.
     """
     if output.exit is None:
         raise Malformed("the command did not come to its end")
@@ -133,9 +133,9 @@ def said(output: CommandOutput, dialect: Dialect) -> Said:
 
 
 def node_down(output: CommandOutput) -> str | None:
-    """Riak's own word that the node which was asked does not run; None when it said something else.
+    """Riak's own message that the node that ran the command is down; None without such a message.
 
-    Any line will do: such a line in the middle of an answer makes it no better.
+    Any line counts: such a line in the middle of an answer also makes it invalid.
     """
     for line in (*lines_of(output.stdout), *lines_of(output.stderr)):
         if any(pattern.fullmatch(line.strip()) for pattern in _NODE_DOWN):
@@ -144,7 +144,7 @@ def node_down(output: CommandOutput) -> str | None:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines without their ends and trailing white space, and without what scripts print before them."""
+    """The lines without line ends and trailing white space, and without the lines of wrapper scripts."""
     lines = text.replace("\r", "").split("\n")
     lines = [line.rstrip() for line in (lines[:-1] if lines[-1] == "" else lines)]
     at = next((at for at, line in enumerate(lines) if not is_noise(line)), len(lines))
@@ -152,17 +152,17 @@ def lines_of(text: str) -> list[str]:
 
 
 def unwrapped(lines: Iterable[str]) -> list[str]:
-    """The same lines, with those put together again between which a bracket is open.
+    """The same lines, with wrapped lists (an open bracket at the end of a line) joined again.
 
-    Riak wraps long lists after a comma. A bracket that is never closed swallows all that follows, and what
-    then stands in one line is none that a parser knows.
+    Riak wraps long lists after a comma. If a bracket is never closed, all further text is joined to one line,
+    and no parser accepts that line.
     """
     found: list[str] = []
     held: list[str] = []
     depth = 0
     for line in lines:
         held.append(line.strip() if held else line)
-        # Counted line by line: an atom is never wrapped, and a list may have as many lines as the ring.
+        # Counted line by line: atoms are never wrapped, and a list may have as many lines as the ring.
         depth += _open(line)
         if depth <= 0:
             found.append(" ".join(held))
@@ -171,18 +171,18 @@ def unwrapped(lines: Iterable[str]) -> list[str]:
 
 
 def shown(line: str) -> str:
-    """A line of somebody else's text, short enough for a message."""
+    """A line of another program's text, shortened for a message."""
     line = line.strip()
     return repr(line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…")
 
 
 def blank(line: str) -> bool:
-    """Whether nothing stands in it."""
+    """Whether a line is empty."""
     return not line.strip()
 
 
 def is_noise(line: str) -> bool:
-    """Whether a line is of the scripts around the command, not of the command itself."""
+    """Whether a line comes from a wrapper script, not from the command itself."""
     return _NOISE.fullmatch(line) is not None
 
 

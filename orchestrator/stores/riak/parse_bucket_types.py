@@ -1,7 +1,7 @@
 """`bucket-type list` and `bucket-type status`, from 2.0 on: where an `n_val` of its own may stand.
 
-The form is Riak's source's, not a recording's. A bucket of the default type can have an `n_val` of its own;
-no command lists such buckets. A name that would mean something to a shell makes the list `Unknown`.
+The form comes from Riak's source, not from a recording. A bucket of the default type can have its own
+`n_val`, but no command lists such buckets. A name with a special meaning in a shell makes the list `Unknown`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TYPE: Final = re.compile(r"([\w.-]+) \((?:not )?active\)", re.ASCII)
 _IS: Final = re.compile(r"(\S+) (?:is active|has been created and may be activated)")
 _N_VAL: Final = re.compile(r"n_val: (\d{1,4})")
 _RETURNED: Final = ("ok", "true")
-"""What the list returns is what closing its iterator does."""
+"""The return term of the list is that of closing its iterator."""
 
 
 def parse_bucket_types(output: CommandOutput, dialect: Dialect) -> Reading[tuple[str, ...]]:
-    """The names of all types, the default first; one that is not active yet may be so in a minute."""
+    """The names of all types, the default first; an inactive type may become active soon."""
 
     def parse() -> tuple[str, ...]:
         lines = _lines(output)
@@ -47,7 +47,7 @@ def parse_bucket_types(output: CommandOutput, dialect: Dialect) -> Reading[tuple
 
 
 def parse_n_val(output: CommandOutput, name: str) -> Reading[int]:
-    """The `n_val` of this type. What stands behind it in the list may be cut: it cannot change it."""
+    """The `n_val` of this type. The list after it may be cut; that cannot change the value."""
 
     def parse() -> int:
         lines = _lines(output)

@@ -1,6 +1,6 @@
-"""Transfer limits and other settings of handoff: read, and what became of a change.
+"""Parse transfer limits and other handoff settings, and the result of a change.
 
-A limit is put back as it was found, node by node, so a node that did not say is never given a default.
+Each node's original limit is restored later, so a node that did not answer never gets a default value here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def parse_transfer_limits(output: CommandOutput, dialect: Dialect) -> Reading[Tr
 
 
 def parse_shown(output: CommandOutput, dialect: Dialect, key: str) -> Reading[tuple[NodeName, str]]:
-    """`show KEY`, from 2.0 on: the value on the node that was asked, and on no other one."""
+    """`show KEY`, from 2.0 on: the value only on the node that ran the command."""
 
     def parse() -> tuple[NodeName, str]:
         answer = said(output, dialect)
@@ -86,8 +86,8 @@ def parse_shown(output: CommandOutput, dialect: Dialect, key: str) -> Reading[tu
 def parse_limit_set(output: CommandOutput, dialect: Dialect) -> Reading[LimitSet]:
     """`transfer-limit LIMIT`, `transfer-limit NODE LIMIT` or `set transfer_limit=LIMIT`.
 
-    A node that was not reached is told in the text alone: the return term is `ok` all the same. Before 3.2 a
-    cut before that line cannot be seen, so what was set is to be read back.
+    Only the text names a node that was not reached; the return term is still `ok`. Before 3.2 the parser
+    cannot see whether the text was cut before that line, so read the new values afterwards.
     """
 
     def parse() -> LimitSet:

@@ -1,7 +1,7 @@
-"""`member-status` and `cluster status`: who belongs to the cluster, and who answers.
+"""`member-status` and `cluster status`: the members of the cluster, and which of them answer.
 
-Neither prints how many lines there should be but the first one's footer; what they do print is each member's
-share of the ring, and the shares add up to all of it.
+Only the footer of `member-status` has the number of lines. But both print each member's share of the ring,
+and the shares must add up to the whole ring.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _NONE_PENDING: Final = "--"
 _READY: Final = {"Ring ready: true": True, "Ring ready: false": False, "Ring ready: undefined": None}
 _KEY: Final = "Key: (C) = Claimant; availability marked with '!' is unexpected"
 _ROUNDING: Final = 0.0501
-"""Half of the last digit that is printed, for each line."""
+"""Rounding error of each line: half of the last printed digit."""
 
 
 def parse_member_status(output: CommandOutput, dialect: Dialect) -> Reading[tuple[RiakMember, ...]]:
-    """`member-status`, 2.0 to 3.2. A stopped node stands in it as `valid`."""
+    """`member-status`, 2.0 to 3.2. It lists a stopped node as `valid`."""
 
     def parse() -> tuple[RiakMember, ...]:
         answer = said(output, dialect)
@@ -60,7 +60,7 @@ def parse_member_status(output: CommandOutput, dialect: Dialect) -> Reading[tupl
 
 
 def parse_cluster_status(output: CommandOutput, dialect: Dialect) -> Reading[ClusterStatus]:
-    """`cluster status`, from 2.0 on; with a column for locations where 3.x has some."""
+    """`cluster status`, from 2.0 on; 3.x adds a column if there are locations."""
 
     def parse() -> ClusterStatus:
         answer = said(output, dialect)
@@ -96,7 +96,7 @@ def _member(line: str) -> RiakMember:
 
 
 def _cluster_member(row: Sequence[str]) -> ClusterMember:
-    # The command ends a name with a blank: a cell without one was cut to fit the screen.
+    # The command prints a blank after a name: a cell without one was cut to fit the screen.
     named = _NODE_CELL.fullmatch(row[0])
     if named is None:
         raise Malformed(f"{shown(row[0])} is no node, or is cut")
@@ -139,7 +139,7 @@ def _must_agree(members: Sequence[RiakMember], footer: str) -> None:
 
 
 def _must_be_all(members: Sequence[RiakMember] | Sequence[ClusterMember]) -> None:
-    """Every name once, and the whole ring shared out, now and after the pending changes."""
+    """Check that every name occurs once, and that the shares add up, now and after the pending changes."""
     if len({member.node for member in members}) != len(members):
         raise Malformed("a node is listed twice")
     pending = [member.pending_share for member in members if member.pending_share is not None]

@@ -1,4 +1,4 @@
-"""What one node says of itself: ping, services, stop and start, its version and its Erlang machine."""
+"""Parse the commands about one node: ping, services, stop and start, version, Erlang VM."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from orchestrator.stores.riak.output import (
 from orchestrator.stores.riak.terms import node_names
 
 PONG: Final = "pong"
-"""What `riak ping` prints of a node that answers, on a line of its own."""
+"""The line of `riak ping` if the node answers."""
 _STOPPED: Final = "ok"
 _RUNNING_ALREADY: Final = re.compile(r"Node is already running!")
 _STARTING: Final = re.compile(r"riak start is deprecated\b.*\bRiak starting \.\.")
 """Of `riak start` from 3.0 on, before it does what `riak daemon` does (`start_message` in the source)."""
 _NOT_YET: Final = re.compile(r"[Rr]iak failed to start within \d+ seconds,")
-"""Of `riak start` before 3.0 (source), whose node may still come up: only a ping tells."""
+"""Of `riak start` before 3.0 (source). The node may still start: only a ping shows whether it runs."""
 _REFUSED: Final = (
-    re.compile(r"Usage: riak\b.*"),  # recorded on 3.2.1 for a word that it does not have
+    re.compile(r"Usage: riak\b.*"),  # recorded on 3.2.1 for an unknown command
     # From the source of 1.4 to 3.0, and of the programs that change the user:
     re.compile(r"Error (?:reading|generating config)\b.*"),
     re.compile(r"(?:vm|node)\.args needs to have .*"),
     re.compile(r"sudo doesn't appear to be installed and your EUID isn't .*"),
     re.compile(r"su: .*|runuser: .*|This account is currently not available\."),
 )
-"""Lines of `riak stop` and `riak start` after which nothing was stopped or started."""
+"""Lines of `riak stop` and `riak start` that mean that nothing was stopped or started."""
 _PID: Final = re.compile(r"\d{1,10}")
 _VERSION: Final = re.compile(r"\*\s+(\S+)\s+permanent")
 _NUMBER: Final = re.compile(r"\d{1,4}\.\d{1,4}(?:[.-]?[0-9A-Za-z]{1,20}){0,4}")
 
 
 class Stop(Enum):
-    """What `riak stop` says that it did.
+    """The result that `riak stop` reports.
 
-    WAS_DOWN: the node did not answer. SILENT: it printed nothing, as 3.2 does of a node that is down. After
-    both only a ping tells whether the node runs.
+    WAS_DOWN: the node did not answer. SILENT: no output, as from 3.2 if the node is down. After both, only a
+    ping shows whether the node runs.
     """
 
     STOPPED = auto()
@@ -57,10 +57,10 @@ class Stop(Enum):
 
 
 class Start(Enum):
-    """What `riak start` or `riak daemon` says that it did.
+    """The result that `riak start` or `riak daemon` reports.
 
-    STARTED: the command ended well, which is no sign of life. NOT_YET: it stopped waiting for a node that may
-    still come up.
+    STARTED: the command succeeded, but the node may not run yet. NOT_YET: it stopped waiting for a node that
+    may still start.
     """
 
     STARTED = auto()
@@ -70,10 +70,10 @@ class Start(Enum):
 
 
 def parse_ping(output: CommandOutput) -> Reading[bool]:
-    """`riak ping`: whether the node answers. True says nothing of its vnodes, which may all be missing.
+    """`riak ping`: whether the node answers. Even if it does, all its vnodes may be missing.
 
-    False by its text alone, whatever the exit code is. Every other text than these two is `Unknown`, and so
-    is `pong` with another exit code than 0, or beside the line that the node is down.
+    The text alone decides on False, with any exit code. Any other text is `Unknown`, and so is `pong` with an
+    exit code other than 0, or together with the line that the node is down.
     """
 
     def parse() -> bool:
@@ -88,7 +88,7 @@ def parse_ping(output: CommandOutput) -> Reading[bool]:
 
 
 def parse_stop(output: CommandOutput) -> Reading[Stop]:
-    """`riak stop`, by its text. `ok` with another exit code than 0 is `Unknown`."""
+    """`riak stop`, by its text. `ok` with an exit code other than 0 is `Unknown`."""
 
     def parse() -> Stop:
         lines = _own_lines(output)
@@ -108,7 +108,7 @@ def parse_stop(output: CommandOutput) -> Reading[Stop]:
 def parse_start(output: CommandOutput) -> Reading[Start]:
     """`riak start` or `riak daemon`, by its text.
 
-    A start that goes well prints nothing, or that `riak start` is deprecated; with another exit code than 0
+    A successful start prints nothing, or that `riak start` is deprecated; with an exit code other than 0
     that is `Unknown`.
     """
 
@@ -128,7 +128,7 @@ def parse_start(output: CommandOutput) -> Reading[Start]:
 
 
 def parse_pid(output: CommandOutput) -> Reading[int]:
-    """`riak pid`: the process of the Erlang machine."""
+    """`riak pid`: the pid of the Erlang VM."""
 
     def parse() -> int:
         if output.exit != 0 or not _PID.fullmatch(_text(output)):
@@ -139,7 +139,7 @@ def parse_pid(output: CommandOutput) -> Reading[int]:
 
 
 def parse_version(output: CommandOutput) -> Reading[str]:
-    """`riak version` of the versions before 3.0: the number alone. 3.x does not know the word."""
+    """`riak version` before 3.0: only the number. 3.x does not have this command."""
 
     def parse() -> str:
         if output.exit != 0 or not _NUMBER.fullmatch(_text(output)):
@@ -150,7 +150,7 @@ def parse_version(output: CommandOutput) -> Reading[str]:
 
 
 def parse_versions(output: CommandOutput) -> Reading[str]:
-    """`riak versions` of 3.x: the release that is installed for good."""
+    """`riak versions` of 3.x: the permanently installed release."""
 
     def parse() -> str:
         found = [match[1] for line in lines_of(output.stdout) if (match := _VERSION.fullmatch(line))]
@@ -162,7 +162,7 @@ def parse_versions(output: CommandOutput) -> Reading[str]:
 
 
 def parse_watched_nodes(output: CommandOutput) -> Reading[tuple[NodeName, ...]]:
-    """`riak rpc riak_core_node_watcher nodes [riak_kv]` of 3.x: where the asked node sees the service up."""
+    """`riak rpc riak_core_node_watcher nodes [riak_kv]` of 3.x: nodes on which the service is up."""
 
     def parse() -> tuple[NodeName, ...]:
         if output.exit != 0:
@@ -175,9 +175,9 @@ def parse_watched_nodes(output: CommandOutput) -> Reading[tuple[NodeName, ...]]:
 def parse_wait_for_service(output: CommandOutput, service: str) -> Reading[ServiceWait]:
     """`wait-for-service`, which prints a line every few seconds and may never end.
 
-    Our own limit ends it, so that an output which was cut is an answer here: not up so far, whatever the exit
-    code is (the packaged script exits 0 when sudo ends what it runs). Up is only what came to its end, with
-    that word last.
+    Our own time limit ends it, so cut output is an answer here: not up yet, with any exit code (the packaged
+    script exits 0 when sudo ends its command). The service is up only if the command ended by itself and its
+    last line says so.
     """
     up = f"{service} is up"
     waits = f"{service} is not up: "
@@ -200,10 +200,10 @@ def _text(output: CommandOutput) -> str:
 
 
 def _own_lines(output: CommandOutput) -> list[str]:
-    """What `riak` itself printed, on both streams, without blank lines.
+    """The output of `riak` itself, from both streams, without blank lines.
 
     Raises:
-        Malformed: the command did not come to its end.
+        Malformed: the command did not end by itself.
     """
     if output.exit is None:
         raise Malformed("the command did not come to its end")

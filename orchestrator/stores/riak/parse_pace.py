@@ -1,4 +1,4 @@
-"""What `riak rpc` answers about the pace of handoff: a timer, a call to all nodes, the vnode manager's state.
+"""Parse `riak rpc` about the pace of handoff: a timer, a call to all nodes, the vnode manager's state.
 
 None of these was recorded with the packaged script; the terms are those of OTP's `application:get_env`,
 `application:set_env`, `rpc:multicall` and `sys:get_state`, and of riak_core 3.2's own record.
@@ -21,9 +21,9 @@ _FIELDS: Final = 9
 """`#state{}` of `riak_core_vnode_manager` in 3.2, its name included (riak_core, develop)."""
 _KNOWN_MODULES: Final = 4
 _NEVER_STARTED: Final = 5
-"""Where `known_modules` and `never_started` are in it, counted from 0."""
+"""Positions of `known_modules` and `never_started` in it, counted from 0."""
 _MODULES: Final = frozenset({"riak_kv_vnode", "riak_pipe_vnode"})
-"""Those whose vnodes have data or work to hand off."""
+"""Modules whose vnodes have data or work to hand off."""
 _PIECE: Final = re.compile(
     r"""'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | <<.*?>> | [\[\]{}(),] | [^\[\]{}(),'"<]+ | <""",
     re.VERBOSE | re.DOTALL,
@@ -43,7 +43,7 @@ def parse_timer(output: CommandOutput) -> Reading[int]:
 
 
 def parse_done(output: CommandOutput) -> Reading[bool]:
-    """`rpc application set_env [...]`: `ok`, or nothing is known."""
+    """`rpc application set_env [...]`: `ok`, anything else is `Unknown`."""
 
     def parse() -> bool:
         if _answer(output) != "ok":
@@ -54,7 +54,7 @@ def parse_done(output: CommandOutput) -> Reading[bool]:
 
 
 def parse_forced(output: CommandOutput) -> Reading[int]:
-    """`rpc rpc multicall [riak_core_vnode_manager,force_handoffs,[]]`: how many took it, if all did."""
+    """`rpc rpc multicall [riak_core_vnode_manager,force_handoffs,[]]`: nodes that accepted, if all did."""
 
     def parse() -> int:
         term = parse_term(_answer(output))
@@ -71,10 +71,10 @@ def parse_forced(output: CommandOutput) -> Reading[int]:
 
 
 def parse_unstarted(output: CommandOutput) -> Reading[int]:
-    """`rpc sys get_state [riak_core_vnode_manager]`: the number of vnodes that it has never started.
+    """`rpc sys get_state [riak_core_vnode_manager]`: the number of vnodes that were never started.
 
-    Both lists are empty until its first tick, ten seconds after its start: that none is listed then proves
-    nothing, and passes. What is no part of them (references, process ids, other data) is passed over.
+    Both lists are empty until its first tick, ten seconds after its start. Then they prove nothing, and
+    the reading is unknown for the moment. Other parts of the state (references, process ids) are skipped.
     """
 
     def parse() -> int | None:
@@ -92,7 +92,7 @@ def parse_unstarted(output: CommandOutput) -> Reading[int]:
 
 
 def _answer(output: CommandOutput) -> str:
-    """The term; the scripts around it print before it alone."""
+    """The term; wrapper scripts print only before it."""
     if output.exit is None:
         raise Malformed("the command did not come to its end")
     silent = node_down(output)
@@ -104,7 +104,7 @@ def _answer(output: CommandOutput) -> str:
 
 
 def _parts(text: str, opens: str, closes: str) -> list[str]:
-    """The members of one list or tuple, as they are printed."""
+    """The members of one list or tuple, as printed."""
     pieces = list(_pieces(text))
     if len(pieces) < 2 or pieces[0] != opens or pieces[-1] != closes:  # noqa: PLR2004  (both ends)
         raise Malformed(f"{shown(text)} does not begin with {opens} and end with {closes}")

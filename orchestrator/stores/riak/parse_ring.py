@@ -63,7 +63,7 @@ _NO_PARTITION: Final = "--"
 
 
 def parse_ringready(output: CommandOutput, dialect: Dialect) -> Reading[RingReady]:
-    """`ringready`. FALSE exits with 1 before 3.2, and with 0 and the term `error` from there on."""
+    """`ringready`. FALSE exits with 1 before 3.2, and with 0 and the term `error` from 3.2 on."""
 
     def parse() -> RingReady:
         answer = said(output, dialect)
@@ -106,10 +106,10 @@ def parse_ring_status(output: CommandOutput, dialect: Dialect) -> Reading[RingSt
 
 
 def parse_partitions(output: CommandOutput, dialect: Dialect) -> Reading[tuple[NodeName, frozenset[int]]]:
-    """`cluster partitions --node NODE`, from 2.0 on: the node, and the indices that it owns, running or not.
+    """`cluster partitions --node NODE`, from 2.0 on: the node, and its own indices, even if it is down.
 
-    Its own `secondary` ones are fallbacks, which it does not own. The form is Riak's source's; `ring_of`
-    checks what comes out of it against `/stats`.
+    Its `secondary` partitions are fallbacks, which it does not own. The form comes from Riak's source;
+    `ring_of` checks the result against `/stats`.
     """
 
     def parse() -> tuple[NodeName, frozenset[int]]:
@@ -143,10 +143,10 @@ def parse_partitions(output: CommandOutput, dialect: Dialect) -> Reading[tuple[N
 
 
 def ring_of(owned: Mapping[NodeName, Collection[int]], stats: NodeStats) -> Reading[Ring]:
-    """Put the ring together, and hold it against what `/stats` says of it.
+    """Combine the owners to a ring, and check it against `/stats`.
 
-    Every partition must have exactly one owner, every node as many as `/stats` counts: a list that is cut,
-    a node that is missing or a name that is another one gives `Unknown`.
+    Every partition must have exactly one owner, and every node as many partitions as `/stats` counts. So a
+    cut list, a missing node or a wrong name gives `Unknown`.
     """
 
     def parse() -> Ring:

@@ -1,4 +1,4 @@
-"""`/stats`: one JSON object of some 500 numbers, of which a dozen matter to a restart."""
+"""`/stats`: one JSON object of about 500 numbers, of which a restart needs a dozen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIPE: Final = "riak_pipe_vnodes_running"
 
 
 def parse_stats(body: str) -> Reading[NodeStats]:
-    """The body of `/stats`. JSON that is cut is no JSON, so that it is whole or `Unknown`."""
+    """The body of `/stats`. Cut JSON is invalid, so the result is complete or `Unknown`."""
 
     def parse() -> NodeStats:
         stats = _object(body)
@@ -82,7 +82,7 @@ def _nodes(stats: Mapping[str, Any], key: str) -> frozenset[NodeName]:
 
 
 def _schedulers(stats: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Total and online, from the Erlang machine's own title."""
+    """Total and online schedulers, from the Erlang VM's title line."""
     title = stats.get("sys_system_version")
     found = _SCHEDULERS.search(title) if isinstance(title, str) else None
     return (int(found[1]), int(found[2])) if found else (None, None)

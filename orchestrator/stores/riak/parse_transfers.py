@@ -1,4 +1,4 @@
-"""`transfers`: what is still to be handed off, and what moves now."""
+"""`transfers`: pending and active handoffs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _FIELD: Final = re.compile(
 _ARROW: Final = re.compile(r"\s*(\S+)\s+=======>\s+(\S+)")
 _PROGRESS: Final = re.compile(r"\s*\|=*\s*\|\s*(\d{1,3}|N/A)%")
 _NAME_WIDTH: Final = 25
-"""Longer names go on in the lines below the arrow."""
+"""Longer names continue in the lines below the arrow."""
 _RATE_ARROW_BAR_RATE: Final = 4
-"""Lines of a picture, at least."""
+"""Minimum lines of a progress picture."""
 
 
 def parse_transfers(output: CommandOutput, dialect: Dialect) -> Reading[Transfers]:
-    """`transfers`. Only a whole text with `No transfers active` and none of the five bad lines is clean."""
+    """`transfers`. It is clean only if complete, with `No transfers active` and none of the five bad lines."""
 
     def parse() -> Transfers:
         answer = said(output, dialect)
@@ -108,7 +108,7 @@ def _blocks(lines: Iterable[str]) -> list[list[str]]:
 
 
 def _transfer(lines: Sequence[str]) -> ActiveTransfer:
-    """Fields, a blank line, and a picture of the way; a node too old to know more gives the fields alone."""
+    """Fields, a blank line, and a picture of the progress; an old node prints only the fields."""
     end = next((at for at, line in enumerate(lines) if blank(line)), len(lines))
     fields: dict[str, str] = {}
     for line in lines[:end]:
@@ -133,7 +133,7 @@ def _transfer(lines: Sequence[str]) -> ActiveTransfer:
 
 
 def _way(picture: Sequence[str]) -> tuple[NodeName, NodeName, int | None]:
-    """From where to where and how far: a rate, the arrow, the rest of long names, a bar, another rate."""
+    """The progress picture: a rate, the arrow, the rest of long names, a bar, another rate."""
     arrow = _ARROW.fullmatch(picture[1]) if len(picture) > _RATE_ARROW_BAR_RATE - 1 else None
     bar = _PROGRESS.fullmatch(picture[-2]) if arrow is not None else None
     if arrow is None or bar is None:

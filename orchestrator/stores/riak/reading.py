@@ -1,15 +1,15 @@
-"""One reading of a Riak cluster: which command is sent to which node, and which is not needed.
+"""One reading of a Riak cluster: it chooses the commands and the nodes that run them.
 
-A command of Riak starts an Erlang VM on the node that it is sent to: 0.4 s of a processor on an idle machine,
-and 3 to 20 s under load. `/ping`, `/stats` and `/proc` start none. So a reading sends the commands that its
-decision needs, each to the member that was sent the fewest:
+A Riak command starts an Erlang VM on its node: 0.4 s of processor time on an idle machine, 3 to 20 s under
+load. `/ping`, `/stats` and `/proc` start none. So a reading sends only the commands that its decision needs,
+each to the member that got the fewest so far:
 
 - Before a stop (`Look.ACTIVITY`) everything is read by the commands. No safety condition rests on `/stats`
   alone.
-- While a node comes back (`Look.HEALTH`), what only commands tell is asked once `/ping` and `/stats` say that
-  the node is ready.
-- While handoff is waited for (`Look.RECOVERIES`), the `/stats` of all members are enough as long as they
-  count vnodes that are to be handed off. That there are none is for `transfers` to say.
+- While a node starts (`Look.HEALTH`), commands are sent only once `/ping` and `/stats` say that the node is
+  ready.
+- During a wait for handoff (`Look.RECOVERIES`), the `/stats` of all members are enough as long as they count
+  vnodes to hand off. Only `transfers` can confirm that there are none.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from orchestrator.stores.riak.parse_ring import ring_of
 T = TypeVar("T")
 
 LOCATION: Final = "location"
-"""The node attribute under which a member's location stands."""
+"""The node attribute that holds a member's location."""
 _SERVICE_SECONDS: Final[Seconds] = 5.0
-"""A `wait-for-service` says something at once and then every few seconds."""
+"""A `wait-for-service` prints a line at once and then every few seconds."""
 _WAITED_AGAIN_SECONDS: Final[Seconds] = 60.0
-"""Between two `wait-for-service` for one node: each may leave a loop behind on the host that is asked."""
+"""Between two `wait-for-service` for one node: each may leave a loop behind on the host that runs it."""
 _CONFIRMED_SECONDS: Final[Seconds] = 60.0
-"""So long `/stats` alone may say that handoff goes on; then the commands are asked, whatever it counts."""
+"""For so long `/stats` alone may confirm that handoff is in progress; then the commands run again."""
 _LIMITS_SECONDS: Final[Seconds] = 30.0
-"""So long the transfer limits that were read are taken for the present ones while handoff is waited for."""
+"""During a wait for handoff, transfer limits that were read are used for so long."""
 
 
 def awaits_handoff(look: Collection[Look]) -> bool:
-    """Whether a reading is one of those that wait for handoff, and none before a stop."""
+    """Whether a reading only waits for handoff, and is not for a stop."""
     return Look.RECOVERIES in look and Look.ACTIVITY not in look
 
 
@@ -65,7 +65,7 @@ def up(cluster: ClusterStatus) -> tuple[NodeName, ...]:
 
 
 class Memory:
-    """What one reading leaves to the next one. Thread-safe where threads of one reading use it.
+    """Results that one reading keeps for the next. Thread-safe for the threads of one reading.
 
     Attributes:
         writes: how often limits or timers were written.
@@ -82,23 +82,23 @@ class Memory:
         self._limits: tuple[Instant, Mapping[NodeName, str | None], SettingsView] | None = None
 
     def keep_status(self, status: ClusterStatus) -> None:
-        """What `cluster status` said just now."""
+        """Store the current `cluster status`."""
         self._whole = (self.now(), status)
 
     def status_with_all_up(self) -> ClusterStatus | None:
-        """The last `cluster status`, if it is recent and every member was up; None otherwise."""
+        """The last `cluster status`, if it is recent and every member was up; else None."""
         if self._whole is None or self.now() - self._whole[0] > _CONFIRMED_SECONDS:
             return None
         status = self._whole[1]
         return status if len(up(status)) == len(status.members) else None
 
     def keep_limits(self, nodes: Collection[Node], limits: SettingsView, writes: int) -> None:
-        """The limits of these processes, unless some were written since: a reading may end after that."""
+        """Store the limits of these processes, unless limits were written since the reading began."""
         if writes == self.writes:
             self._limits = (self.now(), _identities(nodes), limits)
 
     def limits_of(self, nodes: Collection[Node]) -> SettingsView | None:
-        """The limits of these very processes, if they were read a moment ago and not written since."""
+        """The limits of these same processes, if they were just read and not written since."""
         if self._limits is None:
             return None
         at, identities, limits = self._limits
@@ -106,28 +106,28 @@ class Memory:
         return limits if known and self.now() - at <= _LIMITS_SECONDS else None
 
     def limits_written(self) -> None:
-        """What is known of the limits is known no more."""
+        """Forget the limits."""
         self.writes += 1
         self._limits = None
 
     def keep_started(self, identity: str) -> None:
-        """This life of a node has started every vnode."""
+        """Store that this process of a node has started every vnode."""
         with self._lock:
             self._started.add(identity)
 
     def all_started(self, identity: str) -> bool:
-        """Whether it has, as far as was read."""
+        """Whether this process has started every vnode, as far as was read."""
         with self._lock:
             return identity in self._started
 
     def may_wait_for(self, node: NodeName) -> bool:
-        """Whether a `wait-for-service` may be sent for a node: none of the last minute was in vain."""
+        """Whether a `wait-for-service` may be sent for a node: none failed in the last minute."""
         with self._lock:
             last = self._waited.get(node)
         return last is None or self.now() - last >= _WAITED_AGAIN_SECONDS
 
     def waited_in_vain(self, node: NodeName) -> None:
-        """A `wait-for-service` for that node did not come to its end."""
+        """Store that a `wait-for-service` for this node did not end by itself."""
         with self._lock:
             self._waited[node] = self.now()
 
@@ -138,7 +138,7 @@ def _identities(nodes: Collection[Node]) -> dict[NodeName, str | None]:
 
 @dataclass(slots=True)
 class _Turns:
-    """To which member the next command goes: to the one that was sent the fewest."""
+    """Chooses the member for the next command: the one that got the fewest so far."""
 
     sent: dict[NodeName, int]
 
@@ -146,7 +146,7 @@ class _Turns:
         return self.several(1)[0]
 
     def several(self, number: int) -> list[NodeName]:
-        """So many different members, or as many as there are."""
+        """This many different members, or all if there are fewer."""
         nodes = sorted(self.sent, key=lambda node: self.sent[node])[:number]
         for node in nodes:
             self.sent[node] += 1
@@ -154,14 +154,14 @@ class _Turns:
 
 
 class Reader:
-    """One reading of the ring, its parts side by side.
+    """One reading of the ring; its parts are read in parallel.
 
     Args:
         reached: how the cluster is reached.
-        told: the state of the cluster, and the member that told it.
-        avoided: nodes that are being restarted; a peer is asked of them.
+        told: the state of the cluster, and the member that reported it.
+        avoided: nodes that are being restarted; a peer is asked about them.
         pool: threads for the parts.
-        memory: of the readings before.
+        memory: results of earlier readings.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Reader:
         self._turns = _Turns({self._asked: 1})
 
     def counted(self, name: str) -> ClusterView | None:
-        """The cluster by `/stats` and `/proc` alone, while they prove that handoff goes on; else None."""
+        """The cluster from `/stats` and `/proc` alone if they prove a handoff in progress, else None."""
         asked = {node: self._pool.submit(self._contacts.stats, node) for node in self._up}
         lives = self._lives()
         stats = [found for each in asked.values() if not isinstance(found := each.result(), Unknown)]
@@ -200,12 +200,12 @@ class Reader:
         return self._view(name, RiakView(beyond=beyond), told)
 
     def view(self, name: str, look: Collection[Look], *, paced: bool = False) -> ClusterView:
-        """The members that are up, with their lives, and what was asked for of the ring.
+        """The members that are up, with their processes, and the requested parts of the ring.
 
         Args:
-            name: of the cluster.
-            look: what was asked for.
-            paced: also the vnodes that nodes have not started, while handoff is waited for.
+            name: name of the cluster.
+            look: the requested parts.
+            paced: during a wait for handoff, also read the vnodes that nodes have not started.
         """
         told = {node: life.result() for node, life in self._lives().items()}
         self._take_turns(told)
@@ -222,7 +222,7 @@ class Reader:
         return self._view(name, riak, told)
 
     def _unstarted(self, node: NodeName, life: Reading[Incarnation]) -> Reading[int]:
-        """Asked until it is none: no life of a node has any again after that."""
+        """The number of vnodes not started; not read again once it is 0, since it stays 0 for a process."""
         identity = None if isinstance(life, Unknown) else life.ephemeral_id
         if identity is not None and self._memory.all_started(identity):
             return 0
@@ -232,7 +232,7 @@ class Reader:
         return found
 
     def settings(self, *, paced: bool) -> Reading[SettingsView]:
-        """The transfer limits of all nodes, as settings; where handoff is hastened, their timers too."""
+        """The transfer limits of all nodes, as settings; if handoff is hastened, their timers too."""
         timers = {node: self._pool.submit(self._admin.timer, node) for node in self._up if paced}
         found = self._ask(self._admin.transfer_limits).result()
         if isinstance(found, Unknown):
@@ -278,19 +278,19 @@ class Reader:
         return self._contacts.stranger(self._admin, node) or self._memory.lives.of(self._admin, node)
 
     def _take_turns(self, told: Mapping[NodeName, Reading[Incarnation]]) -> None:
-        """Send commands to members that are not in hand and whose hosts run them, as their lives show."""
+        """Send commands to members outside the current wave whose processes were found on their hosts."""
         for node in self._up:
             if node not in self._avoided and not isinstance(told[node], Unknown):
                 self._turns.sent.setdefault(node, 0)
 
     def _ask(self, question: Callable[[NodeName], Reading[T]]) -> Future[Reading[T]]:
-        """Sent to the member whose turn it is."""
+        """Send a command to the next member."""
         return self._pool.submit(question, self._turns.next())
 
     # Before a stop ------------------------------------
 
     def _before_a_stop(self, riak: RiakView) -> RiakView:
-        """Everything, by the commands themselves."""
+        """Read all parts by commands."""
         admin = self._admin
         signs = self._pool.submit(self._signs)
         transfers = self._sent_transfers()
@@ -311,7 +311,7 @@ class Reader:
         )
 
     def _ring(self, signs: Mapping[NodeName, SignsOfLife]) -> Reading[Ring]:
-        """Who owns which partition: each owner says it of itself, and a peer says it of one that does not."""
+        """The owners of the partitions: each lists its own; a peer lists those of an owner that cannot."""
         stats = signs[self._asked].stats if self._asked in signs else NOT_READ
         if isinstance(stats, Unknown):
             return stats
@@ -331,7 +331,7 @@ class Reader:
         return {node: each.result() for node, each in self._sent_transfers().items()}
 
     def _sent_transfers(self) -> dict[NodeName, Future[Reading[Transfers]]]:
-        """Sent to two members; to one that is being restarted only where there are no two others."""
+        """Send a command to two members; to one that is being restarted only if there are no two others."""
         chosen = self._turns.several(ASKED_AT_LEAST)
         others = [node for node in usable(self._up, self._avoided) if node not in chosen]
         chosen += others[: ASKED_AT_LEAST - len(chosen)]
@@ -349,7 +349,7 @@ class Reader:
             }
 
     def _coming_back(self, riak: RiakView) -> RiakView:
-        """Signs of life; what a peer and the ring say once those of the node itself are good."""
+        """Signs of life; once those of the node itself are good, also the views of a peer and the ring."""
         signs = self._signs()
         coming = [node for node in self._up if node in self._avoided]
         ready = [node for node in coming if _looks_ready(node, signs)]
@@ -361,7 +361,7 @@ class Reader:
         return replace(riak, ring_ready=agreed.result(), signs=told)
 
     def _services(self, nodes: Collection[NodeName]) -> dict[NodeName, Reading[ServiceWait]]:
-        """Whether a peer sees the key-value store of these nodes."""
+        """Whether a peer sees the key-value store of these nodes up."""
         if not nodes or not set(self._up) - self._avoided:
             return {}
         peer = self._turns.next()
@@ -387,7 +387,7 @@ class Reader:
 
 
 def _looks_ready(node: NodeName, signs: Mapping[NodeName, SignsOfLife]) -> bool:
-    """Whether the node itself and its peers say over HTTP that it serves."""
+    """Whether the node itself and its peers report over HTTP that it serves."""
     own = signs[node]
     if own.ping is not True or isinstance(own.stats, Unknown) or own.stats.kv_vnodes < own.stats.owned:
         return False

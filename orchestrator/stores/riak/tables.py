@@ -1,8 +1,8 @@
-"""The tables that Riak's newer commands draw with `+`, `-` and `|`.
+"""Parse the tables that Riak's newer commands draw with `+`, `-` and `|`.
 
-A table that would be wider than the screen has its cells cut, headings too, without a word. So the headings
-must be those that are expected, every row must be as wide as the border, and a reader of names asks for the
-blank that the command itself puts after them, or for a table well under the width of a screen.
+If a table is wider than the screen, Riak cuts cells and headings without notice. So the headings must be the
+expected ones, and every row must be as wide as the border. For names, the blank that the command prints after
+them must be there, or the table must be clearly narrower than a screen.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from orchestrator.stores.riak.output import Malformed, blank, shown
 
 _BORDER: Final = re.compile(r"\+(-+\+)+")
 NARROW: Final = 79
-"""The narrowest screen that is known: 80 columns less the one that Riak keeps free."""
+"""The narrowest known screen: 80 columns less the one that Riak keeps free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A whole table.
+    """A complete table.
 
     Attributes:
-        rows: cells as they stand, padding included.
+        rows: cells with their padding.
         width: of each line, in characters.
     """
 
@@ -34,10 +34,10 @@ class Table:
     width: int
 
     def must_be_uncut(self) -> None:
-        """For names that have no padding of their own.
+        """Check the width of a table whose names have no padding.
 
         Raises:
-            Malformed: the table is as wide as a screen may be, so that cells may have been cut.
+            Malformed: the table is as wide as a screen, so cells may have been cut.
         """
         if self.width >= NARROW:
             raise Malformed("the table is as wide as a screen, so its cells may be cut")
@@ -47,7 +47,7 @@ def take_table(lines: Sequence[str], headings: Sequence[str]) -> tuple[Table, tu
     """The table at the beginning of these lines, and the lines after it.
 
     Raises:
-        Malformed: there is none with these headings, or it is cut.
+        Malformed: there is no table with these headings, or it is cut.
     """
     start = next((at for at, line in enumerate(lines) if not blank(line)), None)
     if start is None or not _BORDER.fullmatch(lines[start]):

@@ -1,6 +1,6 @@
 """Erlang terms as Riak prints them: atoms, numbers, lists, tuples. Wrapped lines are white space.
 
-Only what these outputs hold: no maps, no funs, no process ids, no binaries.
+Only the types in these outputs: no maps, no funs, no process ids, no binaries.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _NODE: Final = re.compile(r"[\w.-]+@[\w.:-]+", re.ASCII)
-"""No mark that means something to a shell: names go into commands again."""
+"""No character with a meaning in a shell: names go into commands again."""
 _LONGEST_NUMBER: Final = 60
-"""Digits of an index are 49 at most."""
+"""An index has at most 49 digits."""
 
 
 @dataclass(slots=True)
@@ -79,10 +79,10 @@ class _Reader:
 
 
 def parse_term(text: str) -> Term:
-    """One whole term.
+    """One complete term.
 
     Raises:
-        Malformed: it is none, is cut, or more follows.
+        Malformed: it is not a term, is cut, or more text follows.
     """
     tokens: list[tuple[str, str]] = []
     at, rest = 0, text.rstrip()
@@ -105,7 +105,7 @@ def node_name(text: object) -> NodeName:
     """A node's name, `name@host`.
 
     Raises:
-        Malformed: it is none; a name that was wrapped in the middle has a blank in it.
+        Malformed: it is not a name; a name that was wrapped in the middle has a blank in it.
     """
     if not isinstance(text, str) or not _NODE.fullmatch(text):
         raise Malformed(f"{text!r} is no node name")
@@ -113,10 +113,10 @@ def node_name(text: object) -> NodeName:
 
 
 def printed_node(text: str) -> NodeName:
-    """A node's name as a version prints it: quoted as an atom, or bare.
+    """A node's name, quoted as an atom or bare, depending on the version.
 
     Raises:
-        Malformed: it is neither.
+        Malformed: it has neither form.
     """
     text = text.strip()
     return node_name(text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text)
@@ -126,7 +126,7 @@ def node_names(text: str) -> tuple[NodeName, ...]:
     """A list of nodes, each once.
 
     Raises:
-        Malformed: it is none, or a name stands in it twice.
+        Malformed: it is not a list of nodes, or a name occurs twice.
     """
     names = tuple(node_name(each) for each in _list(text))
     if len(set(names)) != len(names):
@@ -138,7 +138,7 @@ def atoms(text: str) -> tuple[str, ...]:
     """A list of atoms.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is another term.
     """
     found = _list(text)
     if not all(isinstance(each, str) for each in found):
@@ -150,7 +150,7 @@ def counts_by_node(text: str) -> dict[NodeName, int]:
     """A list of `{node, count}`, each node once.
 
     Raises:
-        Malformed: it is none.
+        Malformed: it is another term.
     """
     found: dict[NodeName, int] = {}
     for each in _list(text):

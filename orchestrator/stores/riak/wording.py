@@ -1,8 +1,8 @@
-"""What the command lines of a node's service print where Riak answers them. Pure.
+"""Interpret the output of a node's service commands when Riak itself answers. Pure.
 
 The packaged `/usr/sbin/riak` of 3.2.0 and 3.2.1, called as root, exits 0 for everything (recorded). So the
-text decides. A line of the cluster file that is not `riak ping`, `stop` or `start` itself, such as a script
-of the operator, keeps its exit code, unless a line of Riak in its output says otherwise.
+text decides. For other command lines of the cluster file, such as a script of the operator, the exit code
+decides, unless a line of Riak in the output contradicts it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from orchestrator.stores.riak.output import CommandOutput
 from orchestrator.stores.riak.parse_node import PONG, Start, Stop, parse_ping, parse_start, parse_stop
 
 _SHELL: Final = re.compile(r"[^\w@%+:,./ =-]")
-"""What makes a line more than one command."""
+"""Characters that make a line more than one command."""
 _VERBS: Final = frozenset({"ping", "stop", "start", "daemon"})
 _LETTERS_WITH_VALUE: Final = frozenset("CDghpRrTtUu")
-"""Short options of sudo 1.9 that take a value: what follows in the same word, else the next word."""
+"""Short options of sudo 1.9 with a value: the rest of the same word, else the next word."""
 _WORDS_WITH_VALUE: Final = frozenset(
     f"--{name}"
     for name in (
@@ -38,12 +38,12 @@ _WORDS_WITH_VALUE: Final = frozenset(
         "user",
     )
 )
-"""Its long options that take a value: behind `=`, else the next word."""
+"""Its long options with a value: after `=`, else the next word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiakWording:
-    """How output of `riak` is read; `Wording` of the hosts.
+    """Reads the output of `riak`; `Wording` of the hosts.
 
     Attributes:
         program: the words of `riak.command` for the node.
@@ -54,7 +54,7 @@ class RiakWording:
     stopped: str = "not responding to pings|did not respond to ping!|^Node is not running!"
 
     def decides(self, line: str) -> bool:
-        """Whether a line is a command of Riak itself, which prints one of these texts whenever it ends."""
+        """Whether a line is a command of Riak itself, which always prints one of these texts at its end."""
         if _SHELL.search(line):
             return False
         *program, verb = _without_sudo(line.split()) or [""]
@@ -62,7 +62,7 @@ class RiakWording:
         return verb in _VERBS and (is_riak or tuple(program) == self.program)
 
     def state(self, line: str, exit_code: int, text: str) -> Reading[ServiceState] | None:
-        """What a status line says of the service; None where the exit code decides."""
+        """The state of the service from a status command; None if the exit code decides."""
         output = CommandOutput(exit=exit_code, stdout=text)
         answers = parse_ping(output)
         if isinstance(answers, Unknown):
@@ -71,7 +71,7 @@ class RiakWording:
         return ServiceState.RUNNING if answers else ServiceState.STOPPED
 
     def stop(self, line: str, exit_code: int, text: str) -> ActionResult | None:
-        """What a stop that ended says that it did; None where the exit code decides."""
+        """The result of a finished stop; None if the exit code decides."""
         said = text.strip()
         found = parse_stop(CommandOutput(exit=exit_code, stdout=text))
         if found is Stop.REFUSED:
@@ -89,7 +89,7 @@ class RiakWording:
                 return InDoubt(reason=reason)
 
     def start(self, line: str, exit_code: int, text: str) -> ActionResult | None:
-        """What a start that ended says that it did; None where the exit code decides."""
+        """The result of a finished start; None if the exit code decides."""
         said = text.strip()
         match parse_start(CommandOutput(exit=exit_code, stdout=text)):
             case Start.REFUSED:
@@ -101,7 +101,7 @@ class RiakWording:
             case Start.STARTED:
                 return Done(output=said) if self.decides(line) else None
             case Unknown(reason=reason):
-                # A good text with a bad exit code proves as little as an unknown text with exit code 0.
+                # A good text with a bad exit code proves nothing, nor does an unknown text with exit code 0.
                 good = bool(said) and parse_start(CommandOutput(exit=0, stdout=text)) is Start.STARTED
                 return InDoubt(reason=reason) if self.decides(line) and (good or exit_code == 0) else None
 
