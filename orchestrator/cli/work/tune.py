@@ -1,4 +1,4 @@
-"""What the `tune` commands do: hosts read, changed and changed back, without a restart."""
+"""The `tune` commands: read, change and restore hosts, without a restart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOK = "orchestrate tune check"
 
 
 def check_hosts(cluster: str, profile: str | None, nodes: Nodes, *, output: Output, script: bool) -> int:
-    """Show how the hosts stand to a profile, or the script that would change them; the exit code."""
+    """Compare hosts with a profile, or print the script that would change them. Returns the exit code."""
     context = context_of(output)
     ports = context.ports(context.cluster(cluster))
     wanted = ports.tuning_profile(profile)
@@ -45,7 +45,7 @@ def check_hosts(cluster: str, profile: str | None, nodes: Nodes, *, output: Outp
 def apply_profile(
     cluster: str, profile: str | None, nodes: Nodes, *, yes: bool, output: Output, state: str | None
 ) -> int:
-    """Make the hosts as the profile wants them, once that was agreed to; the exit code."""
+    """Apply a profile to the hosts, after a question. Returns the exit code."""
     context = context_of(output)
     ports = context.ports(context.cluster(cluster))
     wanted = ports.tuning_profile(profile)
@@ -61,7 +61,7 @@ def apply_profile(
 
 
 def revert_hosts(cluster: str, nodes: Nodes, *, yes: bool, output: Output, state: str | None) -> int:
-    """Put back what is owed on these hosts, once that was agreed to; the exit code."""
+    """Restore the changed values on these hosts, after a question. Returns the exit code."""
     context = context_of(output)
     file = context.cluster(cluster)
     with _owing(file, context, state) as ledger:
@@ -97,7 +97,7 @@ def _hosts(
 
 
 def _write_script(found: Found, context: Context) -> None:
-    """The script alone on standard output, as it is: what is not in it is told beside it."""
+    """Print only the script on standard output. Notes about missing parts go to standard error."""
     for node, tuning in sorted(found.items()):
         if isinstance(tuning, Unknown):
             context.warn(f"{node} is not in the script: {tuning.reason}")
@@ -108,7 +108,7 @@ def _write_script(found: Found, context: Context) -> None:
 
 @contextmanager
 def _owing(file: ClusterFile, context: Context, state: str | None) -> Iterator[Ledger | None]:
-    """The ledger; None where nothing was ever written."""
+    """The ledger; None if nothing was ever written."""
     try:
         store = context.open_state(state, Access.GO_ON)
     except StateMissing:

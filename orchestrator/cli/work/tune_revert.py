@@ -1,4 +1,4 @@
-"""`tune revert`: what the ledger owes is put back as found, where the host still shows what we wrote."""
+"""`tune revert`: restore the original values in the ledger, unless a value was changed since."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from orchestrator.view.units import counted, one_line, visible
 def revert(
     where: TunedHosts, ledger: Ledger, owed: Owed, context: Context, *, operator: str, yes: bool
 ) -> ExitCode:
-    """Show what will be restored, ask, put it back.
+    """Show the values to restore, ask, and restore them.
 
     Args:
         where: the hosts.
-        ledger: says when something is undone.
-        owed: by machine, in the order in which it is undone.
+        ledger: receives a record of each restored value.
+        owed: unrestored changes by machine, in the order of restoring.
         context: the process.
         operator: for the ledger.
-        yes: whether not to ask.
+        yes: do not ask.
 
     Raises:
-        LeaseError: a run is at work on the cluster.
-        JournalError: the state cannot be written; what was undone until then is said.
+        LeaseError: a run is active on the cluster.
+        JournalError: the state cannot be written. The message lists what was restored until then.
         typer.Abort: the answer is no.
     """
     where.check_free()
@@ -71,7 +71,7 @@ def _row(debt: Debt) -> Row:
 
 
 def _left(debt: Debt) -> str:
-    """Why something is left as it is."""
+    """Why a value is not restored."""
     match debt.stands:
         case Foreign(shows=shows):
             return f"{debt.owed.subject}: LEFT, it shows {one_line(shows)}, which is not what we wrote"
