@@ -1,8 +1,7 @@
 """The actions of a run: a closed union of short, idempotent verbs. Waiting is not an action.
 
-A stop or a start only *asks* the host and returns. A later reading of the host and of the cluster shows
-whether it happened. A verb may be sent twice without harm, but a stop is sent again only if the gates allow
-it.
+A stop or a start only *asks* the host and returns. A later reading of host and cluster shows whether it
+happened. A verb may be sent twice without harm, but a stop is sent again only if the predicates allow it.
 """
 
 from __future__ import annotations
@@ -156,8 +155,7 @@ class RebootHost:
     """Reboot the node's host. Its service is already down.
 
     Attributes:
-        also: the other nodes of the wave on that machine. They are already down and return with the same
-            boot.
+        also: the wave's other nodes on that machine. They are already down and return with the same boot.
     """
 
     node: NodeName

@@ -170,8 +170,7 @@ class Index:
         allocation_enable: the index's own `index.routing.allocation.enable`, which overrides the cluster's.
         searchable_snapshot: the snapshot repository serves as its second copy.
         in_sync: allocation ids by shard number; None where the version does not report them (before 5).
-        filters: its allocation filters and limits, as one text. A different text means a different choice of
-            nodes.
+        filters: its allocation filters and limits, as one text. Another text allows other nodes.
     """
 
     name: str

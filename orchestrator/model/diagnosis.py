@@ -146,8 +146,7 @@ class DiskUse:
 
     Attributes:
         scheduler: the active one; empty where the device has no choice of schedulers.
-        rotational: as the kernel reports it, which is wrong for many virtual disks; None where it reports
-            nothing.
+        rotational: the kernel's report, which is wrong for many virtual disks; None without a report.
         busy: share of the time in which it had requests.
         kib: KiB a second, read and written.
         carries_data: whether the store's data is on it; None where the data paths are not known.
@@ -199,8 +198,7 @@ class Signs:
         memory: bytes.
         load: processes running or waiting, averaged over a minute.
         switches: context switches a second.
-        huge_pages: the active value of `transparent_hugepage/enabled`; empty where the kernel does not have
-            it.
+        huge_pages: the active value of `transparent_hugepage/enabled`; empty where it does not exist.
         huge_pages_defrag: the same for `…/defrag`.
         min_free: `vm.min_free_kbytes` in bytes.
         functions: share of all samples of a profile by function, as `perf top` shows it.

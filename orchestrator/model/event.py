@@ -300,8 +300,7 @@ class IndexTaken:
     Attributes:
         filters: its allocation filters, as one text; a different text later means that they changed.
         started: pairs of a shard's number and its number of started copies in the whole cluster.
-        open: since 7.2, closed indices have copies too. An index that is closed or opened later is not
-            compared.
+        open: since 7.2, closed indices have copies too. An index closed or opened later is not compared.
     """
 
     index: str
@@ -425,7 +424,7 @@ class NodeRecovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveFinished:
-    """Every node of the wave is back (or failed), and its copies are started: by default, all of them."""
+    """Every node of the wave is back (or failed), with its copies: by default, all that were started before."""
 
     number: int
     seconds: Seconds

@@ -39,8 +39,7 @@ class BlockDevice:
 
     Attributes:
         name: in `/sys/block`.
-        rotational: as the kernel reports it, which is wrong for many virtual disks; None where it reports
-            nothing.
+        rotational: the kernel's report, which is wrong for many virtual disks; None without a report.
         data_paths: the data paths that use this disk.
         through: the layers between file system and disk, from the top (`dm-0`, `md0`, `sda1`).
         multipath: the multipath device (`dm-2`) of which this disk is a path; empty if there is none. The

@@ -32,8 +32,7 @@ class Usual:
 
     Attributes:
         rests_on: source of the figures, for people.
-        instead: what the policy would use to save time, and why it is not possible in this cluster; empty
-            otherwise.
+        instead: what the policy would do to save time, and why this cluster cannot; empty otherwise.
     """
 
     node: Prediction

@@ -1,6 +1,6 @@
 """Judges what the program does to a simulated world, by the ground truth and never by its readings.
 
-Changes after the program's last reading are not its fault, and no check can exclude them.
+Changes after the program's last reading are not its fault, nor are races that no check can exclude.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def stop(world: World, node: SimNode) -> None:
     """
     name = node.name
     if not node.process:
-        node.stopped_by_us = True  # it has just died by itself, but a requested stop requires a start
+        node.stopped_by_us = True  # it just died by itself; a program that requests a stop must start it
         return
     node.restarts_by_us += 1
     turns.stopped(world, node)
@@ -86,7 +86,7 @@ def _stopped_unseen(world: World, node: SimNode) -> bool:
 def late_stop(world: World, node: SimNode, sent: Instant, read: Instant) -> None:
     """Record what the program did while its own stop could still be carried out.
 
-    Changes by others after the time it was `read` that the stop may be `sent` are not its fault. After half a
+    Changes by others after `read`, the reading on which the stop was `sent`, are not its fault. After half a
     minute without an answer a stop may count as lost, and other nodes may be stopped. After minutes it cannot
     be distinguished from a stop by other people, unless there was no reading in the meantime: a process that
     resumes the run of a killed program finds the node in its wave.

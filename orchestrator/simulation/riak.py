@@ -345,7 +345,7 @@ class RiakWorld(World):
     def _fallbacks_of(self, name: NodeName) -> Iterator[SimFallback]:
         return (each for each in self.fallbacks if name in (each.holder, each.owner))
 
-    # What is wrong with what the program does -------------------------------------------------------------
+    # Judging the program's actions -------------------------------------------------------------
 
     def judge_stop(self, node: SimNode) -> None:
         """Record what is wrong with requesting this stop, by what the last reading could show."""

@@ -351,7 +351,7 @@ class World:
     # What the judge needs --------------------------------------------------------------------------------
 
     def judge_down(self) -> None:
-        """Check continuously that the program has no more nodes down than allowed."""
+        """Check that the program has no more nodes down than allowed."""
         ours = [node for node in self.nodes.values() if node.stopped_by_us and node.stopped_late is None]
         down = [node.name for node in ours if not node.process]
         if len(down) > self.allowed_down:
