@@ -424,7 +424,7 @@ class NodeRecovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveFinished:
-    """Every node of the wave is back (or failed), with its copies: by default, all that were started before."""
+    """Every node of the wave is back (or failed), with its copies: by default, all that it had before."""
 
     number: int
     seconds: Seconds

@@ -114,7 +114,7 @@ class ClusterView:
 
     @cached_property
     def recovered(self) -> ClusterView:
-        """The cluster state as it will be when every moving or initializing copy has arrived."""
+        """The cluster state as it will be when every initializing copy has started."""
         copies = tuple(
             replace(copy, state=CopyState.STARTED, allocation_id=None)
             if copy.state is CopyState.INITIALIZING
@@ -350,10 +350,10 @@ class Observation:
     Attributes:
         at: when the reading *began*. Later changes may be missing.
         before: when the previous reading began; None for the first one of a process.
-        hosts: by node, for the hosts that were read.
+        hosts: by node; a host that was not requested is missing.
         bulk: the indices that the run merges.
-        tuning: tuning state of each host that was read, compared with the profile.
-        gates: by name, for the gates that were read.
+        tuning: by node, each requested host compared with the profile.
+        gates: by name; a gate that was not requested is missing.
     """
 
     at: Instant
@@ -371,9 +371,9 @@ class Observation:
     lease: Reading[LeaseView] = NOT_READ
 
     def host(self, name: NodeName) -> Reading[HostView]:
-        """The host of that node; `Unknown` when it was not read."""
+        """The host of that node; `Unknown` when it was not requested."""
         return self.hosts.get(name, Unknown(reason=f"the host of {name} was not asked"))
 
     def gate(self, name: str) -> Reading[GateView]:
-        """The reading of the gate of that name; `Unknown` when it was not read."""
+        """The reading of the gate of that name; `Unknown` when it was not requested."""
         return self.gates.get(name, Unknown(reason="it was not asked"))
